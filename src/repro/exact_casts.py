@@ -1,4 +1,4 @@
-"""Conversion of numbers between types; values outside the new type are refused, never changed."""
+"""Conversion of arrays between number types; a value that the new type cannot represent raises an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from repro.errors import ReproError
 
-#: Numbers per comparison, which stay in the cache.
+#: Number of array elements that are compared at once, so few that they stay in the cache.
 PART = 1 << 15
 #: Kinds of NumPy's numeric dtypes.
 _NUMBERS = "biufc"
@@ -18,10 +18,11 @@ _NUMBERS = "biufc"
 def cast(
     array: Any, dtype: DTypeLike, subject: str, todo: str | None = None, *, as_vector: bool = False
 ) -> NDArray[Any]:
-    """Return numbers in another type, if it can hold each of them.
+    """Convert an array to another number type; raise `ReproError` if the type cannot represent each number.
 
-    Whole numbers have to stay exact. Real and imaginary parts may be rounded by the new type's relative precision, but
-    may neither overflow nor lose digits below its smallest normal number. Infinity and NaN fit real types alone.
+    Integers must stay exact. Real and imaginary parts may be rounded by the new type's relative precision, but may
+    neither overflow nor lose digits below its smallest normal number. Infinity and NaN can be converted only to
+    floating-point types.
 
     Parameters
     ----------
@@ -30,21 +31,22 @@ def cast(
     dtype
         The new type.
     subject
-        Name of the numbers in messages.
+        Name of the array in error messages.
     todo
-        Advice for numbers that do not fit.
+        Advice for numbers that cannot be represented.
     as_vector
         Allow loss of digits below the new type's relative precision of the largest number, as in vectors of solvers.
 
     Returns
     -------
     array
-        The given array if it has the type already, else a new one in C order.
+        The given array if it has the type already, else a new array in C order.
 
     Raises
     ------
     ReproError
-        No numbers, or one does not fit; the message names the first such number and its index.
+        The array has no numbers, or a number cannot be represented; the message has the first such number and its
+        index.
     """
     given, wanted = np.asarray(array), np.dtype(dtype)
     if given.dtype.kind not in _NUMBERS:
@@ -69,13 +71,13 @@ def cast(
 
 
 def holds(old: DTypeLike, new: DTypeLike) -> bool:
-    """Return whether the new type holds all numbers of the old one."""
+    """Return whether the new type can represent all numbers of the old one."""
     given, wanted = np.dtype(old), np.dtype(new)
     return bool(np.can_cast(given, wanted, "safe")) and not _rounds(given, wanted)
 
 
 def _first_lost(given: NDArray[Any], new: NDArray[Any], as_vector: bool) -> int | None:
-    """Return the flat index in C order of the first number that does not fit, or None."""
+    """Return the flat index in C order of the first number of `given` that `new` does not represent, or None."""
     if holds(given.dtype, new.dtype):
         return None
     flat, made = given.reshape(-1), new.reshape(-1)
@@ -89,14 +91,14 @@ def _first_lost(given: NDArray[Any], new: NDArray[Any], as_vector: bool) -> int 
 
 
 def _beyond_precision(given: NDArray[Any], new: NDArray[Any], part: slice) -> NDArray[np.bool_]:
-    """Mark numbers that differ by more than the new relative precision of the largest number."""
+    """Return which numbers differ by more than the new type's relative precision of the largest number."""
     largest = np.abs(given[np.isfinite(given)]).max(initial=0)
-    off = np.abs(new[part] - given[part])  # in the wider type
+    off = np.abs(new[part] - given[part])  # computed in the wider type
     return np.asarray(~(off <= np.finfo(new.dtype).eps * largest))
 
 
 def _lost(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_] | None:
-    """Mark numbers that do not fit; None: the new type holds all numbers of the old one."""
+    """Return which numbers the new type cannot represent; None if it represents all numbers of the old type."""
     if holds(given.dtype, new.dtype):
         return None
     if given.dtype.kind == "c":
@@ -113,12 +115,15 @@ def _lost(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_] | None:
 
 
 def _rounds(old: np.dtype[Any], new: np.dtype[Any]) -> bool:
-    """Return whether a real type has too few digits for all numbers of an integer type (NumPy may call this safe)."""
+    """Return whether a floating-point type has too few digits for some numbers of an integer type.
+
+    NumPy calls some of these conversions safe.
+    """
     return old.kind in "iu" and new.kind in "fc" and 8 * old.itemsize > np.finfo(new).nmant + 1
 
 
 def _outside(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark numbers that are not whole or outside of an integer type."""
+    """Return which numbers are fractional or outside the range of an integer type."""
     limits = np.iinfo(new.dtype)
     if given.dtype.kind == "f":
         # the upper limit is not exact as a real number, but the next power of two is
@@ -128,7 +133,7 @@ def _outside(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _not_near(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark real numbers outside of the relative precision of a narrower type."""
+    """Return which floating-point numbers are above a narrower type's range, or below its smallest normal number."""
     limits, size = np.finfo(new.dtype), np.abs(given)
     lost = ~((size >= limits.tiny) & (size <= limits.max))
     if lost.any():  # accept 0, infinity, NaN, and subnormal numbers that are exact in the new type
@@ -137,7 +142,7 @@ def _not_near(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _not_exact(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark whole numbers without an exact real number."""
+    """Return which integers have no exact floating-point value in the new type."""
     exact = 2 ** (np.finfo(new.dtype).nmant + 1)
     lost = (given > exact) | (given < -exact) if given.dtype.kind == "i" else np.asarray(given > exact)
     for place in np.argwhere(lost):  # few numbers; compare them as Python integers, since NumPy rounds before comparing
@@ -147,7 +152,7 @@ def _not_exact(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def expectation(dtype: DTypeLike) -> str:
-    """Describe the numbers of a type in a message."""
+    """Return a text for error messages that describes the numbers of a type."""
     wanted = np.dtype(dtype)
     if wanted.kind == "b":
         return "0 or 1"

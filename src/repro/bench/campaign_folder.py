@@ -1,4 +1,4 @@
-"""A campaign's folder: the one place that says where its files lie (drawn in docs/architecture.md)."""
+"""Paths of the files in a campaign's folder, for all code that reads or writes them (drawn in docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from repro.errors import ReproError
 
-#: Folder of all campaigns, if none is named.
+#: Folder that contains the folders of all campaigns, unless a user names another one.
 RESULTS = Path("results")
 CONFIG, NOTES, COMMITS = "config.yaml", "NOTES.md", "commits.json"
 
 
 @dataclass(frozen=True)
 class CampaignFolder:
-    """Paths of a campaign's files; none of them need exist."""
+    """Paths of a campaign's files; the files need not exist."""
 
     #: The folder itself, `results/<campaign>`.
     path: Path
@@ -41,7 +41,7 @@ class CampaignFolder:
 
     @classmethod
     def measured(cls, results: Path = RESULTS) -> list[CampaignFolder]:
-        """Return the campaigns below `results` that have measured files, sorted by name."""
+        """Return the folders in `results` of campaigns that have measured files, sorted by name."""
         return [cls(raw.parent) for raw in sorted(results.glob("[!.]*/raw"))]
 
     @property
@@ -50,26 +50,26 @@ class CampaignFolder:
 
     @property
     def config(self) -> Path:
-        """The configuration that the last run was started with."""
+        """File with the configuration of the last run."""
         return self.path / CONFIG
 
     def job_config(self, digest: str) -> Path:
-        """Return the same configuration for jobs, which no other run overwrites."""
+        """Return the file with the configuration of the hash `digest` for jobs, which no other run overwrites."""
         return self.path / "configs" / f"{digest}.yaml"
 
     @property
     def complete(self) -> Path:
-        """The mark that nothing is missing."""
+        """File whose existence says that nothing is missing."""
         return self.path / "complete"
 
     @property
     def commits(self) -> Path:
-        """Of a record: the commit that has each source hash of the environment records, or null."""
+        """File of a recorded campaign: for each source hash in the environment records, its git commit or null."""
         return self.path / COMMITS
 
     @property
     def notes(self) -> Path:
-        """Of a merged campaign: which part has what."""
+        """File of a merged campaign that says which part has which measurements."""
         return self.path / NOTES
 
     @property
@@ -82,12 +82,12 @@ class CampaignFolder:
 
     @property
     def raw(self) -> Path:
-        """Folder of all that tables, figures and report read."""
+        """Folder of all files from which tables, figures and the report are made."""
         return self.path / "raw"
 
     @property
     def records(self) -> Path:
-        """Folder of the problems' records."""
+        """Folder of the problem records."""
         return self.raw / "problems"
 
     def record(self, problem_name: str) -> Path:
@@ -106,28 +106,31 @@ class CampaignFolder:
         return self.raw / name
 
     def step_files(self, study_name: str, step: str) -> list[Path]:
-        """Return the sorted files of a study's rows of a step: those of its cases, and the one of all cases."""
+        """Return the sorted files with a study's rows of a step: one for each case, or one for all cases."""
         return sorted(self.study(study_name).rglob(step_file(self.raw, step).name))
 
     def training_files(self, study_name: str) -> list[Path]:
-        """Return the sorted files that a search of another campaign learns from: rows of searches, and records."""
+        """Return the sorted files from which a predicted search of another campaign learns.
+
+        These are rows of searches, and problem and environment records.
+        """
         records = (path for folder in (self.records, self.environments) for path in folder.rglob("[!.]*.json"))
         return sorted([*self.step_files(study_name, "search"), *records])
 
     def case(self, study_name: str, problem_name: str, precision: str) -> Path:
-        """Return the folder of a case's rows, a file a step."""
+        """Return the folder of a case's rows, with one file for each step."""
         return self.study(study_name) / problem_name / precision
 
     def store(self, study_name: str, problem_name: str, precision: str) -> Path:
-        """Return the folder of a case's rows as they are measured, from which a killed job is resumed."""
+        """Return the folder in which a case's rows are stored during measurement; a killed job is resumed from it."""
         return self.path / "store" / study_name / problem_name / precision
 
     def receipt(self, *words: str) -> Path:
-        """Return the receipt of a step that these words name."""
+        """Return the path of a step's receipt, which says what the step was made from; `words` name the step."""
         return self.path.joinpath("receipts", *words[:-1], f"{words[-1]}.json")
 
     def batch(self, name: str) -> Path:
-        """Return the mark that a batch of problems is done."""
+        """Return the file whose existence says that a batch of problems is done."""
         return self.path / "batches" / name
 
     def tables(self, study_name: str) -> Path:
@@ -139,5 +142,5 @@ class CampaignFolder:
 
 
 def step_file(folder: Path, step: str) -> Path:
-    """Return the file of a step's rows, in the folder of a case, or of a study for all cases."""
+    """Return the file of a step's rows, in the folder of a case, or of a study if the file has all cases."""
     return folder / f"{step}.parquet"

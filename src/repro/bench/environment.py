@@ -1,4 +1,4 @@
-"""The environment record: hardware, software and versions that times depend on. Rows refer to it by its hash."""
+"""The environment record: hardware, software and versions that affect times. Rows refer to a record by its hash."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PACKAGES = (
     "pyopencl", "scipy", "snakemake",
 )  # fmt: skip
 _CHECKOUT = Path(__file__).resolve().parents[3]
-#: Timeout in seconds for each git command, since network file systems are slow.
+#: Timeout in seconds of each git command; network file systems are slow.
 ANSWERING = 60.0
 _GIT_NAMES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR")
 
@@ -73,9 +73,9 @@ def record(environment: Mapping[str, Any], folder: Path) -> str:
 
 @cache
 def package_hash() -> str:
-    """Hash the files of this package and the kernel templates. The hash identifies the code even without git.
+    """Return a hash of this package's files and of the kernel templates; it identifies the code even without git.
 
-    `repro.campaign.archive.find_commits` computes it of commits.
+    `repro.campaign.archive.find_commits` computes the same hash for commits.
     """
     digest = hashlib.sha256()
     for folder, suffixes in ((Path(__file__).parents[1], (".py",)), (shipped(Path("kernels")), SUFFIXES)):

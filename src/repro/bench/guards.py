@@ -21,8 +21,8 @@ BYTE = 0xA5
 class Guarded:
     """`nbytes` of device memory at `memory` between two guard zones.
 
-    `name` says in messages what the memory is, such as `its result`. The zone behind starts at the first byte after the
-    memory, which may be unaligned.
+    `name` is the name of the memory in error messages, such as `its result`. The second zone starts at the first byte
+    after the memory, which may be unaligned.
     """
 
     def __init__(self, device: Device, nbytes: int, name: str) -> None:
@@ -76,7 +76,7 @@ class Guarded:
 
 
 class GuardedArray:
-    """An array in host memory between two guard zones, for code that runs on the host; `name` as of `Guarded`."""
+    """An array in host memory between two guard zones, for code that runs on the host; `name` is as in `Guarded`."""
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> None:
         self._name, nbytes = name, math.prod(shape) * np.dtype(dtype).itemsize
@@ -114,7 +114,7 @@ class Guards:
         return guarded
 
     def zeros(self, stack: ExitStack, nbytes: int, name: str) -> Buffer:
-        """Allocate memory of zeros with guard zones, which `stack` releases."""
+        """Allocate zeroed memory with guard zones, which `stack` releases."""
         guarded = self.allocate(nbytes, name)
         stack.callback(guarded.release)
         self._device.fill(guarded.memory, 0)
@@ -146,7 +146,7 @@ class Guards:
 
 
 def _outside(name: str, before: NDArray[np.intp], behind: NDArray[np.intp]) -> list[str]:
-    """Return one line for each zone with changed bytes, given their places in the zones."""
+    """Return one line for each zone with changed bytes, given the offsets of these bytes in both zones."""
     words = []
     if len(before):
         words.append(_words(len(before), ZONE - int(before[0]), "before the start"))

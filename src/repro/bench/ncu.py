@@ -30,7 +30,7 @@ def _sum(values: Sequence[float], seconds: Sequence[float]) -> float:
 
 def _mean(values: Sequence[float], seconds: Sequence[float]) -> float:
     if len(values) == 1:
-        return values[0]  # exactly
+        return values[0]  # the exact value
     return sum(v * s for v, s in zip(values, seconds, strict=True)) / sum(seconds)
 
 
@@ -44,7 +44,7 @@ class Counter:
 
     column: str
     metric: str
-    #: Combines the values of all kernels of one launch. Arguments: the values, and the kernels' seconds.
+    #: Combines the values of all kernels of one launch; its arguments are the values, and the seconds of the kernels.
     join: Callable[[Sequence[float], Sequence[float]], float]
 
 

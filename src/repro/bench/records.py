@@ -1,4 +1,4 @@
-"""Reads the problem and environment records (JSON) of a campaign; a damaged one is a `ReproError`."""
+"""Reads the problem and environment records (JSON) of a campaign; a damaged record raises `ReproError`."""
 
 from __future__ import annotations
 
@@ -132,12 +132,15 @@ def read_environments(folder: CampaignFolder) -> dict[str, dict[str, Any]]:
     return {name: read_environment(folder.environment(name)) for name in _names(folder.environments)}
 
 
-#: Characters of a commit in texts.
+#: Number of characters of a git commit in texts.
 COMMIT_LENGTH = 12
 
 
 def read_commits(folder: CampaignFolder) -> dict[str, str | None]:
-    """Read `results/<campaign>/commits.json`; empty without one, `ReproError` if it is damaged."""
+    """Read `results/<campaign>/commits.json`; return an empty mapping without this file.
+
+    It raises `ReproError` if the file is damaged.
+    """
     path = folder.commits
     try:
         return TypeAdapter(dict[_Word, _Word | None]).validate_python(read_json(path), strict=True)
@@ -153,14 +156,15 @@ def read_commits(folder: CampaignFolder) -> dict[str, str | None]:
         ) from None
 
 
-#: In place of a commit, where a search of the history for a source's hash found none.
+#: Text in place of a commit, if no commit of the git history has the hash of a source.
 UNCOMMITTED = "code that no commit of the history has"
 
 
 def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str, str | None]) -> dict[str, list[str]]:
-    """Return the names of the environment records, by a text on the code that they ran; see `read_commits`.
+    """Group environment records by the code that was measured: map a text on the code to the names of the records.
 
-    Of code without a commit, the text says what is known: the commit that was changed, or else the version.
+    `commits` is the result of `read_commits`. Of code without a commit, the text says what is known: the commit that was
+    changed, or else the version.
     """
     codes: dict[str, list[str]] = {}
     for name, record in environments.items():

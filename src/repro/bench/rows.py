@@ -82,11 +82,11 @@ class Row:
         Hash of the rendered source, compiler, flags, device model, driver, problem and timing.
     kind
         `variant`, `baseline`, `floor`, `copy` (device copy), `empty` (empty kernel), `solver` (an iterative solver with
-        one of the products), `outside` (a rival: a kernel of the user's own), or what a study adds.
+        one of the products), `outside` (a rival: a kernel from outside the project), or a kind that a study adds.
     name
         Unique within (study, problem, precision): `CSR-AoS-AoS/static-256-4`, `cusparse/spmv-csr-alg1/real`, …
     phase
-        `search` (chosen on) or `report` (timed again in shuffled rounds, reported).
+        `search` (the winner is chosen by these times) or `report` (timed again in shuffled rounds, and reported).
     protocol
         `screen` (few launches) or `full`.
     cache
@@ -94,40 +94,41 @@ class Row:
     space
         Of a variant: `paper`, `paper_tuned` or `extended`.
     bytes
-        Bytes that the launch has to move at the least.
+        Minimum number of bytes that the launch moves.
     least_bytes, operations
-        Bytes that any solution has to move, and operations that it has to do: the same for all rows of a problem.
+        Minimum numbers of bytes and of operations of any solution; they are the same for all rows of a problem.
     event_*, graph_*, host_*
-        Quantiles over single launches; over replays of a graph, per launch (CPU: over batches, per launch); and over
-        launches from an idle device to an idle device. Absent where the runnable has no such clock.
+        Quantiles of the seconds per launch by each clock: of single launches between events; of replays of a graph
+        (CPU: of batches of launches); of launches between two idle states of the device. Absent if the runnable lacks
+        the clock.
     *_samples
-        What the quantiles are of, a list for each round that counts: seconds in the order they were taken, of a long
-        round some, evenly spread (`repro.bench.timing.sampled`). Of reported rows alone; absent in those that were
-        recorded before samples were kept.
+        Samples from which the quantiles are computed: one list of seconds for each valid round, in order of
+        measurement; of long rounds an evenly spaced selection (`repro.bench.timing.sampled`). Only in rows of the phase
+        `report`, and not in rows of older campaigns.
     error
-        Largest error over its bound (at most 1 where the status is `ok`).
+        Largest ratio of error to bound (at most 1 if the status is `ok`).
     registers, spills
-        Registers a thread and spilled bytes a thread, as the compiler reported; None on the CPU.
+        Registers and spilled bytes per thread, as the compiler reported them; None on the CPU.
     preprocess
-        Seconds of preparing before the first launch: the library's own analysis where a routine measures it, else all
-        that is done, packing, upload and loading of the kernel, less what an earlier runnable did for this one.
+        Seconds of preparation before the first launch: of the library's own analysis if a routine measures it, else of
+        packing, upload and loading of the kernel, without work that an earlier runnable had already done.
     packing
-        Of a variant whose operand is packed: seconds on the host that packing took, with what it shares with other
-        packings (clustering, symmetry), whether or not another variant had it done; neither renumbering the unknowns
-        nor the upload is in it. None in rows that were recorded before it was measured.
+        Of a variant with a packed operand: host seconds of packing, including work that it shares with other packings
+        (clustering, symmetry), even if another variant did it. Without renumbering of the unknowns, and without upload.
+        None in rows of older campaigns.
     device_uuid
-        Which card or, of several devices, which cards.
+        Identifier of the GPU or, with several devices, of all GPUs.
     throttle
-        Why the device held its clock down in every attempt; None where it did not in the last.
+        Reason why the device lowered its clock in every attempt; None if it did not in the last one.
     discarded
-        Launches and replays that do not count: the stalled ones, and all of a sample that was taken again since the
-        device was disturbed or throttled. None where the row has no time, or was recorded before they were counted.
+        Number of launches and replays that do not count: stalled ones, and all of a sample that was repeated because
+        the device was disturbed or throttled. None if the row has no time, or belongs to an older campaign.
     environment
         Name of the record in `raw/environment`: hash and commit of the sources, driver, compiler, packages.
     measured_at
         Date and time (UTC) at which the row was measured.
     own
-        The study's own columns by name, `stage_<name>` (median seconds of a stage) among them.
+        The study's own columns by name; this includes `stage_<name>`, the median seconds of a stage.
     """
 
     key: str
@@ -289,8 +290,9 @@ _REQUIRED = [item.name for item in fields(Row) if item.default is MISSING and it
 
 
 def is_valid(data: Mapping[str, Any]) -> bool:
-    """Return whether the data form a valid row: columns have their types, status and phase are known, times are
-    positive.
+    """Return whether the data form a valid row.
+
+    Columns must have their types, status and phase must be known, and times must be positive.
     """
     return (
         all(data.get(name) is not None for name in _REQUIRED)

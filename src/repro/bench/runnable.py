@@ -29,7 +29,7 @@ class Runnable:
     """Base class of everything that is verified and timed.
 
     Calls come in this order: `compile`, `pack`, `prepare`, any number of `before`, `launch` and `result`, `release`.
-    A launch that is verified follows `erase_result`; the first one is, and one after the last timed one.
+    The first launch and one after the last timed launch are verified; `erase_result` is called before each of the two.
 
     Attributes
     ----------
@@ -39,8 +39,8 @@ class Runnable:
         Name in the row, unique for each problem and precision.
     clocks
         Clocks that can time the runnable: `event` or `host` for screening, and optionally others. The clock `graph` is
-        impossible if `before` must restore an operand between launches. A launch that waits for the device can only
-        use `host`.
+        impossible if `before` must restore an operand between launches. A launch that waits for the device can only use
+        `host`.
     launch
         Function that queues one launch with all its operations, such as resetting a counter; set by `prepare`.
     stages
@@ -90,7 +90,7 @@ class Runnable:
         """
 
     def prepare(self, workspace: Workspace) -> None:
-        """Bring operands to the device and run a library's own analysis.
+        """Upload operands to the device and run a library's own analysis.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Runnable:
         """Restore data that a launch overwrites; called before each launch and not timed."""
 
     def erase_result(self, workspace: Workspace) -> None:
-        """Overwrite the last result, so that a launch that leaves it as it is, or adds to it, is found wrong."""
+        """Overwrite the last result, so that verification fails if a launch does not write a result, or adds to it."""
 
     def result(self) -> Any:
         """Return the result of a launch for `Operands.check`; None if there is nothing to verify."""
@@ -176,15 +176,17 @@ class Operands(Protocol):
 
 
 class VerifiedResults:
-    """Errors of the results that were right: one that equals such a result bit by bit is not compared again."""
+    """Errors of correct results; a result that equals an earlier correct one bit by bit is not compared again."""
 
     def __init__(self) -> None:
         self._errors: dict[tuple[Hashable, bytes], float] = {}
 
     def error(self, expected: Hashable, arrays: Iterable[NDArray[Any]], compare: Callable[[], float]) -> float:
-        """Return the largest error over its bound of a result's arrays, by `compare` unless it is known.
+        """Return the largest ratio of error to bound of the arrays of a result.
 
-        `expected` names what the arrays are compared with.
+        `compare` computes it unless it is known.
+
+        `expected` is a key of the reference with which the arrays are compared.
         """
         digest = hashlib.blake2b()
         for array in arrays:
@@ -269,7 +271,7 @@ class Workspace:
         self._buffers: dict[Hashable, Buffer] = {}
         self._written: dict[Hashable, Guarded] = {}
         self._cached: dict[Hashable, tuple[Any, float]] = {}
-        #: Seconds that facts saved which were known already.
+        #: Host seconds that runnables saved because cached values were known already.
         self._saved_seconds = 0.0
 
     @property
@@ -352,7 +354,7 @@ class Workspace:
         return packed
 
     def _clock(self) -> float:
-        """Return the time in seconds of a host that had to compute every cached value that it read."""
+        """Return the host's clock in seconds, advanced by the time that cached values saved."""
         return time.perf_counter() + self._saved_seconds
 
     def _evict_for(self, nbytes: int) -> None:

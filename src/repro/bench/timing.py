@@ -52,7 +52,7 @@ def judge_clocks(seconds: Mapping[str, Seconds], tolerance: float, alone: float 
     """Drop stalled readings and decide whether the sample counts.
 
     `tolerance` is the factor by which a median may be wrong. `alone` is the number of seconds by which a single launch
-    may exceed a launch in a graph. None means no limit: on several devices, each step of a launch adds waiting time.
+    may exceed a launch in a graph; None: no limit, for several devices, where each step of a launch adds waiting time.
     """
     kept = {clock: readings[readings <= _limit(readings, clock, tolerance)] for clock, readings in seconds.items()}
     why = [
@@ -98,7 +98,7 @@ def _contradiction(seconds: Mapping[str, Seconds], tolerance: float, alone: floa
 def outlying(
     rounds: Sequence[Mapping[str, Seconds]], tolerance: float, host_tolerance: float, waking: float = 0.0
 ) -> dict[int, str]:
-    """Return the rounds whose median by any clock is far above the best round's, with a message for each."""
+    """Return the rounds whose median by any clock is far above that of the best round, with a message for each."""
     far: dict[int, str] = {}
     for clock in dict.fromkeys(clock for seconds in rounds for clock in seconds):
         medians = {i: float(np.median(seconds[clock])) for i, seconds in enumerate(rounds) if clock in seconds}
@@ -158,7 +158,7 @@ class SamplingPlan:
 
 @dataclass(frozen=True)
 class Samples:
-    """What the clocks read of one runnable, and what was noticed meanwhile."""
+    """Times that the clocks measured for one runnable, and clock rate, throttling and disturbances meanwhile."""
 
     #: Readings of each clock: seconds of each launch (`event`, `host`), or seconds per launch for each replay
     #: (`graph`).
@@ -175,7 +175,7 @@ class Samples:
     #: Number of rounds joined in this sample, and number of rounds in which the device stayed throttled.
     rounds: int = 1
     throttled: int = 0
-    #: Number of launches and replays that do not count: stalled ones, and all of rejected attempts.
+    #: Number of launches and replays that do not count: stalled ones, and all of rejected samples.
     discarded: int = 0
     #: Reason why the sample is disturbed, with numbers; None if it is valid.
     disturbed: str | None = None
@@ -192,7 +192,7 @@ class Samples:
 
     @property
     def launches(self) -> int:
-        """Number of launches that the samples timed."""
+        """Number of timed launches in the samples."""
         each = {"graph": self.graph_launches or 1}
         return sum(each.get(clock, 1) * len(readings) for clock, readings in self.seconds.items())
 

@@ -165,7 +165,7 @@ class Bench:
         self.lost = False
         self.neighbours = ContentionMonitor(self.devices, idle)
         self._shared = DeviceSampleCache(timed)
-        #: Timed launches of each runnable since it was verified.
+        #: Number of timed launches of each runnable since its last verification.
         self._timed_launches: Counter[str] = Counter()
         operands, device = self.operands, self.device
         self._code = code
@@ -222,7 +222,7 @@ class Bench:
             preprocess = self.prepare(runnable)
             error = self.check(runnable)
             samples = self.sample(runnable, effort)
-            if not effort.screening:  # whose times choose what is timed again
+            if not effort.screening:  # times of screening only select variants that are timed again
                 self.check_again(runnable)
         except tuple(FAILURES) as failure:
             return self.failed(runnable, phase, effort, failure)
@@ -262,7 +262,7 @@ class Bench:
         return error
 
     def check_again(self, runnable: Runnable) -> None:
-        """Verify one more launch, as `check` does, after the timed ones, whose results no one has seen."""
+        """Verify one more launch, as `check` does, after the timed launches, whose results were not verified."""
         launches = self._timed_launches[runnable.name]
         try:
             self.check(runnable)

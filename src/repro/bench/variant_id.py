@@ -12,9 +12,9 @@ from typing import Any, Self, cast
 
 @dataclass(frozen=True)
 class SearchPoint:
-    """Where a variant lies in its search space, for strategies that predict times from those of near variants."""
+    """Position of a variant in its search space, for strategies that predict times from those of similar variants."""
 
-    #: Variants of one group, for example of one layout, tend to fail together.
+    #: Group of variants that tend to fail together, for example all variants of one layout.
     group: str
     #: Categorical coordinates of a variant; their number is equal for all variants of a search space.
     words: tuple[str, ...]

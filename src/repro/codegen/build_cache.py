@@ -32,7 +32,7 @@ def manifest_path(target: str, study_name: str, key: str, modules: Path = MODULE
 
 
 class MissingModule(ReproError):
-    """The manifest of a module, `where`, cannot be read: nothing compiled the module."""
+    """The manifest of a module cannot be read, since the module was not compiled; `where` is its path."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Module:
 
     @property
     def built(self) -> Module:
-        """This module; a `ModuleOnDemand` compiles it here."""
+        """This module; for a `ModuleOnDemand`, it is compiled at first access."""
         return self
 
     def save(self, path: Path) -> None:
@@ -87,7 +87,7 @@ class Module:
 
 
 class ModuleOnDemand:
-    """A module that is compiled when `built` is first read; `built` records the compiler's error, if there is one."""
+    """A module that is compiled when `built` is first read; a compiler error is recorded in `built`."""
 
     def __init__(self, render: Callable[[], str], target: Target, manifest: Path) -> None:
         self._source, self._target, self._manifest = render, target, manifest
@@ -249,7 +249,7 @@ def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]
     return build(code, binary, target)
 
 
-#: File in `objects` with a line for each compilation: the binary's name and the seconds that it took.
+#: File in `objects` with a line for each compilation: name of the binary, and seconds of the compilation.
 SECONDS_FILE = "seconds.txt"
 
 
@@ -258,7 +258,7 @@ def compile_times(target: str, modules: Path = MODULES) -> dict[tuple[str, str],
     times: dict[tuple[str, str], list[float]] = {}
     for path in (modules / target).rglob(f"objects/{SECONDS_FILE}"):
         study, *group = path.relative_to(modules / target).parts[:-2] or ("",)
-        with suppress(OSError, ValueError, IndexError):  # a plan can do without, and a full disk may have cut a line
+        with suppress(OSError, ValueError, IndexError):  # these times are optional, and a full disk may have cut a line
             times[study, "/".join(group)] = [float(line.split()[1]) for line in read_text(path).splitlines()]
     return times
 

@@ -103,10 +103,10 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
 def build_foreign(
     source: Path, folder: Path, identity: str, target: Target, words: Sequence[str], *, shared: bool
 ) -> Path:
-    """Compile a source from outside the project with further flags; return the binary, a cubin or a shared library.
+    """Compile a source from outside the project with additional flags; return the binary, a cubin or a shared library.
 
-    The binary is in `folder` under a hash of `identity`, which stands for the source and what it includes, and of
-    compiler and flags; it is compiled once. Errors are those of `build`.
+    The name of the binary in `folder` is a hash of `identity`, compiler and flags, and it is compiled only once.
+    `identity` must change with the source and with all files that it includes. Errors are those of `build`.
     """
     given = (*flags(target, shared=shared), *words)
     named = "\0".join([identity, version(), *given, *environment()])
@@ -118,7 +118,7 @@ def build_foreign(
 
 
 def _compile(source: Path, binary: Path, given: Sequence[str]) -> Path:
-    """Compile a source unless its binary exists; return the file with the compiler's messages."""
+    """Compile a source unless its binary exists; return the file with the compiler's output."""
     log = binary.with_suffix(".log")
     if not (binary.exists() and log.exists()):
         with replacing(binary) as partial:
@@ -144,7 +144,7 @@ def _compile(source: Path, binary: Path, given: Sequence[str]) -> Path:
 
 
 def kernels_of(binary: Path) -> list[str]:
-    """Return the names of the kernels of a binary that was compiled here, mangled where they are not extern "C"."""
+    """Return the names of the kernels in a binary that this module compiled; names are mangled unless extern "C"."""
     return list(read_resources(read_text(binary.with_suffix(".log"))))
 
 

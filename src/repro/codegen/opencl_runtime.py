@@ -173,7 +173,7 @@ def build_identity() -> list[str]:
 
 
 def _located(error: str, source: Path) -> str:
-    """Have an error name the source, which the runtime does not know, and say what stands in its line."""
+    """Return an error message with the source's file name, which the runtime does not know, and the line's text."""
     if not (place := re.match(r"(?:[^:]*:)?(\d+):(\d+): (.*)", error)):
         return error
     lines = source.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Hardware limits of each device generation, which kernels must respect, precisions, and data sheets of GPU models.
+"""Hardware limits of device generations, which kernels must respect; precisions; and data sheets of GPU models.
 
 Sources of the NVIDIA limits: for most generations, CUDA Programming Guide 13, section 5.1 "Compute Capabilities",
 tables 30 and 31; for generations before 7.5, edition 11 of the guide, table "Technical Specifications per Compute
@@ -50,7 +50,7 @@ class Target:
 
     @property
     def dependent_launches(self) -> bool:
-        """Whether a launch can start before the previous one of its queue has ended, and wait for that later."""
+        """Whether a launch can start before the previous launch of its queue has ended, and wait for that end later."""
         return self.dialect == "cuda" and int(self.name.removeprefix("sm_")) >= FIRST_DEPENDENT_LAUNCHES
 
 
@@ -102,7 +102,7 @@ def get_target(name: str) -> Target:
     return TARGETS[name]
 
 
-#: Words of a GPU's name that models are known without.
+#: Brand names in a driver's GPU name, which the names of models omit.
 _BRANDS = re.compile(r"NVIDIA|Tesla|GeForce", re.IGNORECASE)
 
 
@@ -130,7 +130,7 @@ class GpuModel:
         return mine / reference
 
 
-#: Model on which cost models, targets and time-outs were set.
+#: Model for which cost models, targets and timeouts were chosen.
 REFERENCE_GPU = "H200"
 
 
@@ -149,7 +149,7 @@ def gpu_models() -> tuple[GpuModel, ...]:
 
 
 def find_gpu(name: str) -> GpuModel | None:
-    """Return the model of a GPU with this name, such as `NVIDIA A100-SXM4-40GB`; None for a model without facts."""
+    """Return the data sheet of a GPU by its name, such as `NVIDIA A100-SXM4-40GB`; None for an unknown model."""
     plain = " ".join(_BRANDS.sub(" ", name).split())
     fitting = (model for model in gpu_models() if plain.lower() == model.name.lower())
     matching = (model for model in gpu_models() if re.fullmatch(model.pattern, plain, re.IGNORECASE))
@@ -157,7 +157,7 @@ def find_gpu(name: str) -> GpuModel | None:
 
 
 def get_gpu(name: str) -> GpuModel:
-    """Return the model of a GPU with this name; raise `ReproError` for a model without facts."""
+    """Return the data sheet of a GPU by its name; raise `ReproError` for an unknown model."""
     model = find_gpu(name)
     if model is None:
         raise ReproError(

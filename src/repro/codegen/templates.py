@@ -27,8 +27,8 @@ _DEFINITION = re.compile(r"^#define (\w+)(\([\w, ]*\))?[ \t]*(.*)$", re.MULTILIN
 MAX_COLUMNS = 120
 _OPERATORS = (": ", "? ", "|| ", "&& ", "+ ", "- ", "* ", "/ ")
 _CONTINUED = re.compile(r"[ \t]*\\\n[ \t]*")
-#: Blanks that tags and macros leave in a rendered text: at a line's end, blank lines after another one, after an open
-#: brace and before a closed one; with what stays of each.
+#: Superfluous blanks in a rendered text, as patterns with replacements: at the end of a line, repeated blank lines, and
+#: blank lines after an opening brace or before a closing one.
 _STRAY_BLANKS = (
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
     (re.compile(r"\n{3,}"), "\n\n"),
@@ -43,17 +43,17 @@ def alignment(members: int, scalar_bytes: int) -> int:
 
 
 def render_template(templates: Path, name: str, **context: Any) -> str:
-    """Render a template of a C source as `render_text` does, and break its lines that are too long."""
+    """Render a template of a C source as `render_text` does, and break lines that are too long."""
     return wrap_lines(render_text(templates, name, **context))
 
 
 def render_text(templates: Path, name: str, **context: Any) -> str:
-    """Render a template of a folder, without the blanks that its tags leave.
+    """Render a template from a folder, and remove superfluous blanks.
 
     Raises
     ------
     ReproError
-        The template is missing or wrong; its name and line are stated.
+        The template is missing or wrong; the error has its name and line.
     """
     templates = shipped(templates)
     try:
@@ -68,10 +68,10 @@ def render_text(templates: Path, name: str, **context: Any) -> str:
 
 
 def wrap_lines(source: str) -> str:
-    """Break the lines of a C source that are too long, so that templates need not know how long their inputs are.
+    """Break the lines of a C source that are longer than `MAX_COLUMNS`.
 
-    Code is broken after a comma, else before an operator, outside of as many brackets as possible; a comment between
-    words.
+    Code is broken after a comma, else before an operator, within as few brackets as possible; comments are broken
+    between words.
     """
     lines, open_parentheses = [], 0
     for whole in source.split("\n"):
@@ -92,7 +92,10 @@ def wrap_lines(source: str) -> str:
 
 
 def _breaks(line: str, is_comment: bool) -> list[tuple[int, int, int]]:
-    """Return of each blank where a line may be broken: the brackets around it, the rank of its neighbour, its place."""
+    """Return the blanks at which a line may be broken.
+
+    Each has a bracket depth, the rank of the neighbouring token, and a position.
+    """
     if is_comment:
         return [(0, 0, place) for place, letter in enumerate(line) if letter == " "]
     breaks, depth, quoted = [], 0, False
@@ -159,7 +162,7 @@ def _folders(templates: Path) -> list[Path]:
         A template of an extension has the name of another one.
     """
     folders = [templates, *extension_folders("kernels")]
-    if len(folders) == 1:  # each rendering asks: without extensions no folder is walked through
+    if len(folders) == 1:  # called at each rendering; without extensions the folders need not be searched
         return folders
     there: dict[Path, Path] = {}
     for folder in folders:
@@ -171,7 +174,7 @@ def _folders(templates: Path) -> list[Path]:
 
 
 def template_exists(templates: Path, name: str) -> bool:
-    """Return whether there is a template of this name, in the folder or of an extension."""
+    """Return whether a template of this name exists, in the given folder or in an extension."""
     return any((folder / name).exists() for folder in _folders(shipped(templates)))
 
 
@@ -197,7 +200,7 @@ class StreamConfig:
     """One configuration of the streaming kernel, which measures the streaming floor."""
 
     block_size: int
-    #: Words that a thread loads at once.
+    #: Number of words that a thread loads at once.
     in_flight: int
 
     @property

@@ -1,1 +1,1 @@
-"""Devices: what can hold buffers, run kernels and time them."""
+"""Devices, which hold buffers, run kernels and time them."""

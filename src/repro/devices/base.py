@@ -213,25 +213,25 @@ class Queue(Protocol):
 
 
 class CooperativeKernel(Protocol):
-    """A kernel whose blocks wait for each other, ready to be launched with a number of threads per block."""
+    """A cooperative kernel, whose blocks wait for each other in barriers, with a fixed number of threads per block."""
 
     @property
     def resident(self) -> int:
-        """Largest number of blocks of a launch: as many as the device holds at once."""
+        """Largest number of blocks per launch: those that the device holds at once."""
 
     def bind(self, grid: int, arguments: Sequence[Argument]) -> Callable[[], None]:
-        """Bind grid and arguments once, as `Queue.bind` does; calling the result queues one cooperative launch.
+        """Return a function that queues one cooperative launch with these arguments; see `Queue.bind`.
 
-        All blocks are on the device at a time, so `grid` is at most `resident`.
+        All blocks must be resident at once, so `grid` is at most `resident`.
         """
 
 
 class HostWords(Protocol):
-    """Some int32 numbers that kernels write and the host reads after one wait."""
+    """int32 numbers that kernels write and the host reads after a single wait."""
 
     @property
     def buffer(self) -> Buffer:
-        """The numbers as an argument of a kernel."""
+        """Buffer of the numbers, for use as a kernel argument."""
 
     def read(self) -> list[int]:
         """Wait for all queued work, and return the numbers."""
@@ -241,7 +241,7 @@ class HostWords(Protocol):
 
 
 class CopiedWords:
-    """`HostWords` in the memory of a device, from where they are copied."""
+    """`HostWords` in device memory; `read` copies them to the host."""
 
     def __init__(self, device: Device, count: int) -> None:
         self.buffer, self._array = device.allocate(4 * count), np.empty(count, np.int32)
@@ -276,7 +276,7 @@ class Device(Clock, Queue, Protocol):
         """Return the number of bytes that can still be allocated."""
 
     def pooled_bytes(self) -> int:
-        """Return the number of bytes that `pooling()` has taken and nobody uses; asks no driver."""
+        """Return the number of unused bytes of the memory pool (`pooling`), without asking the driver."""
 
     def other_processes(self, idle: Collection[int] = ()) -> list[str]:
         """Return one line for each other process that uses the device, except processes in `idle`."""
@@ -306,10 +306,13 @@ class Device(Clock, Queue, Protocol):
         """
 
     def host_words(self, count: int) -> HostWords:
-        """Return int32 numbers that kernels write and the host reads after one wait; on a GPU in the host's memory."""
+        """Allocate `count` int32 numbers that kernels write and the host reads after one wait.
+
+        On a GPU they are in host memory.
+        """
 
     def at_close(self, release: Callable[[], None]) -> None:
-        """Call a function before the device is closed, for memory that is kept from one operation to the next."""
+        """Register a function that is called before the device is closed, to release memory kept between operations."""
 
     def fill(self, buffer: Buffer, byte: int) -> None:
         """Set every byte of a buffer asynchronously. 0xFF bytes make every floating-point number NaN."""
@@ -322,8 +325,9 @@ class Device(Clock, Queue, Protocol):
         """
 
     def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> CooperativeKernel | None:
-        """Return a kernel whose blocks wait for each other, with `block` threads and `shared` bytes of dynamic shared
-        memory each; None if the device cannot launch any.
+        """Return a kernel whose blocks may wait for each other; None if the device cannot launch such kernels.
+
+        `block` is the number of threads and `shared` the bytes of dynamic shared memory, each per block.
         """
 
     def bind_dependent(
@@ -331,10 +335,10 @@ class Device(Clock, Queue, Protocol):
     ) -> Callable[[], None]:
         """Return a function that queues a launch which may start before the previous launch of the queue has ended.
 
-        The kernel itself waits for the previous launch, and before that uses only memory that no launch of the chain
-        writes. So that such memory is there, wait for the device once before the first launch of a chain. A graph
-        captures such launches as they are. Without `Target.dependent_launches` it is an ordinary launch, as after
-        anything but a launch. `shared` is as for `Program.kernel`.
+        The kernel itself waits for the previous launch. Before this wait, it uses only memory that no launch of the
+        chain writes; to be sure that this memory is complete, wait for the device before the first launch of a chain. A
+        captured graph keeps the property. It is an ordinary launch if `Target.dependent_launches` is false, or if the
+        previous work in the queue is not a launch. `shared` is as in `Program.kernel`.
         """
 
     def capture(self, launch: Callable[[], None]) -> Captured:
@@ -358,7 +362,7 @@ class Device(Clock, Queue, Protocol):
 
 
 class Block:
-    """Memory that was allocated at once, and its parts, which it releases as well."""
+    """Memory from a single allocation, and the buffers that are parts of it; `release` frees all of them."""
 
     def __init__(self, whole: Buffer, parts: Sequence[Buffer]) -> None:
         self._whole, self._parts = whole, parts
@@ -370,9 +374,9 @@ class Block:
 
 
 def allocate_parts(device: Device, sizes: Sequence[int]) -> tuple[Block, list[Buffer]]:
-    """Allocate several arrays at once; return the block, which has to outlive them, and each as a part of it.
+    """Allocate several arrays of the given bytes at once; return the block, which must outlive them, and the arrays.
 
-    Sizes are in bytes. On OpenCL a part of a part is not possible.
+    With OpenCL, the arrays cannot be divided into parts again.
     """
     padded = (-(-nbytes // PART_ALIGNMENT) * PART_ALIGNMENT for nbytes in sizes)
     begins = list(accumulate(padded, initial=0))

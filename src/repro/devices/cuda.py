@@ -475,7 +475,7 @@ class CudaDevice:
             return launch
 
     def _bindings_module(self, program: Any) -> Any:
-        """Return a program's module as NVIDIA's bindings load it; this device's context must be current."""
+        """Return a program's module as loaded by NVIDIA's bindings; this device's context must be current."""
         from repro.devices.cuda_bindings import BindingsModule
 
         if program not in self._bindings_modules:
@@ -590,7 +590,7 @@ class CudaDevice:
 
 
 class _DriverCall(AbstractContextManager[None]):
-    """The context of `CudaDevice._mapped`: a generator would take a microsecond more, in each of many calls."""
+    """The context manager of `CudaDevice._mapped`; a generator would cost a microsecond more, in each of many calls."""
 
     __slots__ = ("_cuda", "_current", "_device")
 

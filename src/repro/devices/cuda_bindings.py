@@ -1,7 +1,7 @@
-"""Launches by NVIDIA's own bindings, which are optional: CUDA graphs, kernels whose blocks wait for each other, and
-launches that start before the previous one has ended.
+"""Launches through NVIDIA's own Python bindings, which are optional.
 
-PyCUDA has no such launches, and its handles are not taken: their modules are loaded once more.
+They provide what PyCUDA lacks: CUDA graphs, cooperative launches, and launches that start before the previous one has
+ended. The bindings do not accept PyCUDA's handles, so they load modules a second time.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from cuda.bindings import driver
 from repro.devices.base import Argument, CaptureError
 from repro.devices.cuda_driver import check_cuda, pack_arguments
 
-#: Wraps a launch.
+#: Function that wraps a launch.
 Within = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class BindingsModule:
-    """A module as the bindings load it, beside PyCUDA, whose handles they do not take; its context must be current.
+    """A module loaded by the bindings, in addition to PyCUDA's copy; its context must be current.
 
-    Launches are queued on a stream. `within` wraps a launch so that it runs with the GPU's context current. The
-    methods' `block` is the number of threads of a block, and `shared` its bytes of dynamic shared memory.
+    Launches are queued on a stream. `within` wraps a launch so that it runs with the GPU's context current. In methods,
+    `block` is the number of threads per block, and `shared` the bytes of dynamic shared memory per block.
     """
 
     def __init__(self, binary: Path, stream: int, within: Within, failure: Callable[[str], Exception]) -> None:
@@ -32,7 +32,7 @@ class BindingsModule:
         self._module = check_cuda(driver.cuModuleLoad(str(binary).encode()), failure)
 
     def cooperative(self, name: str, block: int, shared: int, sm_count: int) -> CudaCooperativeKernel:
-        """Return a kernel whose blocks wait for each other, for a GPU with `sm_count` multiprocessors."""
+        """Return a cooperative kernel, whose blocks wait for each other, for a GPU with `sm_count` multiprocessors."""
         function = self._function(name, shared)
         occupancy = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, block, shared)
         resident = int(check_cuda(occupancy, self._failure)) * sm_count
@@ -41,13 +41,15 @@ class BindingsModule:
     def bind_dependent(
         self, name: str, grid: int, block: int, shared: int, arguments: Sequence[Argument]
     ) -> Callable[[], None]:
-        """Bind a launch that the driver starts when all blocks of the stream's previous launch have ended or have let
-        it (programmatic stream serialization).
+        """Return a function that queues a dependent launch (CUDA's programmatic stream serialization).
 
-        A chain y = A x, z = A y, y = A z, … of two buffers is safe, although launch i + 1 is there while launch i runs:
-        a launch reads its x and writes its y only after it has awaited the one before. That one has then ended, its
-        writes are visible, and, as it has awaited its own predecessor, all earlier launches have ended too. So nobody
-        still reads the buffer that is written next, though a launch lets the next one start before it waits itself.
+        The driver starts it when every block of the stream's previous launch has either ended or permitted the start.
+
+        A chain y = A x, z = A y, y = A z, … in two buffers is safe, although launch i + 1 may start while launch i
+        runs. A launch reads its x and writes its y only after it has waited for the end of the previous launch. The
+        previous launch has waited for its own predecessor, so all earlier launches have ended too, and their writes are
+        visible. Hence no earlier launch still reads the buffer that is overwritten, even if a launch permits the next
+        start before its own wait.
         """
         function, failure = self._function(name, shared), self._failure
         values, pointers = _pack(arguments)
@@ -76,7 +78,7 @@ class BindingsModule:
 
 
 class CudaCooperativeKernel:
-    """A `CooperativeKernel` of one stream."""
+    """Implements `CooperativeKernel` on one stream."""
 
     def __init__(
         self, function: Any, block: int, shared: int, resident: int, stream: int, within: Within,
@@ -106,7 +108,7 @@ class CudaCooperativeKernel:
 
 
 def _pack(arguments: Sequence[Argument]) -> tuple[Any, Any]:
-    """Return the arguments in C's layout, and the array of pointers to them that the driver takes."""
+    """Return the argument values in C types, and the array of pointers to them that the driver expects."""
     packed, offsets = pack_arguments(arguments)
     values = ctypes.create_string_buffer(packed, len(packed))
     begin = ctypes.addressof(values)

@@ -57,7 +57,10 @@ def cusparse_version() -> str | None:
 
 
 class CudaBuffer:
-    """Device memory at the address `pointer`: an allocation of PyCUDA, or part of a buffer that has to outlive it."""
+    """Device memory at the address `pointer`.
+
+    An allocation of PyCUDA, or part of another buffer, which must outlive it.
+    """
 
     def __init__(
         self, allocation: Any, nbytes: int, activated: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -148,7 +151,7 @@ class Memory:
 
 
 class MappedWords:
-    """int32 numbers in the host's memory that kernels write to; `synchronize` waits for all queued work."""
+    """int32 numbers in host memory that kernels write; `synchronize` waits for all queued work."""
 
     def __init__(self, cuda: Any, count: int, synchronize: Callable[[], None]) -> None:
         flags = cuda.host_alloc_flags.DEVICEMAP
@@ -185,18 +188,20 @@ def share(cuda: Any, kernel: Any, nbytes: int) -> Any:
 
 @cache
 def _packing(kinds: tuple[type, ...]) -> tuple[Callable[..., bytes], tuple[int, ...], tuple[int, ...]]:
-    """Return a function that packs arguments of these types, the places of those that are buffers, and the offset in
-    bytes of each.
+    """Return how to pack arguments of these types into a C struct.
+
+    The results are a function that packs them, the indices of the arguments that are buffers, and their offsets in
+    bytes.
     """
     chars = [_CHARS.get(kind, "P") for kind in kinds]
     addresses = tuple(place for place, kind in enumerate(kinds) if kind not in _CHARS)
-    # "0i" ends a format where an int would begin
+    # the format "0i" pads to the place where an int would begin
     offsets = tuple(struct.calcsize("".join(chars[:place]) + "0" + char) for place, char in enumerate(chars))
     return struct.Struct("".join(chars)).pack, addresses, offsets
 
 
 def pack_arguments(arguments: Sequence[Argument]) -> tuple[bytes, tuple[int, ...]]:
-    """Return the arguments of a kernel as C lays them out in a struct, and the offset of each."""
+    """Return the arguments of a kernel packed like a C struct, and the offset of each argument in bytes."""
     pack, addresses, offsets = _packing(tuple(map(type, arguments)))
     values: list[Any] = list(arguments)
     for place in addresses:
@@ -255,7 +260,7 @@ class SideStreams:
 
         def queue() -> None:
             begin.record(main)
-            first()  # behind the others its blocks would wait until these leave multiprocessors
+            first()  # queued first: behind the others, its blocks would have to wait until those leave multiprocessors
             for side, run, end in zip(sides, own, ends, strict=True):
                 side.wait_for_event(begin)
                 run()
@@ -284,7 +289,7 @@ class CudaQueue:
             self._stream = cuda.Stream(NON_BLOCKING)
 
     def __del__(self) -> None:
-        # PyCUDA destroys a stream only where its context is current, and a queue may be dropped anywhere
+        # PyCUDA destroys a stream only if its context is current, and any thread may drop the last reference to a queue
         with suppress(Exception), self.current():  # a closed context has destroyed its streams
             del self._stream
 

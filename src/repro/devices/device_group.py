@@ -201,7 +201,7 @@ class Devices:
         return min(clocks, default=None), ", ".join(reasons) or None
 
     def close(self) -> None:
-        with ExitStack() as closing:  # all are closed, also where closing one of them fails
+        with ExitStack() as closing:  # all devices are closed, even if closing one of them fails
             for device in self._devices:
                 closing.callback(device.close)
             closing.callback(self._link.close)

@@ -33,7 +33,7 @@ SHUTDOWN_TIMEOUT = 10.0
 
 
 class _Shared(Protocol):
-    """Something that threads share: a device or an additional queue."""
+    """An object that threads share: a device or an additional queue."""
 
     name: str
     exclusive: AbstractContextManager[object]

@@ -208,7 +208,7 @@ class OpenClDevice:
         return CopiedWords(self, count)
 
     def at_close(self, release: Callable[[], None]) -> None:
-        """Do nothing: buffers outlive the queue."""
+        """Do nothing: OpenCL buffers can be released after the device is closed."""
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
         with self._mapped():
@@ -258,7 +258,7 @@ class OpenClDevice:
         return launch_all
 
     def cooperative(self, program: Program, name: str, block: int, shared: int = 0) -> None:
-        """Return None: a block that waited for a later one of its core would wait for ever."""
+        """Return None: a block that waits for a later block of the same core would wait for ever."""
 
     def bind_dependent(
         self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0

@@ -150,7 +150,7 @@ class MatrixRows:
 
 @dataclass(frozen=True, eq=False)
 class FilterMatrix:
-    """The finished matrix of a filter on a device."""
+    """The complete matrix of a filter on a device; see the module's docstring for its tiles, columns and blocks."""
 
     size: MatrixSize
     #: Number of triangles of the mesh.
@@ -173,8 +173,8 @@ class FilterMatrix:
     def bind(self, modes: Buffer, result: Buffer, fields: int = 1, shares: int | None = None) -> Callable[[], None]:
         """Return a launch that multiplies modes `(t, m, fields)` by the matrix, into result `(n, fields)`.
 
-        `shares`, one of `SHARES`: into how many parts the columns of a tile are divided among warps; None: chosen from
-        the sizes of matrix and device. On the CPU, one thread works on a whole tile.
+        `shares`, one of `SHARES`, is the number of parts into which the columns of a tile are divided among warps;
+        None: chosen by the sizes of matrix and device. On the CPU, one thread computes a whole tile.
         """
         device = self.launches.device
         kernels = self.launches.kernels(f"apply-p{self.degree}")
@@ -217,7 +217,7 @@ CSR_ENTRY_BYTES = 12
 
 
 class StoredMatrix:
-    """Kernels that read a finished matrix: one only streams its bytes, one expands it to CSR."""
+    """Kernels that read a complete matrix: one only streams its bytes, one expands it to CSR."""
 
     def __init__(self, matrix: FilterMatrix) -> None:
         self._matrix, self._device = matrix, matrix.launches.device

@@ -124,7 +124,7 @@ class Stencil:
 
     @cached_property
     def loss(self) -> float:
-        """Rounding error of contours / rounding error of clipping.
+        """Ratio of the rounding error of integration by contours to that of clipping.
 
         Contours lose accuracy as they evaluate the field's polynomial outside its triangle, within the bounding box.
         """
@@ -206,7 +206,7 @@ class Field:
         return self._kernels.over("expand_modes", self.count, arguments)
 
     def place(self, count: int, arguments: list[Argument]) -> Callable[[], None]:
-        """Return a launch that copies values from the order by cells to the original order of the points."""
+        """Return a launch that copies `count` values from the order by cells to the original order of the points."""
         return self._kernels.over("place", count, arguments)
 
 

@@ -25,8 +25,8 @@ MAX_DEGREE = 7
 class SplineKernel:
     """A convolution kernel, or a derivative of one, as polynomial pieces of unit length.
 
-    The kernel coordinate of a place y, for the filtered point x, is ξ = (y - x) / h + (3k + 1) / 2. The knots are thus
-    the integers 0 … 3k + 1.
+    The kernel coordinate of an integration point y, for the filtered point x, is ξ = (y - x) / h + (3k + 1) / 2. The
+    knots are thus the integers 0 … 3k + 1.
     """
 
     #: Degree k of the B-splines.

@@ -344,7 +344,10 @@ def at_corners(mesh: Triangulation) -> Floats:
 
 
 def within_triangles(mesh: Triangulation, places: Floats) -> Floats:
-    """Return h at q places per triangle, `(t q,)`; `places` `(q, 2)` are on the reference triangle."""
+    """Return h at q points per triangle, `(t q,)`.
+
+    `places` `(q, 2)` are their coordinates on the reference triangle.
+    """
     shares = np.stack([1.0 - places.sum(axis=1), *places.T])
     h: Floats = (at_corners(mesh) @ shares).ravel()
     return h

@@ -1,4 +1,4 @@
-"""Use of tuned kernels from Python: operators for SciPy and for GPU arrays, and vector operations for solvers."""
+"""Tuned kernels for use from Python: operators for SciPy and for GPU arrays, and vector operations for solvers."""
 
 from repro.operators.arrays import DeviceArray
 from repro.operators.dynamic_csr import DynamicCSR, Reader

@@ -68,7 +68,7 @@ class DeviceArray:
     device
         Device that holds the array.
     buffer
-        Device memory of the array, freed when nothing refers to it any more.
+        Device memory of the array, freed when no object refers to it any more.
     shape, dtype
         As for a NumPy array.
     """
@@ -147,7 +147,7 @@ def not_copied(thing: object, todo: str) -> ReproError:
 
 
 def refuse_mask(array: object, subject: str) -> None:
-    """Refuse a masked host array, whose mask NumPy and SciPy would ignore."""
+    """Raise `ReproError` for a masked host array, whose mask NumPy and SciPy would ignore."""
     if np.ma.is_masked(array):
         todo = "say what masked numbers are by `filled`"
         raise ReproError("an array with a mask cannot be multiplied", where=subject, todo=todo)

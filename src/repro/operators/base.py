@@ -255,7 +255,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     @cached_property
     def _staging(self) -> tuple[DeviceArray, DeviceArray]:
-        """Two device arrays: x copied from the host, and y before its copy to the host."""
+        """Temporary arrays x and y on the device, for products of host arrays."""
         rows, columns = self.shape
         return self._runtime.empty((columns,), self._kind.dtype), self._runtime.empty((rows,), self._kind.dtype)
 

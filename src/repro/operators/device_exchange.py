@@ -63,7 +63,7 @@ class BatchUpload:
         self._scratch = Scratch(runtime.device)
         self._made: Kernels | None = None
 
-    # looking ---------------------------------------------------------------------------------------------------------
+    # checking ---------------------------------------------------------------------------------------------------------
 
     def look(self, rows: Any, columns: Any, *values: Any) -> tuple[list[BatchArray], int]:
         """Check the arrays of a batch; return the checked arrays and the number of entries."""
@@ -125,7 +125,7 @@ class BatchUpload:
         seen = self._runtime.view(array, subject, dtype, shape[0], dtype.itemsize)
         return BatchArray(subject, shape[0], dtype, seen=seen, limit=limit)
 
-    # bringing --------------------------------------------------------------------------------------------------------
+    # uploading --------------------------------------------------------------------------------------------------------
 
     def parts(self, given: list[BatchArray], count: int, slack: int) -> Iterator[tuple[int, EntryBatch]]:
         """Queue the upload of a batch; yield (index of the first entry, part) for parts small enough for one insertion.
@@ -242,12 +242,15 @@ def is_cupys(thing: Any, module: str) -> bool:
 
 
 def cupys_rows(matrix: Any, subject: str) -> tuple[Any, str]:
-    """Return a CuPy matrix as canonical CSR, and its precision; a complex or damaged matrix raises `ReproError`."""
+    """Return a CuPy matrix as CSR with sorted columns and without duplicates, and its precision.
+
+    A complex or damaged matrix raises `ReproError`.
+    """
     if matrix.dtype.kind not in "fiub":
         raise ReproError("the matrix is not real", where=subject, expected="real numbers", actual=matrix.dtype)
     precision = precision_of_values(matrix.dtype)
     _check_cupys(matrix, subject)
-    if matrix.format == "csr":  # a new object, without cached and possibly wrong flags about the order of columns
+    if matrix.format == "csr":  # a new object has no cached and possibly wrong flags about the order of columns
         end = int(matrix.indptr[-1])
         arrays = matrix.data[:end], matrix.indices[:end], matrix.indptr
         rows = import_module(CUPYS_MATRICES).csr_matrix(arrays, shape=matrix.shape)

@@ -42,7 +42,7 @@ class Reader(DeviceOperator):
         super().__init__(runtime, kind, matrix.storage.shape)
         self._side = runtime.device.new_queue()
         self._reading = ConcurrentReader(self._side, load(), _width(runtime.device.target, mean), matrix)
-        _ = self._staging  # allocated now, while this thread has the device
+        _ = self._staging  # allocated here, while this thread has locked the device
 
     @property
     def _queue(self) -> Queue:
@@ -50,7 +50,10 @@ class Reader(DeviceOperator):
 
     @contextmanager
     def _ordered(self, *streams: int | None) -> Iterator[None]:
-        """Wait for the arrays' streams before the product; later work needs no order, as the call waits for the end."""
+        """Make the product wait for the arrays' streams.
+
+        The streams need not wait for the product, since the call returns after it.
+        """
         with self._side.current():
             if streams:
                 self._runtime.finish(*streams)
@@ -265,7 +268,7 @@ class DynamicCSR(DeviceOperator):
         self._change(lambda batch: self._matrix.insert(batch, how), rows, columns, values)
 
     def update(self, rows: Any, columns: Any, values: Any, existing: Existing = "replace") -> None:
-        """Change the values of existing entries as `insert` in the mode `unique`; ignore places without an entry."""
+        """Change the values of existing entries, by `existing`; entries at other coordinates are ignored."""
         one_of(existing, "existing", ("replace", "add"))
         self._change(lambda batch: self._matrix.insert(batch, existing, grow=False), rows, columns, values)
 
@@ -345,7 +348,7 @@ class DynamicCSR(DeviceOperator):
 
     @property
     def _mean(self) -> float:
-        """Estimated mean row length: the last count of entries plus all entries given to changes since then."""
+        """Estimated mean row length: entries at the last count, plus all entries of insertions since then, per row."""
         rows: int = self.shape[0]
         return (self._entries + self._since) / max(rows, 1)
 
@@ -402,7 +405,7 @@ def _again(matrix: sp.csr_array, dtype: str, segments: int, slack: int, capacity
 
 
 class _Reused:
-    """A program that caches its kernel objects, which OpenCL creates slowly; used for frequent binding."""
+    """A program that caches its kernel objects, since OpenCL creates them slowly and products bind kernels often."""
 
     def __init__(self, program: Program) -> None:
         self.kernel = cache(program.kernel)

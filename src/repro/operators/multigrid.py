@@ -55,13 +55,13 @@ class Memory:
     ) -> None:  # fmt: skip
         self.runtime, self.load, self.levels, self.solver = runtime, load, levels, solver
         self.settings, self.refreshable, self.cupys = settings, refreshable, cupys
-        #: False while a refresh runs, and after one that failed.
+        #: False while a refresh runs, and after a refresh that failed.
         self.whole = True
-        # at exit the device may be closed already, and all memory is given back anyway
+        # not at exit: the device may be closed by then, and the process releases all memory anyway
         finalize(self, _give_back, levels, solver).atexit = False
 
     def check_whole(self) -> None:
-        """Raise `ReproError` if a refresh was interrupted: levels have numbers of two matrices."""
+        """Raise `ReproError` if a refresh was interrupted, so that some levels have old values and others new ones."""
         if not self.whole:
             raise ReproError(
                 "the hierarchy was left in the middle of a refresh", todo="refresh it again, or set up a new one"
@@ -392,7 +392,10 @@ class MultilevelSolver:
                 raise self._runtime.no_room(error) from None
 
     def _precondition(self, b: NDArray[Any]) -> NDArray[np.floating]:
-        """Apply one V-cycle to b; b is scaled by a power of two, so that no single-precision number underflows."""
+        """Apply one V-cycle to b, `(n,)`.
+
+        B is scaled by a power of two, so that no single-precision number underflows.
+        """
         vector = self._host_vector(np.asarray(b).reshape(-1), "b").astype(np.float64, copy=False)
         check_finite(vector, "b")
         exponent = int(np.frexp(np.abs(vector).max(initial=0))[1])
@@ -463,7 +466,10 @@ def _on_host(A: Any) -> Any:
 
 
 def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
-    """Return a user's near-null-space vectors, checked; vectors whose squares would over- or underflow are scaled."""
+    """Return a user's near-null-space vectors as checked `(n, k)`.
+
+    Vectors whose squares would over- or underflow are scaled.
+    """
     vectors = _host_array(B.get() if is_cupys(B, CUPYS_ARRAYS) else B, "B")
     if vectors.ndim == 1:
         vectors = vectors[:, None]
@@ -533,7 +539,7 @@ def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
     return load
 
 
-@cache  # compiled together first, and loaded one by one
+@cache  # a set-up compiles all modules together first, and then loads each
 def _source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
     """Return the source of a module of multigrid and its name in the cache."""
     source = render_multigrid(KERNELS, f"{precision}/{module}", runtime.device.target, "amg")
@@ -542,7 +548,10 @@ def _source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
 
 @cache
 def _compile_together(runtime: Runtime, precision: str) -> None:
-    """Compile what every set-up on a GPU needs: one module after the other takes three times as long."""
+    """Compile all modules of a set-up on a GPU in parallel.
+
+    Compiling one module after the other takes three times as long.
+    """
     sources = [_source(runtime, precision, module) for module in MODULES]
     sources.append(product_source(runtime, precision, "single-exact"))
     runtime.compile_together({name: source for source, name in sources})

@@ -1,4 +1,7 @@
-"""Iterative solvers that stay on the chip, for users' matrices and vectors, behind `repro.solve` and operators."""
+"""Persistent iterative solvers for users' matrices, behind `repro.solve` and `SpmvOperator.solver`.
+
+Many iterations run in one launch, which keeps the matrix in shared memory as far as it fits.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ from repro.sparse.solvers.kernels import METHODS, PERSISTENT_BLOCK_SIZE, held_ro
 from repro.sparse.solvers.persistent import PersistentSolution, PersistentSolver, chip_room, deal_rows
 from repro.sparse.solvers.slices import LANES, keep_slices
 
-#: Largest value accepted for `maxiter`; its default as a multiple of the number of unknowns, as SciPy's.
+#: Largest value accepted for `maxiter`; and its default, as a multiple of the number of unknowns, as in SciPy.
 MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10
-#: Norm of b on the device below which squares may have been too small for their type.
+#: If the norm of b on the device is below this, squares of numbers may have underflowed.
 MIN_NORM = 1e-140
 
 
@@ -39,8 +42,8 @@ class ChipSolver(Closeable):
     method
         `cg` or `bicgstab`.
     kept, nbytes
-        Bytes of the matrix that stay in shared memory while a launch runs, and of all of it, both as in the device's
-        memory: shared memory may hold a table of fewer bytes.
+        Bytes of the matrix in device memory: of the part that is kept in shared memory during a launch, and of the
+        whole. In shared memory the part may be compressed to fewer bytes.
     iterations
         Number of iterations of the last solve.
     device_name
@@ -49,7 +52,7 @@ class ChipSolver(Closeable):
 
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, method: Literal["cg", "bicgstab"]) -> None:
         one_of(method, "method", METHODS)
-        if not get_entry(matrix.entry).members:  # entries are absent or 1: a slot of padding needs the value 0
+        if not get_entry(matrix.entry).members:  # the kernels multiply by stored values: 1 for an entry, 0 for padding
             matrix = replace(matrix, entry="real", values=np.ones((matrix.nnz, 1)), statistics={})
         self._runtime, self.method, device = runtime, method, runtime.device
         self.device_name, self.iterations = device.name, 0
@@ -142,7 +145,10 @@ class ChipSolver(Closeable):
         return self._kind.members(vector, subject)
 
     def _load(self, vector: NDArray[np.floating] | View, target: Any, exponent: int) -> None:
-        """Bring a vector into the solver's order, a host vector divided by two to the power of `exponent`."""
+        """Copy a vector to `target` in the solver's order.
+
+        A host vector is divided by two to the power of `exponent` before.
+        """
         if isinstance(vector, View):
             self._vectors.arrange(vector.buffer, target)
         else:
@@ -219,14 +225,15 @@ def _warn(method: str, solved: PersistentSolution, tol: float) -> None:
 
 
 def _exponent(vector: NDArray[np.floating]) -> int:
-    """Return the binary exponent of a vector's largest number, by which b is scaled: squares neither over- nor
-    underflow then.
+    """Return the binary exponent of a vector's largest number.
+
+    The right-hand side is scaled by it, so that squares neither over- nor underflow.
     """
     return int(np.frexp(np.abs(vector).max(initial=0))[1])
 
 
 def _like(x: Any, b: Any) -> Any:
-    """Return a solution as an array of the library that b is of, where that is CuPy or PyTorch."""
+    """Return a solution as an array of b's library, if that is CuPy or PyTorch."""
     if isinstance(x, DeviceArray) and is_cupys(b, CUPYS_ARRAYS):
         return as_cupys(x)
     torch = sys.modules.get("torch")

@@ -63,7 +63,7 @@ class Runtime:
             ) from error
 
     def compile_together(self, sources: Mapping[str, str]) -> None:
-        """Compile sources by name side by side, those that the cache lacks, so that one waits only for the longest."""
+        """Compile, in parallel, those sources that the cache lacks; `sources` maps names to sources."""
         with ThreadPoolExecutor(min(len(sources), len(os.sched_getaffinity(0)))) as pool:
             for _ in pool.map(lambda name: self.compiled(sources[name], name), sources):
                 pass
@@ -154,7 +154,7 @@ class Runtime:
             self.device.synchronize()
             return
         if not self._streams.finish({LEGACY_DEFAULT_STREAM if s is None else s for s in streams}):
-            self.device.synchronize()  # the thread with the lock is capturing a graph; this waits for the lock
+            self.device.synchronize()  # the thread with the lock captures a graph; this waits for the lock
 
 
 class _Streams:
@@ -189,14 +189,14 @@ class _Streams:
             try:
                 yield
             except BaseException:
-                # what was launched before the error may still use the caller's arrays; the error is what is told
+                # launches before the error may still use the caller's arrays; the first error is the one to report
                 with suppress(Exception):
                     self._let_wait(foreign)
                 raise
             self._let_wait(foreign)
 
     def _let_wait(self, streams: set[int]) -> None:
-        """Let later work of `streams` wait for what the device's own stream has to do."""
+        """Make later work of `streams` wait for the work that is queued on the device's own stream."""
         for stream in streams:
             self._wait(stream, self._ours)
 
@@ -214,7 +214,7 @@ class _Streams:
     def _current(self) -> Iterator[None]:
         driver = self._driver
         elsewhere = int(self._call(driver.cuCtxGetCurrent)) != int(self._context)
-        if elsewhere:  # another library has made its own context current
+        if elsewhere:  # another library has made a context of its own current
             self._call(driver.cuCtxPushCurrent, self._context)
         try:
             yield

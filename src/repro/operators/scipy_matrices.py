@@ -59,7 +59,10 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
 
 
 def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) -> sp.csr_array:
-    """Return data, indices and offsets, arrays or lists, as a checked CSR matrix; `ReproError` if inconsistent."""
+    """Return data, indices and offsets, arrays or lists, as a CSR matrix.
+
+    Raise `ReproError` if they are inconsistent.
+    """
     names = ("data", "indices", "indptr")
     try:
         data, indices, offsets = (np.asarray(array) for array in arrays)
@@ -74,7 +77,7 @@ def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) ->
 
 
 def check_extent(shape: Any, subject: str, max_rows: int = MAX_DIMENSION) -> None:
-    """Refuse a shape without two dimensions, or with too many rows or columns."""
+    """Raise `ReproError` for a shape without two dimensions, or with too many rows or columns."""
     if len(shape) != 2:
         raise ReproError("this is no matrix", where=subject, expected="rows and columns", actual=f"shape {shape}")
     for count, most, name in zip(shape, (max_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
@@ -89,7 +92,7 @@ def check_extent(shape: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Non
 
 
 def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, int], subject: str) -> None:
-    """Refuse inconsistent indices and offsets of CSR, CSC or BSR, which are integer arrays of NumPy or CuPy.
+    """Raise `ReproError` for inconsistent indices and offsets of CSR, CSC or BSR, integer arrays of NumPy or CuPy.
 
     `count` is the number of values, for BSR of blocks. `offsets` has one number more than the major axis, and `indices`
     lie along the minor axis. `shape` is (length of the major axis, length of the minor axis), for BSR in blocks.
@@ -112,7 +115,7 @@ def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, i
 
 
 def check_indices(indices: Any, count: int, subject: str) -> None:
-    """Refuse indices outside 0 to `count` - 1, in an array of NumPy or CuPy."""
+    """Raise `ReproError` for indices outside 0 to `count` - 1, in an array of NumPy or CuPy."""
     if not len(indices):
         return
     for wrong, find in ((int(indices.min()) < 0, indices.argmin), (int(indices.max()) >= count, indices.argmax)):
@@ -123,7 +126,7 @@ def check_indices(indices: Any, count: int, subject: str) -> None:
 
 
 def check_places(count: int, places: Sequence[Any], shape: tuple[int, int], subject: str) -> None:
-    """Refuse rows and columns of entries outside the matrix, in arrays of NumPy or CuPy."""
+    """Raise `ReproError` for rows and columns of entries outside the matrix, in arrays of NumPy or CuPy."""
     for place, limit, name in zip(places, shape, ("rows", "columns"), strict=True):
         _check_whole(place, f"{subject}: {name}")
         if len(place) != count:
@@ -178,7 +181,7 @@ def _block_rows(matrix: Any, subject: str) -> Any:
 
 def _coordinates(matrix: Any, subject: str) -> Any:
     data = _values(matrix, subject)
-    places = matrix.coords if hasattr(matrix, "coords") else (matrix.row, matrix.col)  # as of SciPy before 1.13
+    places = matrix.coords if hasattr(matrix, "coords") else (matrix.row, matrix.col)  # for SciPy before 1.13
     if not isinstance(places, (tuple, list)) or len(places) != 2:
         raise _damaged(f"{subject}: coords", "two arrays", type(places).__name__)
     return _of_places(
@@ -193,7 +196,10 @@ def _of_places(data: NDArray[Any], places: Sequence[NDArray[Any]], matrix: Any, 
 
 
 def _diagonals(matrix: Any, subject: str) -> Any:
-    """Read a `dia` matrix: the part of each diagonal inside the matrix, without zeros, as SciPy converts it."""
+    """Return a `dia` matrix as COO.
+
+    The part of each diagonal inside the matrix, without zeros, as SciPy converts it.
+    """
     data = _values(matrix, subject, 2)
     offsets = _indices(matrix, "offsets", subject)
     _check_whole(offsets, f"{subject}: offsets")
@@ -266,7 +272,7 @@ def _indices(matrix: Any, name: str, subject: str) -> NDArray[Any]:
 
 
 def _plain(given: Any, subject: str, axes: int = 1) -> NDArray[Any]:
-    """Return an array of a matrix as a contiguous NumPy array in native byte order."""
+    """Return an index or value array of a matrix as a contiguous NumPy array in native byte order."""
     if not isinstance(given, np.ndarray):
         raise _damaged(subject, "an array", type(given).__name__)
     if np.ma.is_masked(given):
@@ -310,9 +316,9 @@ PRECISIONS = {np.dtype(real): name for name, real in DTYPES.items()}
 
 
 def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
-    """Return a matrix as a problem, and the precision of its products; see `repro.operator` for the arguments.
+    """Return a matrix as a problem, and the precision of its products; the arguments are those of `repro.operator`.
 
-    It raises `ReproError` if the matrix is damaged, not square or not finite, if its values do not fit the entry type,
+    It raises `ReproError` if the matrix is damaged, not square or not finite, if its values do not suit the entry type,
     or if they exceed the precision.
     """
     if precision not in (None, *DTYPES):
@@ -366,10 +372,9 @@ def canonical(matrix: sp.csr_array) -> sp.csr_array:
     return once
 
 
-#: Elements of a vector that are looked at together: they stay in a cache, and no array of all answers is made. The
-#: measurements behind this and the next number are not recorded.
+#: Number of vector elements that are compared at once, so few that they stay in a cache.
 SLICE_LENGTH = 1 << 15
-#: Most threads that look at a long vector: so many read about as fast as the memory of a host is.
+#: Largest number of threads that compare long vectors: they already reach about the memory bandwidth of a host.
 MAX_THREADS = 8
 
 
@@ -379,9 +384,9 @@ def equal_arrays(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def in_slices(length: int, holds: Callable[[slice], np.bool_]) -> bool:
-    """Return whether something holds in every slice of a long vector, which threads look at side by side.
+    """Return whether a condition holds in every slice of a long vector; several threads test slices in parallel.
 
-    `holds` is called from several threads, with slices of up to `SLICE_LENGTH` elements that cover the vector.
+    `holds` tests one slice, of up to `SLICE_LENGTH` elements; the slices cover the vector.
     """
     starts = range(0, length, SLICE_LENGTH)
     threads = min(MAX_THREADS, len(os.sched_getaffinity(0)), len(starts))
@@ -420,7 +425,7 @@ def _from_blocks(matrix: Any) -> Matrix:
 
 
 def _folded(matrix: Any, entry: str) -> Matrix:
-    # rounding error of the given dtype: blocks may have been computed in single precision
+    # rounding error of the matrix's dtype: blocks may have been computed in single precision
     tolerance = float(np.finfo(_real(matrix.dtype)).eps)
     matrix.data = cast(matrix.data, np.complex128 if matrix.dtype.kind == "c" else np.float64, "matrix: data", SCALE)
     rows = sp.csr_array(matrix, copy=True)

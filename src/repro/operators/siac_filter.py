@@ -77,7 +77,7 @@ def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
 
 
 def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[int, str]:
-    """Return degree and basis of the polynomials; a `Field` brings both."""
+    """Return degree and basis of the polynomials, which a `Field` has itself."""
     if isinstance(mesh, Field):
         for attribute, given, own in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
             if given not in (None, own):
@@ -339,7 +339,7 @@ class SiacFilter(DeviceOperator, Closeable):
         return values.get()
 
     def _check(self, x: Any) -> None:
-        """Refuse arrays that do not have the shape of modes; SciPy handles numbers and operators."""
+        """Raise an error for arrays that do not have the shape of modes; SciPy handles numbers and operators."""
         if on_device(x):
             return
         array, columns = np.asarray(x), self.shape[1]
@@ -375,7 +375,7 @@ class SiacFilter(DeviceOperator, Closeable):
 def _made(
     runtime: Runtime, stencil: Stencil, points: Floats, basis: str, matrix: bool | Literal["auto"], stack: ExitStack
 ) -> tuple[FilterMatrix | PerPoint, MatrixSize]:
-    """Return the filter, and the size of its matrix, whether it was made or not; `stack` frees the filter's memory."""
+    """Return the filter, and the size of its matrix, even if no matrix was made; `stack` frees the filter's memory."""
     load, there = _load(runtime), SortedCells(stencil.mesh, points)
     if matrix is True:
         stencil.for_contours()
@@ -388,7 +388,7 @@ def _made(
             try:
                 with ExitStack() as own:
                     made = rows.make(layout, own)
-                    runtime.device.synchronize()  # before `passing` frees the inputs of the kernels
+                    runtime.device.synchronize()  # before `passing` frees the inputs of queued kernels
                     stack.enter_context(own.pop_all())
                     return made, size
             except OutOfDeviceMemory:
@@ -435,7 +435,7 @@ def _as_matrix(runtime: Runtime, stencil: Stencil, size: MatrixSize, matrix: boo
     return matrix
 
 
-#: Method of `PerPoint` for each way to integrate.
+#: Method of `PerPoint` for each value of `SiacFilter.kind` that computes integrals.
 _WAYS = {"contours": "edges", "clipping": "point"}
 
 

@@ -1,6 +1,6 @@
 """The product of two sparse matrices (SciPy, CuPy or `DynamicCSR`), computed on a device.
 
-`ProductPlan` is a product whose patterns stay: new values by stored destinations.
+A `ProductPlan` repeats a product for other values in the same patterns.
 """
 
 from __future__ import annotations
@@ -44,18 +44,19 @@ from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 
 
 class ProductPlan:
-    """A kept product C = A B, made by `repro.spgemm(A, B, plan=True)`; threads that use one device take turns.
+    """The plan of a product C = A B for repetition with other values, made by `repro.spgemm(A, B, plan=True)`.
 
-    For each product of an entry of A and one of B the device keeps where in C's row it is added: a byte, two for rows
-    of C with more than 256 entries; besides 8 bytes for each entry of A. Rows of C with more than 2,048 entries, or
-    that are the sum of 2²⁰ products or more, are computed as without a plan.
+    For each product of an entry of A and an entry of B, the device stores its destination: the position in C's row to
+    which it is added. A destination takes one byte, or two in rows of C with more than 256 entries; each entry of A
+    takes 8 bytes in addition. Rows of C with more than 2,048 entries, or with 2²⁰ products or more, have no
+    destinations and are computed as without a plan. Threads that use one device take turns.
 
     Attributes
     ----------
     shape : tuple[int, int]
         Rows and columns of C.
     nnz : int
-        Entries of C.
+        Number of entries of C.
     nbytes : int
         Bytes of the plan on the device, without the three matrices.
 
@@ -72,7 +73,7 @@ class ProductPlan:
 
     def __init__(self, runtime: Runtime, load: Load, factors: Factors, c: Storage, rows: Any) -> None:
         self._runtime, self._load, self._factors, self._c = runtime, load, factors, c
-        # copies: a user may sort the columns of what was returned
+        # copies, as a user may sort the columns of the returned matrix
         self._rows = (rows.indices.astype(np.int32), rows.indptr.copy()) if isinstance(rows, sp.csr_array) else None
         self.shape: tuple[int, int] = c.shape
         self.nnz = int(rows.nnz)
@@ -84,7 +85,7 @@ class ProductPlan:
             keep(stack, matrix)
         self._own: Callable[[], None] | None = None
         self._release = finalize(self, _give_back, runtime, stack)
-        self._release.atexit = False  # at exit the device may be closed already, and all memory is given back anyway
+        self._release.atexit = False  # the device may be closed at exit, and the process releases all memory anyway
 
     @property
     def nbytes(self) -> int:
@@ -96,23 +97,23 @@ class ProductPlan:
         Parameters
         ----------
         a_values, b_values
-            The values, in the order of the operand in CSR with ascending columns and entries of one place added up: a
-            host array, or an array on the device in the product's dtype. None: those of the refill before, at first
-            those of the operand. Values on the device are read there and not kept.
+            Values of A and of B, in CSR order with ascending columns and duplicates added: a host array, or a device
+            array in the product's dtype. None: the host values of the last refill, or, before a refill, the values of
+            the operand. Values in a device array are not stored.
         out
-            None, or an array on the device in the product's dtype, `(nnz,)`, for the values of C, which the host then
-            has no part in.
+            None, or a device array `(nnz,)` in the product's dtype, which receives the values of C; nothing is copied
+            to the host then.
 
         Returns
         -------
         csr_array, cupyx.scipy.sparse.csr_matrix or array
-            What `repro.spgemm` would return, or `out`. Columns are in the order of the first product, but for rows
-            without destinations.
+            The product, of the type that `repro.spgemm` returns, or `out`. Columns have the order of the first product,
+            except in rows without destinations.
 
         Raises
         ------
         ReproError
-            The values are not as many as the entries, or the plan was released.
+            The number of values differs from the number of entries, or the plan was released.
         """
         if not self._release.alive:
             raise ReproError("the plan was released", todo="make another by repro.spgemm(A, B, plan=True)")
@@ -138,7 +139,7 @@ class ProductPlan:
             raise self._runtime.no_room(error) from None
 
     def _values(self, storage: Storage, values: Any, subject: str) -> NDArray[np.floating] | View | None:
-        """Return checked values: a host array in the product's dtype, or a view of an array on the device."""
+        """Return checked values: a host array in the product's dtype, or a view of a device array; None for None."""
         count = int(storage.capacity)
         if values is None:
             return None
@@ -157,7 +158,7 @@ class ProductPlan:
         return np.ascontiguousarray(cast(array, storage.dtype, subject, todo, as_vector=True))
 
     def _given(self, storage: Storage, values: NDArray[np.floating] | View | None) -> Buffer:
-        """Return the memory of an operand's values, after values of the host were written there."""
+        """Return the device memory of an operand's values; host values are copied to it before."""
         if isinstance(values, View):
             return values.buffer
         if values is not None and values.size:
@@ -175,7 +176,7 @@ class ProductPlan:
             factors = Factors(replace(a, values=a_values), replace(b, values=b_values))
             self._destinations.bind(factors, replace(c, values=c_values), stack)()
             if self._destinations.unplanned:
-                self._runtime.device.synchronize()  # memory of theirs is released here
+                self._runtime.device.synchronize()  # wait, as the memory of `stack` is released here
 
     def _read(self) -> Any:
         if self._rows is None:
@@ -218,10 +219,10 @@ def spgemm(
 ) -> Any:
     """Return the product A B of two sparse matrices, computed on a device.
 
-    Products are summed in an order that the sizes of the matrices fix, so values are reproducible; only those of a
-    `DynamicCSR` with several entries in one place are summed in any order. Entries that cancel to 0 stay stored; a sum
-    of zeros is 0, not -0. A sum that overflows raises `ReproError` if operands and product are SciPy matrices; in CuPy
-    and `DynamicCSR` products it is infinite or NaN.
+    The sizes of the matrices determine the order of summation, so values are reproducible, except for a `DynamicCSR`
+    with duplicates, where the order may vary. Entries that cancel to 0 stay stored; a sum of zeros is 0, not -0. A sum
+    that overflows raises `ReproError` if operands and product are SciPy matrices; in CuPy and `DynamicCSR` products it
+    is infinite or NaN.
 
     Parameters
     ----------
@@ -238,8 +239,8 @@ def spgemm(
         `csr`: a CuPy `csr_matrix` if an operand is a CuPy matrix, else a SciPy `csr_array`. `dynamic`: a `DynamicCSR`
         on the device, whose columns are not sorted.
     plan
-        Return a `ProductPlan` as well, which computes the product again from other values in the same patterns. Rows
-        of both operands then stay on the device, and so does the product; `sort` and `format` have their defaults.
+        Return a `ProductPlan` as well, which computes the product again from other values in the same patterns. Rows of
+        both operands then stay on the device, and so does the product; `sort` and `format` have their defaults.
 
     Returns
     -------
@@ -269,7 +270,7 @@ def spgemm(
             factors = Factors(first, second, "chain" if grown else "exact")
             if format == "dynamic":
                 return DynamicCSR.of_storage(runtime, precision, products.in_one_phase(factors, SEGMENTS))
-            # a plan needs values stored row by row, an order that a product in one launch does not have
+            # a plan needs entries in the order of rows, which a product in one launch does not provide
             single = None if plan else products.in_one_launch(factors)
             product = products.in_two_phases(factors) if single is None else single
             stack.callback(product.release)
@@ -380,9 +381,9 @@ def matrix_on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any
 
 
 class StoredPattern:
-    """The pattern of a square matrix on the device, read once: later comparisons copy nothing.
+    """The sparsity pattern of a square matrix on the device, downloaded once, to compare patterns on the host.
 
-    Columns ascend. It takes 4 bytes for each entry and each row of the host's memory, and 8 for each diagonal entry.
+    Columns are ascending. It takes 4 bytes of host memory for each entry and each row, and 8 for each diagonal entry.
     """
 
     def __init__(self, stored: Storage) -> None:
@@ -394,7 +395,7 @@ class StoredPattern:
                 stored.device.download(buffer, array)
         self._offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
         rows = np.repeat(np.arange(stored.shape[0], dtype=np.int32), sizes)
-        #: Places of the diagonal's entries, those of a row without one left out.
+        #: Indices of the diagonal entries; rows without a diagonal entry are left out.
         self.diagonal = np.flatnonzero(self._columns == rows)
 
     def values_of(self, given: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -402,7 +403,7 @@ class StoredPattern:
 
         It raises `ReproError` if the matrix has another pattern, or is damaged or unsuitable.
         """
-        if self._has_arrays(given):  # which are sound then, so that nothing else is to be checked
+        if self._has_arrays(given):  # its arrays need no further check then
             return cast(given.data, dtype, "A: data", SCALE)
         matrix = as_rows(given, dtype, "A")[0]
         if not self._has_arrays(matrix):
@@ -419,14 +420,14 @@ class StoredPattern:
         return values
 
     def has_sound_values(self, values: NDArray[np.floating]) -> bool:
-        """Return whether values in the order of this pattern are finite, and not 0 on the diagonal."""
+        """Return whether values `(nnz,)`, in the order of this pattern, are finite, and not 0 on the diagonal."""
         diagonal = self.diagonal
         return in_slices(len(diagonal), lambda part: values[diagonal[part]].all()) and in_slices(
             len(values), lambda part: np.isfinite(values[part]).all()
         )
 
     def _has_arrays(self, matrix: Any) -> bool:
-        """Return whether a matrix is CSR with real numbers and just these offsets and columns."""
+        """Return whether a matrix is CSR with real numbers and exactly these offsets and columns."""
         if not sp.issparse(matrix) or matrix.format != "csr" or matrix.shape != self._shape:
             return False
         data, offsets, columns = matrix.data, matrix.indptr, matrix.indices
@@ -453,7 +454,7 @@ def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
     return load
 
 
-@cache  # a set-up compiles modules together first, and loads them one by one
+@cache  # a set-up compiles all modules together first, and then loads each
 def product_source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
     """Return the source of a module of products and its name in the cache."""
     source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")

@@ -48,9 +48,9 @@ CACHED_LAUNCHES = 64
 class Product:
     """A matrix on the device, and the compiled kernel of one variant.
 
-    `vectors` makes vectors in the order that the layout requires. `direct`: users' vectors already have this order
-    (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. It raises `ReproError` if the kernel
-    cannot be compiled, or if the matrix is too large for the variant.
+    `vectors` makes vectors in the order that the layout requires. `direct`: whether users' vectors already have this
+    order (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. It raises `ReproError` if the
+    kernel cannot be compiled, or if the matrix is too large for the variant.
     """
 
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
@@ -144,9 +144,9 @@ LAUNCHES, REPLAYS = 20, 5
 def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
-    `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem` for what
-    a campaign in the folder `results` chose for a problem: the fastest variant that takes a user's vectors as they are,
-    in records without this choice the fastest of all.
+    `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem`. The
+    latter is the variant that a campaign in the folder `results` chose for a problem among those that use vectors in a
+    user's order; if its records lack this choice, the fastest of all variants.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def _seconds(product: Product) -> float:
 
 
 class SlowOnCpuWarning(UserWarning):
-    """An operator runs on the CPU, to try out what will run on a GPU."""
+    """Warns that an operator runs on the CPU, where it is meant to try out code for a GPU."""
 
 
 class SpmvOperator(DeviceOperator, Closeable):
@@ -250,8 +250,8 @@ class SpmvOperator(DeviceOperator, Closeable):
         super().__init__(product.runtime, kind, (size, size))
         self._problem = problem
         self._product: Product | None = product
-        # transposes by "conjugated?": `_made` are owned by this operator, `_transposes` includes one that owns this
-        # operator
+        # transposes, by whether they are conjugated: this operator owns those in `_made`; `_transposes` also has the
+        # one that owns this operator
         self._made: dict[bool, SpmvOperator] = {}
         self._transposes: dict[bool, ref[SpmvOperator]] = {}
         self._solvers: dict[str, ChipSolver] = {}
@@ -283,7 +283,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         return self.H.matmat(X)
 
     def solver(self, method: Literal["cg", "bicgstab"] = "cg") -> ChipSolver:
-        """Return a solver that stays on the chip; it is made at first use and kept, with a copy of the matrix."""
+        """Return a persistent solver with a copy of the matrix; it is made at first use and kept."""
         with self._runtime.after():  # the lock lets only one thread make the solver
             self._open()
             if method not in self._solvers:
@@ -440,7 +440,7 @@ def solve(
     precision: str | None = None,
     device: str = "auto",
 ) -> Any:
-    """Return the solution of A x = b by an iterative solver that stays on the chip.
+    """Return the solution of A x = b by a persistent iterative solver.
 
     On a GPU, many iterations are one launch, in which each multiprocessor keeps its part of the matrix in shared memory
     as far as it fits. For several right-hand sides, use `SpmvOperator.solver`, which packs the matrix once.
@@ -463,7 +463,7 @@ def solve(
     maxiter
         Largest number of iterations; None: 10 times the number of unknowns.
     x0
-        Initial guess, on the same side as b or not; None: 0.
+        Initial guess, on the host or on the device; None: 0.
     entry, precision, device
         As in `repro.operator`.
 
@@ -497,7 +497,7 @@ def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOpera
 
 @cache
 def _say_that_the_cpu_is_slow() -> None:
-    """Warn once per process, since the cached function runs only once."""
+    """Warn that the CPU is slow, once per process, since the cached function runs only once."""
     warnings.warn(
         "the operator runs on the CPU, where it is for trying out what will run on a GPU: docs/operator.md has times "
         "of it and of SciPy's product that were measured on one CPU, `repro best` those of a campaign",

@@ -1,1 +1,4 @@
-"""Code shared by studies of y = A x: operands, verification, orderings, products of libraries, solvers, vectors."""
+"""Code shared by studies of sparse matrices: operands, verification, orderings, library routines, solvers, products.
+
+A tuned constant names the file in `results` that it rests on; where it names none, its measurements were not recorded.
+"""

@@ -1,7 +1,8 @@
 """Modules, memory, launches and parallel primitives for operations that need several kernels.
 
-A stage is many kernels as one launch, whose phases wait for each other: a cooperative launch, or a launch for each
-phase. What is repeated becomes a graph.
+A stage is one launch of a kernel that runs several phases with a grid-wide barrier between them (a cooperative launch);
+where the device cannot do this, each phase is a launch of its own. Sequences of launches that are repeated are captured
+into a graph.
 
 The primitives are exclusive sums, which turn row sizes into offsets, and a stable radix sort, which also returns the
 permutation. Coordinates are sorted by two such sorts, first by column and then by row.
@@ -30,7 +31,7 @@ from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, in_order
 
 @dataclass(frozen=True)
 class ModuleFile:
-    """A module's manifest, and the folder that contains it; paths of binaries are relative to the folder."""
+    """Manifest of a compiled module, and the folder that contains it; paths of binaries are relative to the folder."""
 
     module: Module
     folder: Path
@@ -74,12 +75,12 @@ def check_factors(a: Factor, b: Factor) -> None:
         raise ReproError("the matrices are in two precisions", expected=f"both of {a.dtype}", actual=b.dtype)
 
 
-#: Largest number of blocks per multiprocessor for kernels with grid-stride loops (measurements not recorded).
+#: Largest number of blocks per multiprocessor for kernels with grid-stride loops.
 LOOP_BLOCKS_PER_SM = {"cuda": 16, "opencl": 2}
 
 
 class Releasable(Protocol):
-    """Owner of device memory."""
+    """An object that owns device memory until `release`."""
 
     def release(self) -> None: ...
 
@@ -88,7 +89,7 @@ R = TypeVar("R", bound=Releasable)
 
 
 def keep(stack: ExitStack, thing: R) -> R:
-    """Return `thing`, released when the stack is closed."""
+    """Register `thing` for release when the stack is closed, and return it."""
     stack.callback(thing.release)
     return thing
 
@@ -100,7 +101,7 @@ def reserve(stack: ExitStack, device: Device, guards: Guards | None, nbytes: int
     return keep(stack, guards.allocate(nbytes, name, device)).memory
 
 
-#: Number of elements per thread in a scan tile (measurements not recorded, nor those behind the next two).
+#: Number of elements per thread in a scan tile.
 SCAN_ITEMS = 8
 #: Number of resident blocks per multiprocessor for a scan; each block works on a run of successive tiles.
 SCAN_BLOCKS_PER_SM = {"cuda": 8, "opencl": 2}
@@ -109,7 +110,7 @@ FEW_TILES = 4
 
 
 class Scan:
-    """Exclusive sums of up to `capacity` int32 numbers, and the temporary memory that they need.
+    """Exclusive sums of up to `capacity` int32 numbers, with the temporary memory that they need.
 
     `program` is the loaded module `sort`; with `guards`, the memory has guard zones.
     """
@@ -170,11 +171,11 @@ def runs_of(n: int, tile: int, max_runs: int, min_tiles: int = 1) -> tuple[int, 
     return per_run * tile, max(1, -(-tiles // per_run))
 
 
-#: Threads per block of the counting and scattering kernels, and keys per thread (measurements not recorded); must agree
+#: Threads per block of the counting and scattering kernels, and keys per thread; must agree
 #: with `sort.j2`.
 SORT_BLOCK_SIZE = {"cuda": 256, "opencl": 16}
 SORT_ITEMS = {"cuda": 12, "opencl": 256}
-#: Number of different digit values in a pass (at most), and number of bits of a digit.
+#: Largest number of different digit values in a pass, and number of bits of a digit.
 RADIX, DIGIT_BITS = 256, 8
 SORT_KEY_BITS = 32
 #: Number of resident blocks per multiprocessor for a sort; each block works on a run of successive tiles.
@@ -201,7 +202,7 @@ class RadixSort:
         self._device, self._program, self._capacity = device, program, capacity
         self._tile = SORT_BLOCK_SIZE[device.backend] * SORT_ITEMS[device.backend]
         self._most = device.sm_count * SORT_BLOCKS_PER_SM[device.backend]
-        runs = max(1, min(-(-capacity // self._tile), self._most))  # sorts of fewer keys need no more runs
+        runs = max(1, min(-(-capacity // self._tile), self._most))  # a sort of few keys needs fewer runs
         with ExitStack() as stack:
 
             def allocate(name: str, count: int) -> Buffer:
@@ -293,18 +294,18 @@ class Launches:
         self.device, self.load, self.stack, self.guards = device, load, stack, guards
 
     def within(self, stack: ExitStack) -> Launches:
-        """Return a copy whose memory is freed by another stack; device and modules stay the same."""
+        """Return a copy whose memory is released by another stack; device and modules stay the same."""
         return Launches(self.device, self.load, stack, self.guards)
 
     def keep(self, thing: R) -> R:
-        """Return `thing`, which is released when `stack` is closed."""
+        """Register `thing` for release when `stack` is closed, and return it."""
         return keep(self.stack, thing)
 
     def allocate(self, nbytes: int, name: str = "what is passed on") -> Buffer:
         return reserve(self.stack, self.device, self.guards, nbytes, name)
 
     def numbers(self, count: int, dtype: Any) -> Buffer:
-        """Return memory for `count` numbers, at least one."""
+        """Allocate memory for `count` numbers of a dtype, at least one."""
         return self.allocate(max(count, 1) * np.dtype(dtype).itemsize)
 
     def zeros(self, count: int, dtype: Any) -> Buffer:
@@ -333,7 +334,7 @@ class Launches:
         return Kernels(self.device, self.load(module))
 
     def bind(self, module: str, kernel: str, count: int, *arguments: Argument) -> Launch:
-        """Return a launch of a grid-stride kernel."""
+        """Return a launch of a kernel with a grid-stride loop over `count` elements."""
         backend = self.device.backend
         blocks = min(-(-count // BLOCK_SIZE[backend]), self.device.sm_count * LOOP_BLOCKS_PER_SM[backend])
         return self.kernels(module).blocks(kernel, blocks, arguments)
@@ -346,12 +347,12 @@ class Launches:
         self.kernels(module).blocks(kernel, count, arguments)()
 
     def offsets(self, sizes: Buffer, sums: Buffer, count: int) -> int:
-        """Compute exclusive sums of sizes, and return the total; see `Scan.bind`."""
+        """Write exclusive sums of `sizes`, int32 `(count,)`, to `sums`, int32 `(count + 1,)`; return the total."""
         self.keep(Scan(self.device, self.load("sort"), max(count, 1))).bind(sizes, sums, count)()
         return read_total(self.device, sums, count)
 
     def sort(self, keys: Buffer, count: int, below: int) -> BoundSort:
-        """Sort keys from 0 to `below` - 1, stably."""
+        """Return the sorted int32 `keys` `(count,)`, whose values are from 0 to `below` - 1; the sort is stable."""
         memory = self.keep(RadixSort(self.device, self.load("sort"), max(count, 1)))
         sorted_by = memory.bind(keys, count, bits_of(below))
         sorted_by.launch()
@@ -359,7 +360,10 @@ class Launches:
 
 
 class KernelLauncher(Launches):
-    """Memory and launches for one measured runnable on device `index` of a workspace; `built`: modules by name."""
+    """Memory and launches for one measured runnable on device `index` of a workspace.
+
+    `built` are its modules by name.
+    """
 
     guards: Guards
 
@@ -384,17 +388,17 @@ class KernelLauncher(Launches):
         return captured.replay
 
 
-#: Blocks per multiprocessor where each phase is a launch.
+#: Blocks per multiprocessor if each phase of a stage is a launch of its own.
 PARTS = 4
-#: Launches a phase of a step.
+#: Function that launches the phase with a given name; further arguments are the number of the step.
 Phase = Callable[..., None]
 
 
 class Stage:
-    """A stage: the kernel `name`, whose phases have names in their order.
+    """A kernel `name` with several phases, which runs as one cooperative launch, or as one launch per phase.
 
-    A block has a part of the stage's elements. `parts` is the number of blocks: there are `lanes` threads for each of
-    `count` elements, as far as blocks are resident.
+    `phases` are the names of the phases, by number. Each block processes part of the elements, with `lanes` threads for
+    each of `count` elements. `parts` is the number of blocks, limited to those that can be resident at once.
     """
 
     def __init__(
@@ -407,7 +411,11 @@ class Stage:
         self.parts = max(1, min(max_parts, -(-count * lanes // block_size)))
 
     def bind(self, arguments: Sequence[Argument], script: Callable[[Phase], None]) -> Launch:
-        """Return a launch of the stage; `script` calls its argument for each phase in turn, as the kernel does."""
+        """Return a launch of the stage.
+
+        `script` is used if each phase is a launch of its own: it calls its argument with the name of each phase in
+        turn, in the order in which the cooperative kernel runs them.
+        """
         if self._whole is not None:
             return self._whole.bind(self.parts, [*arguments, -1, 0])
 
@@ -419,9 +427,10 @@ class Stage:
 
 
 class Repeated:
-    """A launch of many kernels, captured into a graph where the device can: at its second call, or behind its first.
+    """A sequence of launches that is captured into a graph if the device supports it, and replayed as one launch.
 
-    A cycle has dozens of kernels of a few microseconds, for which queueing takes longer than execution.
+    It is captured at its second call, or with `behind_first` directly after its first. A multigrid cycle has dozens of
+    kernels of a few microseconds, for which queueing takes longer than execution.
     """
 
     def __init__(self, device: Device, launch: Launch, behind_first: bool = False) -> None:
@@ -443,7 +452,7 @@ class Repeated:
 
     def _capture(self) -> None:
         self._tried = True
-        with suppress(CaptureError):  # else kernel by kernel
+        with suppress(CaptureError):  # without a graph, kernels are launched one by one
             self._captured = self._device.capture(self._launch)
 
     def release(self) -> None:
@@ -452,7 +461,7 @@ class Repeated:
 
 
 def each_of(phases: Sequence[str]) -> Callable[[Phase], None]:
-    """Return a script of phases one after the other."""
+    """Return a script for `Stage.bind` that runs the given phases once each, in order."""
 
     def script(phase: Phase) -> None:
         for name in phases:

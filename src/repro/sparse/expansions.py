@@ -19,7 +19,7 @@ INDEX_LIMIT = np.iinfo(np.int32).max
 
 @dataclass(frozen=True)
 class Representation:
-    """One way to write an entry as a square block of plain numbers."""
+    """One way to write an entry as a square block of real or complex numbers."""
 
     #: `real`, `complex`, `real3`, `real4` or `complex2`: number type and block size.
     name: str
@@ -33,12 +33,15 @@ class Representation:
 
     @property
     def arrangement(self) -> str:
-        """Name of the order of the library's vectors: `AoS`, followed by the numbers of members with changed signs."""
+        """Name of the order of the library's vectors.
+
+        It is `AoS`, followed by the indices of the members with changed signs.
+        """
         changed = "".join(str(i) for i, sign in enumerate(self.signs) if sign < 0)
         return f"AoS-minus-{changed}" if changed else "AoS"
 
     def dtype(self, real: np.dtype[np.floating[Any]]) -> np.dtype[np.inexact[Any]]:
-        """Return the type of the expansion's numbers for a real type: that, or the complex type of its precision."""
+        """Return the number type of the expansion: `real` itself, or the complex type of the same precision."""
         return np.dtype(np.result_type(real, np.complex64)) if self.is_complex else real
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -127,7 +130,7 @@ def to_bsr(problem: Matrix, representation: Representation, real: np.dtype[np.fl
 
 
 def to_csr(bsr: Bsr) -> Csr:
-    """Expand blocks to single numbers; zeros in a block stay stored. More than 2³¹ − 1 numbers: `OverflowError`."""
+    """Expand blocks to single numbers, including zeros; raise `OverflowError` above 2³¹ − 1 numbers."""
     size = bsr.values.shape[1]
     _check(bsr.values.size)
     if size == 1:

@@ -1,6 +1,7 @@
 """Operands of y = A x in a working precision, the reference product, and verification on the device.
 
-The base classes of what is verified: products, those by kernels of a compiled module, and those by one kernel.
+It also has the base classes of verified products: of any product, of a product by kernels of a compiled module, and of
+a product by one kernel.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class ExpectedProduct(Protocol):
 
 
 def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Workspace) -> float | None:
-    """Run a product once and compare it; return the largest ratio of error to bound.
+    """Run a product once and compare its result with the reference; return the largest ratio of error to bound.
 
-    It returns None if the runnable has no result, and raises as `require_correct`.
+    It returns None if the runnable has no result. It raises the errors of `require_correct`.
     """
     y = runnable.result()
     if y is None:
@@ -58,7 +59,7 @@ def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Wor
     device = workspace.device
     runnable.before()
     runnable.launch()
-    # called again, as the result of a library on the host is uploaded only now
+    # `result` is called again, because a library on the host uploads its result only then
     y = runnable.result() or y
     reference, bound = _expected(operands, runnable, workspace)
     count = reference.nbytes // operands.reference.itemsize  # number of elements, including padding
@@ -77,19 +78,21 @@ def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Wor
 
 
 def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items: str) -> float:
-    """Return the largest ratio of absolute errors on the host to their bounds, arrays of one shape.
+    """Return the largest ratio of absolute errors on the host to their bounds, two arrays of one shape.
 
-    It raises as `require_correct`; `items` names what has the errors in the message.
+    It raises the errors of `require_correct`; `items` names the compared things in the message.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        # NaN stays NaN; an error of 0 counts as right, even for a bound of 0
+        # NaN stays NaN; an error of 0 is accepted even if the bound is 0
         ratio = np.where(error > 0, error / bound, error)
     wrong = int(np.count_nonzero(~(error <= bound)))
     return require_correct(wrong, error.size, items, float(np.max(ratio, initial=0.0)))
 
 
 def require_correct(wrong: int, count: int, items: str, largest: float, of_nan: str = "") -> float:
-    """Return the largest ratio of an error to its bound; NaN where a result is, on which the message adds `of_nan`.
+    """Return `largest`, the largest ratio of an error to its bound, if no item is wrong.
+
+    `wrong` of `count` items are wrong. NaN in a result makes `largest` NaN; the message then ends with `of_nan`.
 
     Raises
     ------
@@ -104,7 +107,7 @@ def require_correct(wrong: int, count: int, items: str, largest: float, of_nan: 
 
 
 def _expected(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Workspace) -> tuple[Buffer, Buffer]:
-    """Return reference and bound on the device, arranged like the result of the runnable."""
+    """Return reference and bound on the device, in the order of the runnable's result."""
     order, upload = runnable.arrangement, workspace.device.upload
     return (
         workspace.buffer(("reference", order), lambda: upload(runnable.arrange(operands.reference))),
@@ -122,8 +125,8 @@ class ProductRunnable(Runnable):
     matrix_bytes
         Bytes of the matrix in the layout of the runnable.
     unwritten
-        How the message on a NaN in a result goes on. It says where NaN comes from if a kernel has left out a number: y
-        is filled with NaN before the launch that is checked.
+        End of the error message if a result has NaN. It explains NaN in numbers that a kernel did not write: y is
+        filled with NaN before the launch that is checked.
     """
 
     arrangement: str
@@ -160,9 +163,11 @@ Bind = Callable[[Buffer, Buffer], Callable[[], None]]
 
 
 class BoundProduct(ProductRunnable):
-    """A product that can be bound to other vectors, one number for each row unless a subclass says otherwise.
+    """A product y = A x that can be bound to other vectors.
 
-    `prepare` of a subclass sets `_bind` and `_y`, from which `product` and `result` follow.
+    Each row of y has one number unless a subclass says otherwise.
+
+    `prepare` of a subclass sets `_bind` and `_y`, which `product` and `result` use.
     """
 
     arrangement = "AoS@natural"
@@ -182,7 +187,7 @@ class BoundProduct(ProductRunnable):
         return values.ravel()
 
     def release(self) -> None:
-        """Drop references; matrix and vectors belong to the workspace."""
+        """Drop the references to matrix and vectors; the workspace owns both."""
         self._y = self._bind = None
         self.launch = not_prepared
 
@@ -206,7 +211,7 @@ class CompiledProduct(BoundProduct, Candidate):
 
     @property
     def module(self) -> Module:
-        """Manifest of the module; a module on demand is compiled first."""
+        """Manifest of the module; a module that is compiled on demand is compiled first."""
         return self._module.built
 
     @property
@@ -225,7 +230,10 @@ class CompiledProduct(BoundProduct, Candidate):
         return ModuleFile(self.module, self._folder).program(workspace)
 
     def resources(self, kernel: str) -> dict[str, int | None]:
-        """Return registers and spilled bytes per thread of a kernel, which are columns; None on the CPU."""
+        """Return registers and spilled bytes per thread of a kernel, which are columns of its result row.
+
+        Both are None on the CPU.
+        """
         reported = (self.module.resources or {}).get(kernel, {})
         return {name: reported.get(name) for name in ("registers", "spills")}
 
@@ -233,7 +241,8 @@ class CompiledProduct(BoundProduct, Candidate):
 class KernelProduct(CompiledProduct):
     """A product by one kernel, whose parameters are `sizes`, the arrays of the matrix, x and y.
 
-    A subclass returns the arrays. Products that share them have to have the same `packing`, by default the name.
+    A subclass implements `arrays`. Products with the same `packing` share one upload of their arrays; by default,
+    `packing` is the name of the variant.
 
     Parameters
     ----------
@@ -264,7 +273,7 @@ class KernelProduct(CompiledProduct):
     def arrays(self, operands: ProductOperands) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the matrix in the order of the kernel's parameters.
 
-        Products of one `packing` share those of the first, so that it may not be called of the others.
+        It is called once for all products with the same `packing`.
 
         Raises
         ------
@@ -274,11 +283,11 @@ class KernelProduct(CompiledProduct):
         raise NotImplementedError
 
     def sizes(self, operands: ProductOperands) -> Sequence[int]:
-        """Return the numbers that the kernel gets first, as int32: by default that of rows."""
+        """Return the kernel's first arguments, which are int32: by default the number of rows."""
         return (operands.problem.n,)
 
     def blocks(self, operands: ProductOperands, device: Device) -> int:
-        """Return the number of blocks: by default one thread for each row."""
+        """Return the number of blocks of a launch; by default each row has one thread."""
         return -(-operands.problem.n // self.block_size)
 
     def prepare(self, workspace: Workspace) -> None:
@@ -298,7 +307,7 @@ class KernelProduct(CompiledProduct):
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
             arguments: list[Argument] = [*map(np.int32, self.sizes(operands)), *buffers.values(), x, y]
-            kernel = program.kernel(self.name)  # one per binding: an OpenCL kernel holds its arguments
+            kernel = program.kernel(self.name)  # one object per binding: an OpenCL kernel holds its arguments
             run = device.bind(kernel, self.blocks(operands, device), self.block_size, arguments)
             return in_order([lambda: device.fill(y, 0), run]) if self.adds else run
 
@@ -308,7 +317,7 @@ class KernelProduct(CompiledProduct):
 
 
 class ProductRow(RecordedRow):
-    """A row of a product: columns of `ProductOperands`, of `KernelProduct`, and of the library's baselines."""
+    """Result row of a measured product: columns of `ProductOperands`, `KernelProduct` and the library's baselines."""
 
     entry: str | None
     matrix_bytes: int | None
@@ -362,7 +371,7 @@ class ProductOperands:
 
     @property
     def min_bytes(self) -> tuple[int, int]:
-        """Fewest bytes that a product reads (matrix as CSR, and x) and writes (y)."""
+        """Fewest bytes that a product moves: reads (A in CSR, and x), and writes (y)."""
         matrix = csr_bytes(self.problem, self.dtype.itemsize)
         return matrix + self.x.nbytes, self.reference.size * self.dtype.itemsize
 
@@ -399,7 +408,7 @@ class ProductOperands:
 
 
 class WithProduct(ABC):
-    """Operands of a study that measures more than products; `product` has the operands of y = A x."""
+    """Operands of a study that does not only measure products; `product` has the operands of y = A x."""
 
     @property
     @abstractmethod
@@ -534,9 +543,9 @@ def y_on(workspace: Workspace, order: str = "AoS") -> Buffer:
 
 
 def clusters_on(workspace: Workspace) -> NDArray[np.int64]:
-    """Return the rows in the order of nested bisection, `(n,)`; computed once per workspace.
+    """Return the rows in the order of nested bisection, int64 `(n,)`; computed once per workspace.
 
-    It is not taken from the operands, which may have it already, so that its seconds count as those of a packing.
+    The order is computed again even if the operands have it, so that its time counts as packing time.
     """
 
     def clustered() -> NDArray[np.int64]:

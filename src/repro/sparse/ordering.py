@@ -70,7 +70,7 @@ def bisect(graph: Graph, leaf: int) -> Order:
         return np.arange(n)
     order, joined = _traverse(graph)
     places, steps = _coordinates(_renumber(joined, order))
-    arrangement = np.arange(n)  # vertex at each place, as an index into `order`
+    arrangement = np.arange(n)  # index into `order` of the vertex at each place
     size = leaf
     while size < n:
         size *= 2
@@ -179,7 +179,10 @@ def _axes(places: Floats, steps: Floats | None, arrangement: Order, size: int, c
 
 
 def _axes_of(places: Floats, steps: Floats | None, parts: Order, count: int) -> Floats:
-    """Compute `_axes` for parts of equal size, `(parts, size)`; the directions come from a sample of vertices."""
+    """Compute `_axes` for parts of equal size; row p of `parts`, `(parts, size)`, has the vertices of part p.
+
+    The directions are computed from a sample of the vertices.
+    """
     sample = parts[:, :: max(1, parts.shape[1] // SAMPLE)]
     block = places[sample]
     mean = block.mean(axis=1, keepdims=True)
@@ -200,7 +203,7 @@ def _axes_of(places: Floats, steps: Floats | None, parts: Order, count: int) -> 
 
 
 def _cut(graph: Graph, arrangement: Order, size: int) -> NDArray[np.int64]:
-    """Remove the edges between parts from `graph`, in place; return the part number of each vertex."""
+    """Remove the edges between parts from `graph`, in place; return the part number of each vertex, `(n,)`."""
     part = np.empty(len(arrangement), np.int32)
     part[arrangement] = np.arange(len(arrangement), dtype=np.int32) // size
     graph.data *= np.repeat(part, np.diff(graph.indptr)) == part[graph.indices]
@@ -209,7 +212,7 @@ def _cut(graph: Graph, arrangement: Order, size: int) -> NDArray[np.int64]:
 
 
 def _smoothed(graph: Graph, axes: Floats, part: NDArray[np.int64], degree: int) -> list[Floats]:
-    """Return the coordinates `axes` after the low-pass filter, normalised to mean 0 and norm 1 within each part."""
+    """Return the low-pass filtered columns of `axes`, `(n, count)`, normalised per part to mean 0 and norm 1."""
     degrees = np.diff(graph.indptr).astype(np.float32)
     total = np.maximum(np.bincount(part, degrees), 1)
     # Chebyshev's recurrence; eigenvalues from -1 to `kept` are mapped to -1 to 1
@@ -239,7 +242,10 @@ def _smoothed(graph: Graph, axes: Floats, part: NDArray[np.int64], degree: int) 
 def _shortest(
     graph: Graph, directions: Sequence[Floats], part: NDArray[np.int64], arrangement: Order, size: int
 ) -> NDArray[np.bool_]:
-    """Return which places are in the lower half of their part; each part uses the direction that cuts fewest edges."""
+    """Return which places are in the lower half of their part, `(n,)`.
+
+    Each part uses the direction that cuts fewest edges.
+    """
     fewest = np.full(part.max() + 1, np.inf)
     shortest, side = np.zeros(len(arrangement), bool), np.empty(len(arrangement), np.float32)
     for scores in directions:
@@ -253,7 +259,10 @@ def _shortest(
 
 
 def _lower(scores: Floats, size: int) -> NDArray[np.bool_]:
-    """Return which places have the `size // 2` lowest scores of their part; of equal scores, the first are lower."""
+    """Return which places have the `size // 2` lowest scores of their part.
+
+    Among equal scores, earlier places count as lower.
+    """
     half, lower = size // 2, []
     for block in _blocks(scores, size):
         if block.shape[1] <= half:
@@ -325,7 +334,8 @@ def _move(graph: Graph, vertices: Order, side: Floats, gains: Floats, place: Ord
 
 #: Rows of a cluster; the last one may have fewer.
 CLUSTER = 64
-#: A row is long if it exceeds both this length and this multiple of the mean length; a whole block works on a long row.
+#: A row is long if its length exceeds both this number and this multiple of the mean length; a whole block computes a
+#: long row.
 MIN_LONG_ROW, LONG_ROW_OF_MEAN = 128, 4
 
 
@@ -348,7 +358,7 @@ def cluster_rows(problem: Matrix) -> NDArray[np.int64]:
 
 
 def long_rows(problem: Matrix) -> NDArray[np.bool_]:
-    """Return which rows are so long that their warp would still work after all others are done, `(n,)`."""
+    """Return which rows are so long that their warp would still work after all others have finished, bool `(n,)`."""
     lengths = problem.row_lengths
     return np.asarray(lengths > max(MIN_LONG_ROW, LONG_ROW_OF_MEAN * lengths.mean()))
 

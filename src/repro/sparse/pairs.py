@@ -93,7 +93,7 @@ LEADING = 1.5
 
 @dataclass(frozen=True)
 class Tiles:
-    """Assignment of rows to tiles, and the stored entries, before they are laid out in slots."""
+    """Assignment of rows to tiles, and the stored entries, before `lay_out_pairs` assigns them to slots."""
 
     problem: Matrix
     tile_rows: int
@@ -107,10 +107,11 @@ class Tiles:
     words: NDArray[np.uint32]
     #: CSR index of the diagonal entry of the row at each place, `(places,)`; -1: no diagonal entry.
     diagonal: NDArray[np.int64]
-    #: CSR indices of the stored off-diagonal entries, ascending, `(stored,)`; `codes`, `place` and `step` are parallel.
+    #: CSR indices of the stored off-diagonal entries, ascending, `(stored,)`; `codes`, `place` and `step` have the same
+    #: order.
     entries: NDArray[np.int64]
     codes: NDArray[np.uint16]
-    #: Place of the row that contains the entry.
+    #: Storage position of the row that contains each entry, `(stored,)`.
     place: NDArray[np.int32]
     #: Number of stored entries before the entry in the same row.
     step: NDArray[np.int32]
@@ -130,13 +131,13 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Placement:
-    """Tile, number within the tile, and storage place of each row."""
+    """Tile of each row, its number within the tile, and its place in storage."""
 
     #: Tile of each row, `(n,)`.
     tile: NDArray[np.int64]
     #: Number of each row within its tile, as used in codes, `(n,)`.
     number: NDArray[np.int64]
-    #: Place in storage of each row, `(n,)`.
+    #: Storage position of each row, `(n,)`.
     place: NDArray[np.int64]
     #: Row stored at each place, `(n,)`.
     order: NDArray[np.int64]
@@ -144,7 +145,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Split:
-    """Role of each entry of the matrix. All arrays are `(nnz,)`, in CSR order."""
+    """Role of each entry of the matrix in pair storage. All arrays are `(nnz,)`, in CSR order."""
 
     row: NDArray[np.int64]
     #: CSR index of the transposed entry of each entry.
@@ -215,7 +216,10 @@ def _split(problem: Matrix, across: NDArray[np.int32], tile: NDArray[np.int64]) 
 
 
 def _place_rows(tile: NDArray[np.int64], lengths: NDArray[np.int64], tile_rows: int, *, natural: bool) -> Placement:
-    """Sort the rows of each tile by length. Numbers within a tile follow the matrix if `natural`, else places."""
+    """Sort the rows of each tile by length.
+
+    Row numbers within a tile follow the matrix if `natural`, else the sorted order.
+    """
     order = np.lexsort((-lengths, tile))
     place = np.empty(len(tile), np.int64)
     place[order] = np.arange(len(tile))
@@ -270,7 +274,10 @@ def _foreign_columns(
 def _led(
     counts: NDArray[np.int64], columns: NDArray[np.int32], leading: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Separate up to `leading` columns per tile from further columns; return `Tiles.columns` and `first_further`."""
+    """Reorder the foreign columns: up to `leading` columns of each tile first.
+
+    Return `Tiles.columns` and `first_further`.
+    """
     tiles = len(counts)
     tile = np.repeat(np.arange(tiles), counts)
     rank = np.arange(len(columns)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -296,10 +303,11 @@ SLICE = 8
 
 @dataclass(frozen=True)
 class Pairs:
-    """Layout in slots of a symmetric matrix whose pairs are stored once."""
+    """A symmetric matrix with each pair stored once, laid out in slots."""
 
     tiles: Tiles
-    #: Concatenated: offsets of slices, `first_further`, `words`, and, if the rows are reordered, the row at each place.
+    #: Concatenation of the offsets of slices, `first_further`, `words`, and, if rows are reordered, the row at each
+    #: place.
     index: NDArray[np.int32]
     #: 16-bit code of each slot, including padding.
     codes: NDArray[np.uint16]
@@ -317,7 +325,7 @@ def find_pairs(
 
 
 def lay_out_pairs(tiles: Tiles, run: int) -> Pairs:
-    """Lay out the entries of tiles in slots; runs of `run` entries of a row are stored side by side."""
+    """Assign the stored entries of tiles to slots; runs of `run` entries of a row are stored side by side."""
     padded = np.zeros(tiles.count * tiles.tile_rows, np.int64)
     padded[: len(tiles.lengths)] = tiles.lengths
     runs = -(-padded.reshape(-1, SLICE).max(axis=1) // run)  # number of runs of the longest row of each slice
@@ -347,7 +355,7 @@ def shared_bytes(entries: int, tile_rows: int, entry_bytes: int) -> int:
 
 
 def _padding(numbers: NDArray[np.integer], starts: NDArray[np.int64], run: int) -> NDArray[np.uint16]:
-    """Return codes that fill all slots with padding; a padding code reads x of the row itself."""
+    """Return `(slots,)` codes, all of them padding; a padding code reads x of the row itself."""
     slots = np.diff(starts)
     place = np.repeat(np.arange(len(slots)) * SLICE, slots) + np.arange(slots.sum()) // run % SLICE
     codes: NDArray[np.uint16] = (NO_PAIR + numbers[place]).astype(np.uint16)

@@ -35,7 +35,7 @@ class Symmetry:
 
     #: `Hermitian` or `symmetric`; empty: the matrix is neither.
     kind: str
-    #: Why the matrix is not symmetric, with the first entry that breaks the symmetry.
+    #: Reason why the matrix is not symmetric, with the first entry that breaks the symmetry.
     why: str = ""
     #: Index of the transposed entry of each entry, int32 `(nnz,)`; empty if the matrix is not symmetric.
     across: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32), repr=False, compare=False)
@@ -63,7 +63,9 @@ def adjoint_members(name: str) -> list[tuple[int, int]]:
 
 
 def diagonal_members(name: str) -> list[int | None]:
-    """Return, for each member of a diagonal entry of a symmetric matrix, the first equal member; None: always zero.
+    """Return, for each member of a diagonal entry of a symmetric matrix, the first member equal to it.
+
+    None: always zero.
 
     For complex matrices all members are kept, as the diagonal entries of a complex symmetric matrix are arbitrary.
     """
@@ -131,7 +133,7 @@ def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
         other = _first_that_differs(values, order, [(member, 1) for member, _ in enumerate(adjoint)])
         if other is None:
             return Symmetry(SYMMETRIC, across=order)
-        first = max(first, other)  # only at the later of both entries is the matrix neither Hermitian nor symmetric
+        first = max(first, other)  # the matrix is neither Hermitian nor symmetric only at the later of both entries
     row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1
     where = f"row {row}, column {matrix.indices[first]}"
     return Symmetry("", f"{NOT_SYMMETRIC}: the values of {where}, and across from it do not agree exactly")
@@ -140,7 +142,10 @@ def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
 def _first_that_differs(
     values: NDArray[np.floating], order: NDArray[np.int32], adjoint: list[tuple[int, int]]
 ) -> int | None:
-    """Return the index of the first entry that differs from its transposed entry under `adjoint`, or None."""
+    """Return the index of the first entry that differs from its transposed entry, or None.
+
+    `order` has the index of each transposed entry, and `adjoint` is from `adjoint_members`.
+    """
     members, signs = [member for member, _ in adjoint], np.array([sign for _, sign in adjoint], values.dtype)
     for first in range(0, len(order), AT_ONCE):
         others = values[order[first : first + AT_ONCE]]

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 #: Name of the library that provides the baselines, by backend.
 LIBRARIES: Mapping[str, str] = {"cuda": "cuSPARSE", "opencl": "SciPy"}
-#: Tunings of a product among all spaces that may be searched, the widest first (`repro.studies.Study.winners`).
+#: Tunings of a product, each over all spaces that may be searched; the largest set of spaces first
+#: (`repro.studies.Study.winners`).
 WINNERS = ("extended", "tuned_joint", "joint")
 Array = NDArray[np.float64]
 
@@ -53,9 +54,9 @@ def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Arr
     return np.append(logarithms, statistics["bandwidth_percent"]["median"] / 100)
 
 
-#: Name of the choice by time and memory among the tunings.
+#: Name of the tuning that chooses by time and memory.
 MEMORY = "memory"
-#: Name of the choice among layouts whose vectors are as NumPy, CuPy and PyTorch have them: what an operator runs.
+#: Name of the tuning for operators: only layouts whose vectors are stored as in NumPy, CuPy and PyTorch.
 OPERATOR = "operator"
 
 
@@ -78,7 +79,7 @@ def least_weighted_cost(seconds: Array, matrix_bytes: Array, weight: float) -> i
 
 
 def choose_by_memory(rows: Sequence[Row], weight: float, ids: Iterable[BaseId] = ()) -> list[Choice]:
-    """Return the choice `memory` for each clock; for weight 0 return no choice.
+    """Choose a variant by time and memory for each clock; return these choices, named `memory`, or none for weight 0.
 
     The 2020 paper does not specify the weight. If some rows were timed with the full protocol, only these are
     considered. Reordered matrices are reported separately and not considered. `ties` of the choices is empty.

@@ -1,1 +1,1 @@
-"""Spaces of variants, searching them, and choosing a winner."""
+"""Search of spaces of variants, final timing, and the choice of winners."""

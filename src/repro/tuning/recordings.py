@@ -60,7 +60,7 @@ def prune_nothing(frame: pd.DataFrame) -> pd.Series:
     return pd.Series(False, index=frame.index)
 
 
-@dataclass(frozen=True, eq=False)  # recordings are compared by identity, as keys of what is computed of them
+@dataclass(frozen=True, eq=False)  # compared by identity, as recordings are keys of cached results
 class Recording:
     """Recorded search of one problem in one precision."""
 
@@ -95,7 +95,7 @@ class Recording:
         return replace(self, seconds=kept, full=self.full & kept.keys())
 
     def losses(self, names: Iterable[str]) -> Array:
-        """For a sequence of measured variants, return after each one the loss of the fastest so far.
+        """Return the relative loss of the fastest variant so far, after each of a sequence of measured variants.
 
         The loss is relative to the best time, and infinite until a variant works. A screened median below the best
         fully timed median is noise and counts as zero loss.
@@ -189,7 +189,7 @@ def load_recordings(
 
 
 def _with_lack(results: Path, campaign: str) -> str:
-    """Return a campaign's name, and that it has no records of problems, without which no row is learned from."""
+    """Return a campaign's name for a message; if it has no problem records, add that a search cannot learn from it."""
     records = CampaignFolder.of(campaign, results).records
     return campaign if any(records.rglob("[!.]*.json")) else f"{campaign} without {records}"
 

@@ -157,7 +157,7 @@ class Search:
 
 
 class Compilation:
-    """Compiles the next variants of a search on several cores; nothing is measured meanwhile."""
+    """Compiles the next variants of a search on several cores; during compilation nothing is measured."""
 
     def __init__(self, bench: Bench, runnables: Sequence[Runnable], jobs: int) -> None:
         self._bench, self._runnables = bench, runnables
@@ -179,9 +179,9 @@ def attempt(
 ) -> Iterator[None]:
     """Run the body, in which a runnable is measured and may hang or crash the process.
 
-    If it hangs, a row with this status is stored and a new process continues. For a crash, a note is saved beforehand
-    (see `repro.bench.store.crashed_row`). Packing and waiting for devices happen before the body and do not count as
-    hanging.
+    If the body hangs, a row with the status of a hang is stored, and a new process continues. For a crash, a note is
+    saved beforehand (see `repro.bench.store.crashed_row`). Packing and waiting for devices happen before the body and
+    do not count as hanging.
     """
 
     def expired() -> None:

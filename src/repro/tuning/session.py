@@ -1,4 +1,4 @@
-"""The session of a case: all steps of a study use it to measure."""
+"""The session of a case: the object through which the steps of a study measure one problem in one precision."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REPEATED = 2
 
 @dataclass(frozen=True)
 class Session:
-    """An open case. Rows that a killed job has stored are reused."""
+    """An open case: one problem in one precision on the devices. Rows that a killed job has stored are reused."""
 
     problem: Problem
     bench: Bench
@@ -43,15 +43,16 @@ class Session:
     seed: int
     #: Folder of the campaign that is measured.
     campaign: CampaignFolder
-    #: Called with the name of an activity, the number of finished steps, and the total number of steps.
+    #: Function that is called with the name of an activity, the number of finished steps, and the total number of
+    #: steps.
     progress: ProgressCallback
-    #: What the problem's record has for each study, beside what the problem says of itself.
+    #: By study: facts in the problem's record that only this study needs.
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    #: Rivals of what the study measures; a rival is timed in the same rounds as the winners.
+    #: Kernels from outside the project for this study; they are timed in the same rounds as the winners.
     rivals: Sequence[Rival] = ()
     #: Folder of the templates, for modules that are compiled on demand.
     templates: Path = Path("kernels")
-    #: Modules that are compiled at once.
+    #: Number of modules that are compiled at once.
     jobs: int = 1
 
     @property
@@ -60,7 +61,7 @@ class Session:
 
     @property
     def timing(self) -> Timing:
-        """The configured timing with the timeout of this device: a slow GPU has longer (`Timing.on`)."""
+        """The configured timing, with a longer timeout for a slow GPU (`Timing.on`)."""
         return self.bench.timing
 
     @property
@@ -131,10 +132,10 @@ class Session:
     def time_all(
         self, variants: Sequence[Candidate], baselines: Sequence[Runnable] = ()
     ) -> Iterator[tuple[str, Sequence[Row] | Sequence[Choice]]]:
-        """Take the four steps of a study of few variants, and yield the name and the rows of each.
+        """Take the four steps of a study with few variants; yield the name of each step with its rows or choices.
 
-        `search` times all variants, `baseline` the yardsticks; `report` times variants, baselines and the fastest
-        yardsticks again side by side; `choices` has the fastest variant by each clock, the tuning `joint`.
+        `search` times all variants, and `baseline` the yardsticks. `report` times variants, baselines and the fastest
+        yardsticks again in the same rounds. `choices` has the fastest variant by each clock, under the tuning `joint`.
         """
         rows = self.exhaustive(variants, "variants")
         yield "search", rows

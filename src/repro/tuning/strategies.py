@@ -1,6 +1,7 @@
-"""Search strategies: decide which variants of a space to measure, and in which order, by how alike variants are.
+"""Search strategies: decide which variants of a space to measure, and in which order.
 
-They are evaluated on recorded campaigns, whose times replace measurements.
+The prediction of times uses the similarity of variants. Strategies are evaluated on recorded campaigns, whose times
+replace measurements.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from repro.tuning.recordings import Recording
 Array = NDArray[np.float64]
 Id = TypeVar("Id", bound=BaseId)
 
-#: Likeness falls to exp(-1/2) for variants that differ by a factor of two in one size.
+#: The similarity of two variants falls to exp(-1/2) if they differ by a factor of two in one size.
 OCTAVE = 1.0
-#: Likeness is multiplied by this factor for each different word: format, order, or kind of schedule.
+#: Factor of the similarity for each word in which two variants differ: format, order, or kind of schedule.
 UNLIKE = 0.5
 #: Number of random searches to average over.
 SEEDS = 20
@@ -34,7 +35,7 @@ NOTHING_FOUND = 10.0
 
 
 class VariantCovariance:
-    """Likeness of variants, used as a covariance: 1 for equal variants, near 0 for very different ones."""
+    """Similarity of variants, used as a covariance: 1 for equal variants, near 0 for very different ones."""
 
     def __init__(self, points: Sequence[SearchPoint]) -> None:
         codes: dict[str, int] = {}
@@ -44,14 +45,15 @@ class VariantCovariance:
         self._computed: dict[int, Array] = {}
 
     def words(self) -> Array:
-        """Return a 0-1 array `(words, n)` that tells which variants have each word; words that all variants have are
-        left out.
+        """Return a 0-1 array `(words, n)` that tells which variants have each word, a categorical coordinate.
+
+        Words that all variants have are left out.
         """
         columns = [column == code for column in self._words.T for code in np.unique(column)]
         return np.array([has for has in columns if not has.all()], dtype=float).reshape(-1, len(self._words))
 
     def __call__(self, index: int) -> Array:
-        """Return the likeness of each variant to the variant `index`, `(n,)`."""
+        """Return the similarity of each variant to the variant `index`, `(n,)`."""
         if index not in self._computed:
             octaves = ((self._numbers - self._numbers[index]) ** 2).sum(axis=1) / (2 * OCTAVE**2)
             differing = (self._words != self._words[index]).sum(axis=1)
@@ -65,7 +67,7 @@ def read_ids(names: Iterable[str], id_class: type[Id]) -> list[Id]:
 
 @lru_cache(maxsize=4)
 def likeness_of(space: tuple[str, ...], id_class: type[BaseId]) -> VariantCovariance:
-    """Return the likeness of variants given by their ids as text; cached for searches of one space."""
+    """Return the similarities of variants, given their ids as text; cached for searches of one space."""
     return VariantCovariance([id.point for id in read_ids(space, id_class)])
 
 
@@ -81,7 +83,7 @@ class Builder(Protocol):
         """Number of variants that are built at once."""
 
     def __call__(self, indices: Sequence[int]) -> None:
-        """Build the variants with the given indices and wait for them; what is built already costs nothing."""
+        """Build the variants with the given indices and wait for them; variants that are built already cost nothing."""
 
 
 class Strategy(Protocol):
@@ -131,17 +133,17 @@ def _measure_all(indices: Sequence[int], measure: Measure, build: Builder | None
 
 
 # `NEAR`, `WORD_DEVIATION`, `ALIKE` and `LEADS` were chosen by replaying the recorded searches of the campaign `h200`,
-# with each problem predicted from all others. With the values that they have, the median loss is 0. Each has beside it
-# the worst losses for other values, in the extended space and in the space of the papers.
+# with each problem predicted from all others. With the chosen values, the median loss is 0. The comment of each
+# constant gives the worst losses for other values, in the extended space and in the space of the papers.
 
 #: Relative standard deviation of a median over few launches.
 MEDIAN_DEVIATION = 0.02
 #: Relative standard deviation of an effect that a single variant has on a problem, independent of other variants.
 VARIANT_DEVIATION = 0.02
-#: Relative standard deviation of an effect that similar variants share on a problem, not known from recorded problems.
-#: The worst loss with 0.07 and 0.14: 11 and 8 % in the extended space, 5 and 7 % in the papers'.
+#: Relative standard deviation of an effect that similar variants share on a problem and that recorded problems do not
+#: show. The worst loss with 0.07 and 0.14: 11 and 8 % in the extended space, 5 and 7 % in the papers'.
 NEAR = 0.10
-#: Relative standard deviation of the effect that each word of a variant's name has on a problem. The worst loss with
+#: Relative standard deviation of the effect that each word of a variant's id has on a problem. The worst loss with
 #: 0.10, 0.13, 0.16 and 0.20: 8, 8, 8 and 10 % in the extended space, 5 to 7 % in the papers'.
 WORD_DEVIATION = 0.10
 #: Standard deviation of the logarithm of a problem's overall speed: almost unknown before the first measured time.
@@ -159,7 +161,7 @@ class GaussianProcess:
         `(f, n)` matrix F; the prior covariance is F^T F plus the terms of `SPEED_DEVIATION`, `NEAR` and
         `VARIANT_DEVIATION`.
     likeness
-        Function that returns the likeness of each variant to a given one, `(n,)`.
+        Function that returns the similarity of each variant to a given one, `(n,)`.
     groups
         `(n,)` group numbers; variants of one group, for example of one layout, tend to fail together.
     """
@@ -234,9 +236,10 @@ MIN_WEIGHT = 0.05
 #: Number of pairs of a recording and a space whose times are kept: an evaluation asks for each pair many times.
 LEARNED = 1 << 11
 #: After this fraction of the budget, each word that no measured variant has is tried once. The worst loss in the
-#: extended space if after a quarter or a third of the budget: 8 and 6 %; if never: 8 %. The value was chosen from older
-#: rows of the campaign, in a space without pairs. If never, the worst loss was 17 % there, for `fem/motor_257k` in
-#: single precision (150 MB, scattered columns), since its best variants all loaded by `cs`.
+#: extended space if this happens after a quarter or a third of the budget: 8 and 6 %; if never: 8 %. The value was
+#: chosen from older rows of the campaign, in a space without pair formats. There the worst loss without this rule was
+#: 17 %, for `fem/motor_257k` in single precision (150 MB, scattered columns), since its best variants all used the
+#: cache hint `cs`.
 LEADS = 0.5
 
 
@@ -257,9 +260,9 @@ class Predicted:
         """Measure the most promising variant, update the model, and repeat until the budget is used.
 
         The first variant belongs to the reference group, if there is one. From the fraction `LEADS` of the budget on,
-        variants with a word (a categorical coordinate, `SearchPoint.words`) that no measured variant has come first; of
-        these, the one with the lowest predicted time. A variant that is not built yet is built together with those that
-        would follow if all times were as predicted: what is measured does not depend on what is built.
+        variants with a word (a categorical coordinate, `SearchPoint.words`) that no measured variant has come first,
+        those with the lowest predicted time before others. A variant that is not built yet is built together with those
+        that would follow if all times were as predicted. Building does not affect which variants are measured.
 
         Raises
         ------
@@ -282,14 +285,14 @@ class Predicted:
 
 
 class _Path:
-    """The way of a predicted search through a space, up to the variant `index`, which is to be measured next."""
+    """The state of a predicted search: the model, the measured variants, and `index`, the variant to measure next."""
 
     def __init__(self, belief: GaussianProcess, index: int, words: NDArray[np.bool_], tries: int) -> None:
         self.belief, self.index, self.words, self.tries = belief, index, words, tries
         self.trial = 0
 
     def observe(self, seconds: float | None) -> None:
-        """Learn the time of the variant that was to be measured, and go on to the next."""
+        """Update the model with the time of the variant `index`, and select the next variant."""
         self.belief.observe(self.index, seconds)
         self.words = self.words[~self.words[:, self.index]]
         lead = self.trial >= LEADS * self.tries
@@ -300,7 +303,7 @@ class _Path:
         self.trial += 1
 
     def foreseen(self, count: int, built: Collection[int]) -> list[int]:
-        """Return the next variants that are not built, at most `count`, if all times are as predicted."""
+        """Return at most `count` next variants that are not built, on the assumption that times are as predicted."""
         picked: list[int] = []
         twin = copy(self)
         twin.belief = self.belief.copy()
@@ -314,10 +317,10 @@ class _Path:
 def prior(
     space: Sequence[str], recordings: Sequence[Recording], target: Array, likeness: VariantCovariance
 ) -> GaussianProcess:
-    """Compute the prior from recorded problems, weighted by the likeness of their features to `target`.
+    """Compute the prior from recorded problems, weighted by the similarity of their features to `target`.
 
-    The prior consists of the mean and covariance factors of log times relative to the best. Raises `ReproError` if no
-    recorded problem covers enough of this space.
+    The prior consists of the mean and covariance factors of log times relative to the best. It raises `ReproError` if
+    no recorded problem covers enough of this space.
     """
     space = tuple(space)
     covering = [recording for recording in recordings if covers(recording, space)]
@@ -345,8 +348,9 @@ def covers(recording: Recording, space: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=LEARNED)
 def _losses(recording: Recording, space: tuple[str, ...], likeness: VariantCovariance) -> Array:
-    """Return log times relative to the best: the slowest time for a failed variant, a mean of similar variants for an
-    untried one.
+    """Return log times relative to the best, `(n,)`.
+
+    A failed variant gets the slowest time, and an untried variant a mean of similar variants.
     """
     tried = np.array([name in recording.seconds for name in space])
     times = np.array([recording.seconds.get(name) or np.nan for name in space])

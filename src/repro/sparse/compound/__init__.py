@@ -1,1 +1,1 @@
-"""Sparse matrices of compound entries: layouts, schedules, packing, ids, and the kernels that multiply by them."""
+"""Matrices of compound entries, such as small blocks or quaternions: layouts, schedules, packing, ids, and kernels."""

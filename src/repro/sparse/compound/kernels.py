@@ -1,4 +1,4 @@
-"""Rendering of a layout and its schedules to the source of a module."""
+"""Renders the source of a kernel module for a layout and its schedules."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from repro.sparse.symmetry import KINDS_OF_SYMMETRY, SYMMETRIC, adjoint_members,
 
 #: The folder of the templates.
 TEMPLATES = "sparse/compound"
-#: Foreign columns that a thread of pairs loads at once: meshes have fewer than two for each thread.
+#: Number of foreign columns that a thread of the pair kernels loads at once: meshes have fewer than two per thread.
 HALO_IN_FLIGHT = 2
 
 
 def kernel_name(schedule: Schedule, target: Target) -> str:
     """Return the kernel name of a schedule.
 
-    In CUDA each schedule has its own kernel, since blocks per multiprocessor are a launch bound; in OpenCL they change
-    only the grid.
+    In CUDA each schedule has its own kernel, since the compiler limits registers by the blocks per multiprocessor; in
+    OpenCL this number only changes the grid.
     """
     name = f"spmv_{schedule.kind}_{schedule.block_size}"
     if target.dialect == "cuda":
@@ -48,8 +48,8 @@ def render_module(
 ) -> str:
     """Return the source of the module with all schedules of an entry, precision and layout; `owner` is in its title.
 
-    With `dependent` its kernels are of chains of dependent launches (`Device.bind_dependent`), if the target has them.
-    Blocks of a `dynamic` schedule need a counter that is reset between launches, so it has no such chain.
+    With `dependent`, its kernels are for chains of dependent launches (`Device.bind_dependent`), if the target has
+    them. A `dynamic` schedule is not available then, as its row counter has to be reset between launches.
     """
     title = f"{owner}: {entry}, {precision} precision, {layout.stored}"
     dependent = dependent and target.dependent_launches
@@ -70,7 +70,7 @@ def render_module(
         outer=outer.template,
         rows_adjacent=outer.rows_adjacent,
         **outer.constants,
-        # padding of entries without members needs a check, as they have no zero
+        # padding of entries without members needs a check, as they cannot be 0
         absent_entries=outer.padded and not algebra.members,
         warp=target.warp,
         warp_distances=_distances(target.warp, 1),
@@ -119,7 +119,7 @@ def _render_pairs(
             todo="choose another layout; `repro list layouts` prints all",
         )
     unique = {kernel_name(s, target): s for s in schedules}
-    # whether a vector entry takes two loads
+    # true if a vector entry takes two loads
     halves = layout.vector != "SoA" and _vector_numbers(entry, layout) * SCALARS[precision][1] == 2 * LOAD_BYTES
     return render_template(
         templates,
@@ -142,7 +142,7 @@ def _render_pairs(
 
 
 def pairs_constants(entry: str, layout: Layout) -> dict[str, Any]:
-    """Return the template context of pairs: sizes, and the transposition of an entry."""
+    """Return the template variables of the pair formats: sizes, and the transposition of an entry."""
     members = get_entry(entry).members
     kinds = KINDS_OF_SYMMETRY.get(entry, (SYMMETRIC,))
     sign_given = len(kinds) > 1
@@ -166,7 +166,7 @@ def pairs_constants(entry: str, layout: Layout) -> dict[str, Any]:
 
 
 def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict[str, Any]:
-    """Return the template context of all formats."""
+    """Return the template variables that all formats use."""
     algebra, size = get_entry(entry), _vector_numbers(entry, layout)
     scalar, scalar_bytes = SCALARS[precision]
     loads = chunks(len(algebra.members), scalar_bytes)
@@ -191,20 +191,21 @@ def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict
 
 
 def _vector_numbers(entry: str, layout: Layout) -> int:
-    """Return the numbers of a vector entry, with padding."""
+    """Return how many numbers a vector entry has, including padding."""
     size = get_entry(entry).size
     return padded_size(size) if layout.vector == "Padded" else size
 
 
 def _copies(schedule: Schedule, entry: Entry) -> bool:
-    """Return whether entries are prefetched into shared memory by asynchronous copies."""
+    """Return whether the schedule prefetches entries into shared memory by asynchronous copies."""
     return schedule.prefetch == "a" and bool(entry.members)
 
 
 def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | None:
-    """Return offsets in scalars for a warp's prefetched entries, or None.
+    """Return where a warp's prefetched entries are in shared memory, in numbers; None without asynchronous copies.
 
-    `buffer0` and `buffer1` belong to the two alternating batches; `entry` and `warp` are strides of both.
+    `buffer0` and `buffer1` are the offsets of the two alternating batches; `entry` is the stride of entries in flight,
+    and `warp` the stride of warps.
     """
     if not _copies(schedule, entry):
         return None
@@ -214,7 +215,7 @@ def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | Non
 
 
 def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[str, Any]:
-    """Return the distribution of rows over a warp's threads, and the shuffle distances of their sums."""
+    """Return how a schedule distributes rows over a warp's threads, with the shuffle distances of their sums."""
     return {
         "name": schedule.shape,
         "width": schedule.width,
@@ -227,5 +228,5 @@ def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[st
 
 
 def _distances(width: int, nearest: int) -> list[int]:
-    """Return shuffle distances for the sum over some threads, the largest first."""
+    """Return the shuffle distances for a sum over `width` threads that are `nearest` lanes apart, the largest first."""
     return [nearest << i for i in reversed(range(width.bit_length() - 1))]

@@ -17,35 +17,35 @@ from repro.sparse.ordering import long_rows, select_rows
 from repro.sparse.pairs import STEPS, STEPS_OF_BLOCK, check_slots, find_pairs
 from repro.sparse.symmetry import Symmetry, kept_on_diagonal
 
-#: Padding column for entries without members, which have no zero.
+#: Column of padding for entries without members, which cannot be 0.
 NO_COLUMN = -1
 
 
 @dataclass(frozen=True)
 class PackedFacts:
-    """Sizes of a packed matrix, kept on the host."""
+    """Sizes of a packed matrix; the host keeps them after the arrays have been uploaded."""
 
-    #: Slots with padding.
+    #: Number of slots, including padding.
     slots: int
-    #: Kernel argument: distance between the entries of a row; in a clustered layout the number of long rows, which
-    #: come last; for pairs -1 if Hermitian, else 1.
+    #: Kernel argument: distance between the entries of a row; in a clustered layout the number of long rows, which come
+    #: last; in a pair format -1 if the matrix is Hermitian, else 1.
     stride: int
-    #: Bytes of all arrays.
+    #: Total bytes of all arrays.
     nbytes: int
-    #: Maximal vector entries of a pair block in shared memory.
+    #: In a pair format: largest number of vector entries that a block keeps in shared memory.
     shared: int = 0
-    #: Leading foreign columns of a pair tile.
+    #: In a pair format: number of leading foreign columns per tile.
     leading: int = 0
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A matrix in a layout, ready for upload; sizes as in `PackedFacts`."""
+    """A matrix in a layout, ready for upload, with the sizes of `PackedFacts`."""
 
-    #: In the order of a kernel's arguments: `index` int32 (row pointers, row lengths or slice offsets of the outer
-    #: format), `columns` int32 `(slots,)`, `values` `(slots·members,)`: the members of an entry side by side (AoS),
-    #: `slots` apart (SoA), or in tiles of 32 slots (AoSoA). Pairs have `codes` too (`repro.sparse.pairs`), and
-    #: `diagonal`: the kept part of the diagonal entries of each tile, member by member
+    #: Arrays by name, in the order of a kernel's arguments: `index` int32 (row pointers, row lengths or slice offsets
+    #: of the outer format), `columns` int32 `(slots,)`, `values` `(slots·members,)`: the members of an entry side by
+    #: side (AoS), `slots` apart (SoA), or in tiles of 32 slots (AoSoA). Pair formats also have `codes`
+    #: (`repro.sparse.pairs`), and `diagonal`: the stored members of the diagonal entries of each tile, member by member
     #: (`repro.sparse.symmetry.kept_on_diagonal`).
     arrays: Mapping[str, NDArray[Any]]
     slots: int
@@ -69,10 +69,10 @@ def pack(
     warp: int,
     rows: NDArray[np.int64] | None = None,
 ) -> Packed:
-    """Bring a matrix with `values` `(nnz, members)` into a layout's outer format and inner order.
+    """Store a matrix with `values` `(nnz, members)` in a layout's outer format and inner order.
 
     ELL rows are padded to a multiple of `warp`. `rows` is the row order of a clustered layout, `(n,)`, and is appended
-    to `index`. More slots than 32-bit indices raise `Unsupported`.
+    to `index`. More slots than 32-bit indices can address raise `Unsupported`.
     """
     if rows is not None:
         indptr, entries = select_rows(problem, rows)
@@ -121,7 +121,7 @@ def pack_pairs(
 def put_values(
     values: NDArray[np.floating], position: NDArray[np.int64], slots: int, inner: str
 ) -> NDArray[np.floating]:
-    """Return values `(entries, members)` at their slots in an inner order, flat, with zeros elsewhere."""
+    """Return a flat array with values `(entries, members)` at their slots in an inner order, and zeros elsewhere."""
     if inner == "SoA":
         packed = np.zeros((values.shape[1], slots), values.dtype)
         packed[:, position] = values.T
@@ -132,7 +132,7 @@ def put_values(
 
 
 def _columns(problem: Matrix, place: Slots, slots: int, absent: bool) -> NDArray[np.int32]:
-    """Return the column of each slot; with `absent` padding has `NO_COLUMN`."""
+    """Return the column of each slot, `(slots,)`; with `absent`, padding has `NO_COLUMN`."""
     columns = np.full(slots, NO_COLUMN if absent else 0, np.int32)
     if place.padding is not None and not absent:
         free = np.ones(slots, bool)
@@ -145,7 +145,7 @@ def _columns(problem: Matrix, place: Slots, slots: int, absent: bool) -> NDArray
 def count_bytes(row_lengths: NDArray[np.int32], members: int, precision_bytes: int, outer: str) -> int:
     """Return the bytes of a matrix in an outer format without padding (Table 9 of the 2020 paper).
 
-    Row lengths are `(n,)`; entries have `members` numbers of 4 or 8 bytes.
+    `row_lengths` is `(n,)`; entries have `members` numbers of `precision_bytes` bytes each.
     """
     slots, index = get_outer(outer).count(row_lengths, 1)
     return slots * (INDEX_BYTES + members * precision_bytes) + index * INDEX_BYTES

@@ -1,4 +1,7 @@
-"""Runnables of compound entries: variants, the same in chains of dependent launches, and streaming floors of pairs."""
+"""Runnables of compound entries.
+
+Variants, variants in chains of dependent launches, and streaming floors of pair formats.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ from repro.sparse.operands import (
 )
 from repro.sparse.pairs import shared_bytes
 
-#: Limit of slots per entry for our layouts.
+#: Largest number of slots per entry for our layouts.
 MAX_PADDING = 4
 
 
@@ -57,7 +60,7 @@ class Variant(CompiledProduct):
         self._permutation: NDArray[np.int64] | None = None
 
     def reordered(self, ordering: str) -> Variant:
-        """Return the same layout and schedule for renumbered unknowns.
+        """Return the variant with the same layout and schedule for renumbered unknowns.
 
         A layout with its own row order raises `ValueError`, as its kernel depends on it.
         """
@@ -93,7 +96,7 @@ class Variant(CompiledProduct):
         ------
         ModuleError
         Unsupported
-            The layout does not suit the matrix, or is ours and mostly padding; the papers' layouts have no such limit.
+            The layout does not suit the matrix, or is one of ours and mostly padding (the papers' are not limited).
         """
         self.bind(workspace)
         operands, x = operands_of(workspace), x_on(workspace, *self._order)
@@ -107,7 +110,7 @@ class Variant(CompiledProduct):
         return self.layout.vector, self.layout.unknowns
 
     def bind(self, workspace: Workspace) -> None:
-        """Upload matrix and kernel for products with any vectors; errors as of `prepare`."""
+        """Upload the matrix and load the kernel, for products with any vectors; errors are those of `prepare`."""
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         device, operands = workspace.device, operands_of(workspace)
@@ -140,14 +143,17 @@ class Variant(CompiledProduct):
         return device.bind(program.kernel(name, shared), blocks, self.schedule.block_size, arguments)
 
     def _padding(self, workspace: Workspace) -> float:
-        """Return slots per entry for our layouts; 1 for pairs, whose padding is not limited."""
+        """Return the number of slots per entry for our layouts; 1 for pair formats, whose padding is not limited."""
         if self.space != EXTENDED or self.layout.of_pairs:
             return 1.0
         matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
         return workspace.cached(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
 
     def _kept_slots(self, packed: PackedFacts, device: Device) -> list[np.int32]:
-        """Return the slots to keep in L2, an argument of `el` kernels; `Unsupported` if the whole matrix fits."""
+        """Return the number of slots to keep in L2, an argument of `el` kernels.
+
+        It raises `Unsupported` if the whole matrix fits in L2.
+        """
         if self.schedule.load != "el":
             return []
         share = L2_SHARE * device.l2_bytes / packed.nbytes
@@ -159,7 +165,7 @@ class Variant(CompiledProduct):
         return [np.int32(min(1.0, share) * packed.slots)]
 
     def _shared_bytes(self, packed: PackedFacts, operands: ProductOperands) -> int:
-        """Return the dynamic shared memory of a pair block; 0 for other formats."""
+        """Return the bytes of dynamic shared memory per block of a pair format; 0 for other formats."""
         if not self.layout.of_pairs:
             return 0
         size = operands.entry.size
@@ -168,22 +174,22 @@ class Variant(CompiledProduct):
         return shared_bytes(packed.shared + (self.schedule.width - 1) * tile_rows, tile_rows, entry_bytes)
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Bring `(n, k)` members into the layout's ordering and vector order; once prepared."""
+        """Return members `(n, k)` as a flat array in the layout's ordering and vector order; needs `prepare` first."""
         assert self._permutation is not None
         return pack_vector(values[self._permutation], self.layout.vector)
 
 
-#: Kind of its rows.
+#: Column `kind` in the result rows of dependent variants.
 DEPENDENT = "dependent"
-#: How often the three products of a chain are repeated where the chain is verified.
+#: Number of repetitions of the three products of a chain when the chain is verified.
 CHAIN_REPEATS = 8
 
 
 class DependentVariant(Variant):
-    """A variant whose launches may each start before the previous one has ended: the matrix is loaded meanwhile.
+    """A variant in a chain of launches, each of which may load the matrix before the previous launch has ended.
 
     Its module is rendered as `dependent`. A single launch gains nothing by it; launches in a graph do. Preparation
-    compares a chain of products with that of ordinary launches of the same kernel.
+    compares a chain of products with a chain of ordinary launches of the same kernel.
     """
 
     kind = DEPENDENT
@@ -197,7 +203,7 @@ class DependentVariant(Variant):
         return {**super().columns, "product": str(self.id)}
 
     def prepare(self, workspace: Workspace) -> None:
-        """As of a variant; `IncorrectError` if a chain is not that of ordinary launches, bit by bit."""
+        """Prepare as a variant; raise `IncorrectError` if a dependent chain and an ordinary chain differ in any bit."""
         super().prepare(workspace)
         ordinary = Variant(self.id, self._module, self._folder, self.space)
         ordinary.bind(workspace)
@@ -209,9 +215,9 @@ class DependentVariant(Variant):
             )
 
     def _chain(self, workspace: Workspace, product: Variant) -> NDArray[np.uint32]:
-        """Return the words of z and y after y = A x, z = A y, y = A z, again and again, in one graph.
+        """Return the bits of z and y after y = A x and repetitions of z = A y, y = A z, in one graph.
 
-        Both are NaN before, so that what is read too early is seen.
+        Both are filled with NaN before, so that values that are read too early are noticed.
         """
         device, x, y = workspace.device, x_on(workspace, *self._order), self._y
         assert y is not None
@@ -219,7 +225,7 @@ class DependentVariant(Variant):
         launches = in_order([product.product(x, y), product.product(y, z), product.product(z, y)] * CHAIN_REPEATS)
         for buffer in (y, z):
             device.fill(buffer, NAN_BYTE)
-        launches()  # once before it is captured
+        launches()  # a launch before capture
         chain = device.capture(launches)
         try:
             for buffer in (y, z):
@@ -239,7 +245,7 @@ class DependentVariant(Variant):
 
 
 def padding(matrix: Matrix, outer: str, warp: int) -> float:
-    """Return the slots per entry of a matrix with entries, as `Matrix.require_product` asks for."""
+    """Return the number of slots per entry of a matrix, which must have entries (`Matrix.require_product`)."""
     slots, _ = get_outer(outer).count(matrix.row_lengths, warp)
     return slots / matrix.nnz
 
@@ -248,7 +254,7 @@ def packer_of(
     workspace: Workspace, operands: ProductOperands, layout: Layout
 ) -> Callable[[], tuple[PackedFacts, Mapping[str, NDArray[Any]]]]:
     clustered = layout.ordering == "clustered"
-    matrix = operands.reordered(layout.unknowns)  # here, since renumbering the unknowns does not count as packing
+    matrix = operands.reordered(layout.unknowns)  # done here, since renumbering the unknowns does not count as packing
 
     def packed() -> tuple[PackedFacts, Mapping[str, NDArray[Any]]]:
         values = matrix.values.astype(operands.dtype, copy=False)
@@ -264,12 +270,12 @@ def packer_of(
     return packed
 
 
-#: Kind of its rows, different from the problem's floor.
+#: Column `kind` in the result rows of own floors: these stream the bytes of a layout, other floors the minimum bytes.
 OWN_FLOOR = "own floor"
 
 
 class OwnFloor(Floor):
-    """A streaming kernel that reads the bytes of a layout's matrix and of x, and writes those of y."""
+    """A streaming kernel that reads as many bytes as a layout's matrix and x have, and writes as many as y has."""
 
     kind = OWN_FLOOR
 
@@ -288,13 +294,13 @@ class OwnFloor(Floor):
         }
 
     def streamed(self, operands: Operands) -> tuple[int, int]:
-        """Return the bytes of matrix and x, and of y; x has as many bytes as y."""
+        """Return the bytes to read, of matrix and x, and the bytes to write, of y; x has as many bytes as y."""
         vector = operands.min_bytes[1]
         return self._matrix_bytes + vector, vector
 
 
 def own_floors(sizes: Mapping[Layout, int], streams: Sequence[StreamConfig]) -> dict[Layout, list[OwnFloor]]:
-    """Return floors by pair layout, one for each configuration, given the matrix bytes by layout."""
+    """Return floors by pair layout, one per streaming configuration; `sizes` are the matrix bytes of each layout."""
     return {
         layout: [OwnFloor(stream, layout, size) for stream in streams]
         for layout, size in sizes.items()

@@ -1,9 +1,9 @@
-"""Variants of compound products, each a layout and a schedule: text of an id is made and read only here.
+"""Variants of compound products, each a layout and a schedule. Only this module formats and parses their ids.
 
 A layout is an outer format, an inner order, a vector order and a row order. The inner order AoSoA stores tiles of 32
-slots. An entry's members are cut into chunks of one load, and a chunk of all 32 slots is contiguous, so each load of a
-warp is contiguous and as wide as possible. In AoS a thread strides over entries of 36 or 72 bytes; in SoA it needs a
-load for each member. A schedule assigns rows to threads.
+slots. An entry's members are split into chunks of one load each. The same chunk of all 32 slots is contiguous, so each
+load of a warp is contiguous and as wide as possible. In AoS a thread strides over entries of 36 or 72 bytes; in SoA it
+needs a load for each member. A schedule assigns rows to threads.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ from repro.sparse.ordering import UNKNOWNS
 
 F = TypeVar("F", bound=np.generic)
 
-#: Slots of a tile: the threads of a warp.
+#: Number of slots per tile: the threads of a warp.
 TILE = 32
 
 
 def chunks(members: int, scalar_bytes: int) -> list[tuple[int, int]]:
-    """Cut an entry into loads: (first member, number of members), powers of two, the widest first."""
+    """Split an entry into loads: (first member, number of members) of each.
+
+    The numbers of members are powers of two, the largest first.
+    """
     cut, first = [], 0
     width = LOAD_BYTES // scalar_bytes
     while first < members:
@@ -67,16 +70,17 @@ def tile(entries: NDArray[F]) -> NDArray[F]:
 
 #: The papers' orders of the members of an entry.
 ORDER = ("AoS", "SoA")
-#: Our additions: tiles of 32 slots (see `tile`), and vector entries padded to a power of two.
+#: Orders of the members of matrix entries; AoSoA, in tiles of 32 slots (see `tile`), is an addition of this project,
+#: like the padding of vector entries to a power of two.
 INNER = (*ORDER, "AoSoA")
 VECTOR = (*ORDER, "Padded")
-#: Rows of a tile, by pair format (`repro.sparse.pairs`).
+#: Number of rows per tile, by the name of the pair format (`repro.sparse.pairs`).
 TILE_ROWS = {f"Pairs-{rows}": rows for rows in (64, 128, 256)}
-#: Outer formats of the space `extended` besides pairs.
+#: Outer formats of the space `extended`, in addition to pair formats.
 EXTENDED_FORMATS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
 CLUSTERED = ("CSR", "Sl-4", "Sl-8")
-#: (outer, vector) left out of the space `extended`: in 36 recorded cases none was fastest, unless another variant tied
-#: with it.
+#: (outer, vector) orders that the space `extended` omits: in 36 recorded cases none was fastest, except in a tie with
+#: another variant.
 NEVER_BEST = (("ELLPACK", "Padded"), ("Sl-8", "Padded"))
 #: `clustered` stores rows with similar entries of x together and keeps the order of both vectors. The other orders
 #: renumber the unknowns, and so x and y (`repro.sparse.ordering.permutation`).
@@ -85,16 +89,20 @@ ORDERINGS = ("natural", "clustered", *UNKNOWNS[1:])
 
 @dataclass(frozen=True, order=True)
 class Layout:
-    """A layout, spelt as in the papers, `CSR-AoS-AoS` or `ELL-SoA-AoS`, with additional words for ours."""
+    """A layout.
+
+    Its text is as in the papers, `CSR-AoS-AoS` or `ELL-SoA-AoS`, with additional words for layouts of ours.
+    """
 
     #: `CSR`, `ELL` (ELLPACK-R), `Sl-k` (sliced ELLPACK, slices of k rows), see `outer`; or `Pairs-k` (each pair of a
-    #: symmetric matrix once, in tiles of k rows), see `repro.sparse.pairs`.
+    #: symmetric matrix is stored once, in tiles of k rows), see `repro.sparse.pairs`.
     outer: str
     #: Order of the members of the matrix entries: `AoS`, `SoA`, or `AoSoA` (tiles of 32 slots).
     inner: str
     #: Order of the members of both vectors: `AoS`, `SoA`, or `Padded` (AoS, each entry padded to a power of two).
     vector: str
-    #: Order of the rows: `natural`, or one of `repro.sparse.ordering`, then spelt `CSR-AoS-AoS@clustered`.
+    #: Order of the rows: `natural`, or one of `repro.sparse.ordering`, which is appended to the text:
+    #: `CSR-AoS-AoS@clustered`.
     ordering: str = "natural"
 
     def __str__(self) -> str:
@@ -107,7 +115,7 @@ class Layout:
 
     @property
     def unknowns(self) -> str:
-        """Order of the unknowns, and so of x and y: one of `repro.sparse.ordering.UNKNOWNS`."""
+        """Order of the unknowns, and thus of x and y: one of `repro.sparse.ordering.UNKNOWNS`."""
         return "natural" if self.ordering == "clustered" else self.ordering
 
     @property
@@ -117,7 +125,7 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """Read the papers' spelling, the inverse of `str`; unknown text raises `ReproError`."""
+        """Parse the papers' spelling, the inverse of `str`; unknown text raises `ReproError`."""
         name, _, ordering = text.strip().partition("@")
         outer, inner, vector = ([""] * 3 + name.rsplit("-", 2))[-3:]
         layout = cls(outer, inner, vector, ordering or "natural")
@@ -159,8 +167,9 @@ def all_layouts() -> list[Layout]:
 def extended_layouts(entry: Entry) -> list[Layout]:
     """Return the layouts of the space `extended` for an entry.
 
-    All have tiles, and none are the papers' padded formats: no matrix gained by another inner order, or more than 1 %
-    by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). Pairs need entries with values.
+    All have the inner order AoSoA, and none has an outer format of the papers with padding: no matrix gained by another
+    inner order, or more than 1 % by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). Pair formats need
+    entries with values.
     """
     vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
     combined = [
@@ -174,11 +183,11 @@ def extended_layouts(entry: Entry) -> list[Layout]:
 
 DYNAMIC = "dynamic"
 PAPERS_KINDS = ("static", DYNAMIC)
-#: Our additional kinds.
+#: Kinds of schedules that this project adds.
 DIRECT, CHUNK = "direct", "chunk"
 LOADS = ("ca", "cg", "cs", "el")
 #: Share of L2 that `el` loads keep for the matrix between launches. The rest is for vectors and streaming data; in an
-#: L2 of two partitions data read from both sides may be stored twice.
+#: L2 of two partitions, data that both sides read may be stored twice.
 L2_SHARE = 0.5
 
 
@@ -186,31 +195,32 @@ L2_SHARE = 0.5
 class Schedule:
     """Assignment of rows to threads."""
 
-    #: `static` (grid-stride loop), `dynamic` (blocks draw as many rows as they have threads from an atomic counter),
-    #: `direct` (one pass with as many blocks as the rows take), or `chunk` (each block takes one run of rows).
+    #: `static` (grid-stride loop), `dynamic` (a block draws as many rows as it has threads from an atomic counter),
+    #: `direct` (one pass with as many blocks as the rows need), or `chunk` (each block takes one run of rows).
     kind: str
     block_size: int
-    #: Grid size per multiprocessor; in `direct` schedules it only makes the compiler leave registers for them.
+    #: Blocks per multiprocessor. They set the grid size; in `direct` schedules they only limit the registers per
+    #: thread.
     blocks_per_sm: int
     #: Threads that share a row (King's logical vector width).
     width: int = 1
-    #: Entries of a row in flight per thread.
+    #: Number of entries of a row that a thread loads at once.
     in_flight: int = 1
-    #: Caching of the matrix in PTX's words: `ca` everywhere; `cg` not in L1, which is left to x; `cs` evicted first,
-    #: for matrices larger than L2; `el` keeps the share `L2_SHARE` of L2 from one launch to the next (`evict_last`) and
-    #: evicts the rest first (`evict_first`).
+    #: Cache hint for loads of the matrix, in PTX's words: `ca`, cached at all levels; `cg`, not in L1, which is left to
+    #: x; `cs`, evicted first, for matrices larger than L2; `el`, the share `L2_SHARE` of L2 is kept from one launch to
+    #: the next (`evict_last`) and the rest is evicted first (`evict_first`).
     load: str = "ca"
-    #: How a thread's next entries are requested while it adds: empty for not at all, `p` by loads into registers, `a`
-    #: by asynchronous copies into shared memory (PTX's `cp.async`). With pairs both request the first entries before
-    #: the barrier behind the staging of x; `a` copies x asynchronously, but not entries. `f`, of pairs alone, requests
-    #: the first entries before that barrier, and no others ahead.
+    #: How a thread prefetches its next entries while it adds: empty, not at all; `p`, by loads into registers; `a`, by
+    #: asynchronous copies into shared memory (PTX's `cp.async`). In pair formats, `p` and `a` request the first entries
+    #: before the barrier that follows the loading of x into shared memory; `a` copies x asynchronously, but not
+    #: entries. `f`, of pair formats only, requests the first entries before that barrier, and prefetches no others.
     prefetch: str = ""
-    #: Whether the row loop is kept from being unrolled, as in the authors' code; of the papers' schedules alone.
+    #: Whether the compiler must not unroll the row loop, as in the authors' code; only for the papers' schedules.
     rolled: bool = False
 
     @property
     def shape(self) -> str:
-        """Text of the entries' distribution over threads; empty for the papers' one thread a row."""
+        """Text of how entries are distributed over threads; empty for one thread per row, as in the papers."""
         parts = [
             f"w{self.width}" * (self.width > 1),
             f"u{self.in_flight}" * (self.in_flight > 1),
@@ -220,7 +230,7 @@ class Schedule:
         return "_".join(filter(None, parts))
 
     def blocks(self, n: int, sm_count: int, long_rows: int = 0) -> int:
-        """Return the blocks of the grid for n rows.
+        """Return the number of blocks of the grid for n rows.
 
         Each long row of a clustered layout has its own block, except in `static` and `dynamic` schedules.
         """
@@ -249,9 +259,9 @@ def _steps(first: int, limit: int) -> list[int]:
 def paper_space(target: Target, *, rolled: bool = True) -> list[Schedule]:
     """Return the papers' schedules within the device's limits, with the row loop `rolled` or left to the compiler.
 
-    Block sizes are w·2^i or w·3·2^i for a warp of w threads, blocks of a multiprocessor 2^i or 3·2^i (Mueller-Roemer et
+    Block sizes are w·2^i or w·3·2^i for a warp of w threads, blocks per multiprocessor 2^i or 3·2^i (Mueller-Roemer et
     al. 2020, section 4): 60 combinations on an `sm_90`. Every row loop of the authors' code (FhSparseGen, state of
-    2022-08-31) stands under an unroll pragma of one, so `rolled` schedules are what the papers ran.
+    2022-08-31) has the pragma `unroll 1`, so `rolled` schedules are what the papers ran.
     """
     return [
         Schedule(kind, block_size, blocks_per_sm, rolled=rolled)
@@ -263,10 +273,12 @@ def paper_space(target: Target, *, rolled: bool = True) -> list[Schedule]:
 
 
 def extended_space(target: Target, layout: Layout) -> list[Schedule]:
-    """Return our schedules for a layout: several threads a row, entries in flight, neighbouring rows together.
+    """Return our schedules for a layout.
 
-    Excluded are choices that lost on every tried matrix (docs/performance.md): one thread a row, more than 8 a row of
-    ELLPACK or of clusters, and widths for which a warp's step is much more or less than a slice.
+    Several threads per row, several entries in flight, and runs of rows per block.
+
+    Excluded are choices that lost on every tried matrix (docs/performance.md): one thread per row, more than 8 per row
+    of ELLPACK or of clusters, and widths for which a warp's step is much more or less than a slice.
     """
     if layout.of_pairs:
         return _pairs_space(target, TILE_ROWS[layout.outer])
@@ -280,7 +292,7 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
     if layout.ordering == "clustered":  # blocks that keep a multiprocessor within few clusters
         shapes = [(DIRECT, 64, half), (DIRECT, 256, half), (CHUNK, 512, half), (CHUNK, 1024, half)]
-    else:  # small one-pass blocks with registers for half or a quarter of the threads, and one shape for chunks
+    else:  # `direct` with small blocks and registers for half or a quarter of the threads; one shape for `chunk`
         shapes = [(DIRECT, 64, half), (DIRECT, 64, quarter), (DIRECT, 128, half), (DIRECT, 256, half)]
         shapes.append((CHUNK, 512, half))
     searched = [
@@ -293,14 +305,14 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
 
 
 def _loads_space(target: Target) -> list[Schedule]:
-    """Return, for one thread a row, the schedules that keep a share of the matrix in L2 or prefetch.
+    """Return, for one thread per row, the schedules that keep a share of the matrix in L2 or that prefetch.
 
-    They are few: the effect of L2 is the same in one pass and in chunks, and four entries in flight are a whole row of
-    most matrices, which leaves nothing to prefetch. Two batches of two entries need registers for a quarter of the
-    threads, and copies of them a multiprocessor's shared memory. Copies have no cache hints, and chunk blocks too many
-    threads.
+    There are few of them. The effect of L2 is the same for `direct` and `chunk`. Four entries in flight are a whole row
+    of most matrices, so nothing remains to prefetch. Two batches of two entries need so many registers that a quarter
+    of the threads is resident, or, if copied, all of the shared memory. Asynchronous copies have no cache hints, and
+    blocks of `chunk` have too many threads for them.
     """
-    kept = (1, 2) if target.dialect == "cuda" else ()  # elsewhere there is no word for it, and `ca` is the same
+    kept = (1, 2) if target.dialect == "cuda" else ()  # OpenCL has no such cache hint, and `ca` would be the same
     half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
     one_pass, roomy, chunk = (DIRECT, 64, half), (DIRECT, 64, quarter), (CHUNK, 512, half)
     return [
@@ -324,11 +336,12 @@ def _loads_space(target: Target) -> list[Schedule]:
 
 
 def _pairs_space(target: Target, n_rows: int) -> list[Schedule]:
-    """Return the schedules of tiles of `n_rows` rows: a block each, with one thread or two a row.
+    """Return the schedules of tiles of `n_rows` rows: one block per tile, with one thread or two per row.
 
-    More threads have fewer registers and entries in flight. Schedules with prefetch or L2 shares have registers for a
-    quarter of the threads, two entries in flight and few load types: a prefetched batch of four exceeds most rows. Only
-    x is copied to shared memory asynchronously, since shared-memory bandwidth already limits pairs.
+    More threads leave fewer registers and entries in flight for each. Schedules with prefetch or L2 shares have
+    registers for a quarter of the threads, two entries in flight and few cache hints: a prefetched batch of four
+    exceeds most rows. Only x is copied to shared memory asynchronously, since shared-memory bandwidth already limits
+    pair formats.
     """
     eighth = target.threads_per_sm // 8
     schedules = []
@@ -358,7 +371,7 @@ def _pairs_space(target: Target, n_rows: int) -> list[Schedule]:
 
 @cache
 def schedules(target: Target, space: Space, layout: Layout) -> tuple[Schedule, ...]:
-    """Return the schedules of a space within the target's limits; cached, since a plan needs them for each case."""
+    """Return the schedules of a space within the target's limits; cached, as a plan asks for them once per case."""
     if space == EXTENDED:
         return tuple(extended_space(target, layout))
     return tuple(paper_space(target, rolled=space == PAPER))
@@ -386,7 +399,7 @@ _SCHEDULE = re.compile(
 
 @dataclass(frozen=True, order=True)
 class VariantId(BaseId):
-    """A layout under a schedule, spelt `Sl-32-SoA-AoS/static-256-4`."""
+    """A layout with a schedule; its text is such as `Sl-32-SoA-AoS/static-256-4`."""
 
     layout: Layout
     schedule: Schedule
@@ -480,12 +493,12 @@ class VariantId(BaseId):
         return SearchPoint.of(str(layout), words, sizes)
 
 
-#: Beginnings of the names of layouts that only one other study has.
+#: Studies by the beginning of layout names that no other study has.
 COORDINATE_FORMATS = {"COO": "compressed_coo", "CCOO": "compressed_coo", "CSELL": "compressed_coo"}
 
 
 def study_refusal(studies: Iterable[str], where: object) -> ReproError:
-    """Return the error for kernels of studies whose kernels stay in their campaigns."""
+    """Return the error for kernels of studies whose kernels cannot be used outside of their campaigns."""
     return ReproError(
         f"kernels of {' and '.join(studies)} cannot be exported or run as an operator",
         where=where,
@@ -495,7 +508,7 @@ def study_refusal(studies: Iterable[str], where: object) -> ReproError:
 
 
 def fitting_variant(name: str, target: Target) -> VariantId:
-    """Return the variant with a name; raise `ReproError` if it is unknown, or if the target cannot hold it."""
+    """Return the variant of a given name; raise `ReproError` if it is unknown, or exceeds the target's limits."""
     try:
         id = VariantId.parse(name)
     except ReproError:
@@ -506,7 +519,7 @@ def fitting_variant(name: str, target: Target) -> VariantId:
 
 
 def fitting(id: VariantId, target: Target) -> VariantId:
-    """Return the variant if the target can hold its schedule; otherwise raise `ReproError`."""
+    """Return the variant if its schedule is within the target's limits; otherwise raise `ReproError`."""
     schedule = id.schedule
     threads, blocks, width = schedule.block_size, schedule.blocks_per_sm, schedule.width
     resident, widths = threads * blocks, [1 << i for i in range(target.warp.bit_length())]

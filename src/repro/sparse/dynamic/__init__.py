@@ -1,1 +1,1 @@
-"""A sparse matrix in dynamic CSR, which grows on the device (King 2017, chapter 5): its operations and its products."""
+"""Sparse matrices in dynamic CSR, into which entries are inserted on the device (King 2017, chapter 5)."""

@@ -1,9 +1,9 @@
 """The layout of a dynamic matrix in memory, and its operations on the host, which define the results of the device.
 
-A row is a chain of at most k segments. The table has a pair (start, end) for each slot of each row, counted in
-entries: slot s of row i is at `s * pitch + 2 * i`. Slots are filled from 0 on; an empty slot has equal start and end.
-A row's `sizes[i]` entries fill its segments in the order of the slots. New segments are cut off at `pointer` (King
-2017, section 5.1.1).
+A row is a chain of at most k segments, runs of consecutive entries. The segment table has a pair (start, end), counted
+in entries, for each of the k slots of each row: slot s of row i is at `s * pitch + 2 * i`. Slots are filled from 0 on;
+an empty slot has equal start and end. A row's `sizes[i]` entries fill its segments in the order of the slots. New
+segments are allocated from `pointer` on, the end of the used part of the buffer (King 2017, section 5.1.1).
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from repro.errors import IncorrectError, ReproError
 
 #: The pitch of the table is a multiple of this many words, 128 bytes, which is a GPU's cache line.
 PITCH_ALIGNMENT = 32
-#: Maximum number of entries: half of what 32-bit offsets address, since an allocation that fails counts up as well.
+#: Largest number of entries: half of what 32-bit offsets address, since a failed allocation increases the offset, too.
 MAX_ENTRIES = 1 << 30
 SEGMENTS = 4
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """A dynamic matrix on the host, in the device's arrays."""
+    """A dynamic matrix on the host, in the same arrays as on the device."""
 
     shape: tuple[int, int]
-    #: Maximum length of a row's chain: k.
+    #: Largest number of segments of a row: k.
     segments: int
-    #: int32 and floating `(capacity,)`; undefined outside of the rows' entries.
+    #: Columns and values of entries, int32 and floating, `(capacity,)`; undefined outside of the rows' entries.
     columns: NDArray[np.int32]
     values: NDArray[np.floating]
-    #: int32 `(segments * pitch_of(rows),)`.
+    #: Segment table, int32 `(segments * pitch_of(rows),)`.
     table: NDArray[np.int32]
-    #: int32 `(rows,)`, entries of each row.
+    #: Number of entries of each row, int32 `(rows,)`.
     sizes: NDArray[np.int32]
     pointer: int
 
@@ -47,30 +47,33 @@ class Arrays:
 
     @property
     def nnz(self) -> int:
-        """Entries with duplicates."""
+        """Number of entries, including duplicates."""
         return int(self.sizes.sum(dtype=np.int64))
 
     @property
     def pairs(self) -> NDArray[np.int32]:
-        """Start and end of each slot of each row: int32 `(segments, rows, 2)`, a view of the table."""
+        """Start and end of the segment in each slot: int32 `(segments, rows, 2)`, a view of the table."""
         rows = self.shape[0]
         slots = self.table.reshape(self.segments, pitch_of(rows))[:, : 2 * rows]
         return slots.reshape(self.segments, rows, 2)
 
     @property
     def segment_capacity(self) -> NDArray[np.int64]:
-        """Entries that each segment can hold: int64 `(segments, rows)`."""
+        """Number of entries that each segment can hold: int64 `(segments, rows)`."""
         starts, ends = self.pairs[..., 0], self.pairs[..., 1]
         return ends.astype(np.int64) - starts
 
     @property
     def fragments(self) -> NDArray[np.int64]:
-        """Segments of each row: int64 `(rows,)`."""
+        """Number of segments of each row: int64 `(rows,)`."""
         used: NDArray[np.int64] = (self.segment_capacity > 0).sum(axis=0)
         return used
 
     def places(self, rows: NDArray[np.int64], nth: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places of the nth entries of rows, both `(m,)`; each row has space for its nth entry."""
+        """Return the offset of entry number `nth[i]` of row `rows[i]` for each i, `(m,)`.
+
+        Each row must have space for it.
+        """
         places = np.full(len(rows), -1, np.int64)
         before = np.zeros(len(rows), np.int64)
         for starts, ends in np.moveaxis(self.pairs, 2, 1):
@@ -82,9 +85,9 @@ class Arrays:
         return places
 
     def to_csr(self) -> sp.csr_array:
-        """Return the matrix in CSR; a row's entries keep their order, and duplicates stay.
+        """Return the matrix in CSR; the entries of a row keep their order, and duplicates stay.
 
-        A damaged table or size raises `IncorrectError`.
+        If table and sizes contradict each other, `IncorrectError` is raised.
         """
         sizes = self.sizes.astype(np.int64)
         indptr = np.concatenate([[0], np.cumsum(sizes)])
@@ -104,7 +107,7 @@ class Arrays:
 
 
 def pitch_of(n_rows: int) -> int:
-    """Return the distance in words between two slots of a row."""
+    """Return the distance, in words of the table, between two slots of a row."""
     return max(1, -(-2 * n_rows // PITCH_ALIGNMENT)) * PITCH_ALIGNMENT
 
 
@@ -117,7 +120,7 @@ def consecutive(starts: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any
 
 
 def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
-    """Return a capacity in entries, or refuse one that 32-bit offsets cannot address."""
+    """Return a capacity in entries; raise `ReproError` if 32-bit offsets cannot address it."""
     if capacity > MAX_ENTRIES:
         raise ReproError(
             "more entries than a dynamic matrix can hold",
@@ -129,9 +132,9 @@ def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
 
 
 def room_for(batches: Iterable[int], n_rows: int, segments: int, slack: int) -> int:
-    """Return the maximal allocation for batches of these sizes without defragmentation.
+    """Return the largest number of entries that may be allocated for batches of these sizes, without defragmentation.
 
-    A batch allocates at most one segment for each of its rows, and a row has a limited number of segments.
+    A batch allocates at most one segment for each row that it changes, and a row has at most `segments` segments.
     """
     counts = list(batches)
     return sum(counts) + slack * min(sum(min(n_rows, count) for count in counts), n_rows * segments)
@@ -145,11 +148,11 @@ def lay_out(
     slack: int = 0,
     shared: bool = False,
 ) -> Arrays:
-    """Return a CSR matrix, duplicates allowed, with one segment a row, in row order.
+    """Return a CSR matrix, duplicates allowed, as a dynamic matrix with one segment per row, in row order.
 
-    `capacity` None: what the segments need. Each segment can hold at least `width` entries, and `slack` more than it
-    has; with 0 and 0 an empty row has no segment. A capacity that is too small raises `ReproError`. With `shared` the
-    arrays may be the matrix's own, and must not be written to.
+    `capacity` None: the sum of all segments. Each segment can hold at least `width` entries, and at least `slack` more
+    than the row has; if both are 0, an empty row has no segment. A capacity that is too small raises `ReproError`. With
+    `shared` the arrays may be those of `matrix`, and must not be written to.
     """
     rows = matrix.shape[0]
     sizes = np.diff(matrix.indptr).astype(np.int64)
@@ -171,7 +174,7 @@ def lay_out(
         columns, values = matrix.indices[:needed].astype(np.int32, copy=False), matrix.data[:needed]
         return Arrays(matrix.shape, segments, columns, values, table, stored, needed)
     columns, values = np.zeros(capacity, np.int32), np.zeros(capacity, matrix.dtype)
-    if needed == matrix.nnz:  # no free space: the same order as CSR
+    if needed == matrix.nnz:  # without free space, entries have the same order as in CSR
         columns[:needed], values[:needed] = matrix.indices, matrix.data
     else:
         places = consecutive(ends - room, sizes)
@@ -187,10 +190,11 @@ def insert(
     slack: int,
     copy: bool = True,
 ) -> tuple[Arrays, NDArray[np.bool_]]:
-    """Append a batch `(m,)` of entries, each row's in the order of the batch, as the device does.
+    """Append a batch of m entries as the device does; entries of the same row keep their order in the batch.
 
-    Each new segment has `slack` free entries. Without `copy` the given arrays are overwritten and returned. Second
-    result: the entries without space, bool `(m,)`; a row takes all of its entries or none.
+    `rows`, `columns` and `values` are `(m,)`. Each new segment has `slack` free entries. Without `copy` the given
+    arrays are overwritten and returned. The second result, bool `(m,)`, marks entries without space; all entries of a
+    row are inserted, or none.
     """
     if copy:
         owned = {name: getattr(arrays, name).copy() for name in ("columns", "values", "table", "sizes")}
@@ -223,7 +227,7 @@ def insert(
 
 
 def defragment(arrays: Arrays, capacity: int | None = None, slack: int = 0) -> Arrays:
-    """Return the matrix with one segment a row, each with free space for `slack` entries."""
+    """Return the matrix with one segment per row, each with free space for `slack` entries."""
     needed = arrays.nnz + slack * arrays.shape[0]
     wanted = arrays.capacity if capacity is None else capacity
     return lay_out(arrays.to_csr(), arrays.segments, max(needed, wanted), slack=slack)

@@ -1,4 +1,4 @@
-"""Rendering of the modules of a dynamic matrix, and the words of its device state."""
+"""Rendering of the modules of a dynamic matrix, and the int32 words of its state on the device."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
-#: Offset of the next segment; counts of begun and ended operations, which differ after an interruption.
+#: Offset of the next segment; counts of started and of finished operations, which differ after an interruption.
 STATE_BUFFER_END, STATE_BEGUN, STATE_FINISHED = 0, 1, 2
-#: Entries of a defragmented copy, set by `Operations.total`.
+#: Number of entries of a defragmented copy, set by `Operations.total`.
 STATE_TOTAL = 3
 #: Counters of the running operation: rows with a full chain, rows without space in the buffer, unplaced entries, and
-#: entries outside the matrix. At its end the operation copies them to its report, after these words.
+#: entries outside the matrix. At its end, the operation copies them to its report, the words after these.
 STATE_CHAIN_FULL, STATE_BUFFER_FULL, STATE_UNPLACED, STATE_OUT_OF_RANGE = STATE_COUNTERS = 4, 5, 6, 7
-#: Finished blocks of the running operation.
+#: Number of finished blocks of the running operation.
 STATE_DONE = 12
-#: Rows with many entries, listed for blocks.
+#: Number of rows with many entries, which blocks instead of threads process.
 STATE_LONG = 13
 STATE_WORDS = 16
-#: For templates.
+#: Names of the state words in templates.
 STATE_NAMES = {
     "BUFFER_END": STATE_BUFFER_END,
     "BEGUN": STATE_BEGUN,
@@ -43,19 +43,19 @@ STATE_NAMES = {
 
 @dataclass(frozen=True)
 class Report:
-    """Report of the last operation on a matrix."""
+    """Report of the last operation on a matrix, read from its state."""
 
-    #: Rows that took none of their entries because all segments of their chain are full.
+    #: Number of rows into which nothing was inserted because all segments of their chain are full.
     full: int
-    #: Rows that took none of their entries because the buffer has no space for another segment.
+    #: Number of rows into which nothing was inserted because the buffer has no space for another segment.
     beyond: int
-    #: Entries of the batch for these rows.
+    #: Number of entries of the batch that were not inserted, for lack of space in their rows.
     unplaced: int
-    #: Entries outside of the matrix; with one of them nothing is done.
+    #: Number of entries outside of the matrix; if there are any, the operation changes nothing.
     bad: int
-    #: Where the next segment is cut off.
+    #: Offset at which the next segment is allocated.
     pointer: int
-    #: Entries of the matrix, if they were counted.
+    #: Number of entries of the matrix, if the operation counted them.
     total: int
     #: Whether the operation finished.
     finished: bool
@@ -76,44 +76,47 @@ TEMPLATES = {
     "reader": "sparse/dynamic/reader.j2",
     "arrays": "sparse/dynamic/arrays.j2",
 }
-#: The largest batch that one block inserts, and its threads (measurements behind these and the next four are not
-#: recorded).
+#: Largest batch that a single block inserts, and the threads of this block.
 MAX_SMALL_BATCH = 2048
 SMALL_BLOCK_SIZE = {"cuda": 1024, "opencl": 64}
-#: The largest batch that several such blocks insert without sorting it, each block the rows of a range of hashes.
+#: Largest batch that is inserted without sorting, by several blocks; each block inserts the rows of a range of hashes.
 MAX_MEDIUM_BATCH = 32768
-#: Entries of such a batch for each block.
+#: Number of batch entries per block, if several blocks insert an unsorted batch.
 ENTRIES_PER_PART = 512
-#: A block changes a row of more entries, or with more entries of a batch; below, a thread has a bit of a word for each.
+#: A row with more entries, or with more entries of the batch, is changed by a block. Any other row is changed by a
+#: thread, which marks the row's batch entries in the bits of one word.
 LONG_ROW, LONG_RUN = 128, 32
-#: Blocks for them on each multiprocessor.
+#: Number of blocks per multiprocessor of kernels that change long rows, one row per block.
 LONG_BLOCKS = 2
-#: Entries of a batch that a thread processes where each takes little work.
+#: Number of batch entries per thread in kernels with little work per entry.
 ENTRIES_PER_THREAD = 2
-#: Entries of a large batch that a thread inserts. With four a GPU's block needs half the shared memory, but an H200
-#: takes longer in the mean (results/h200/trials/insertion-in-lines.csv).
+#: Number of entries of a large batch that a thread inserts. With four, a GPU's block needs half the shared memory, but
+#: an H200 takes longer in the mean (results/h200/trials/insertion-in-lines.csv).
 INSERT_ENTRIES_PER_THREAD = {"cuda": 8, "opencl": ENTRIES_PER_THREAD}
-#: Words of int32 of a `continued_row` of `insert.j2`.
+#: Size in int32 words of a `continued_row` of `insert.j2`.
 CONTINUED_ROW_WORDS = 8
-#: Blocks of a GPU's `insert_runs` resident on a multiprocessor, which bounds their registers.
+#: Resident blocks per multiprocessor of the kernel `insert_runs` on a GPU; limits the registers per thread.
 INSERT_BLOCKS_PER_SM = 4
-#: Entries that each thread of a defragmentation copies.
+#: Number of entries that each thread of a defragmentation copies.
 COPIES_PER_THREAD = 8
-#: Blocks of `copy_rows` resident on a multiprocessor, which bounds their registers; fewer if it holds fewer threads.
-#: With six an H200 takes longer (results/h200/trials/defragmentation-by-lines.csv).
+#: Resident blocks per multiprocessor of the kernel `copy_rows`; limits the registers per thread. Fewer if a
+#: multiprocessor holds fewer threads. With six an H200 takes longer (results/h200/trials/defragmentation-by-lines.csv).
 COPY_BLOCKS_PER_SM = 5
-#: Rows that each thread of `place_all_rows` places.
+#: Number of rows that each thread of the kernel `place_all_rows` processes.
 ROWS_PER_THREAD = 8
-#: Maximum entries per thread for which the threads of a row, or a warp, compute a mixed product.
+#: Schedule `mixed`: largest number of entries per thread up to which the row's own threads, or a warp, compute a row.
 MIXED_MAX = 32
-#: Maximum number of other devices that a kernel stores to.
+#: Largest number of other devices to whose memory a kernel writes.
 PEERS = 7
 
 
 def render_module(
     templates: Path, key: str, target: Target, study_name: str, more: dict[str, str] | None = None
 ) -> str:
-    """Return the source of module PRECISION/MODULE; `study_name` stands in its title and in messages."""
+    """Return the source of module `key` (PRECISION/MODULE).
+
+    `study_name` is named in its title and in error messages.
+    """
     every = {**TEMPLATES, **(more or {})}
     precision, module = split_key(key, every, f"study {study_name}")
     title = f"{study_name}: {module}, {precision} precision"

@@ -1,7 +1,7 @@
-"""A sparse matrix on a device that entries can be inserted into and deleted from.
+"""A sparse matrix on a device, with insertion and deletion of entries.
 
-It allocates the memory that its operations need, and multiplies. A product may run during a change: it sees each row
-either wholly before or wholly after the change.
+It allocates the memory that its operations need, and multiplies. A product may run during a change: for each row, it
+reads either the state before the change or the state after it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from repro.sparse.dynamic.schedules import LONG_ROWS, RowBins, Schedule, widths_
 from repro.sparse.dynamic.storage import EntryBatch, SortedBatch, Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Scratch
 
-#: Capacity of a grown buffer over its entries.
+#: Ratio of the capacity of an enlarged buffer to the number of its entries.
 GROWTH = 1.5
 
 
 @dataclass(frozen=True)
 class Inserted:
-    #: Entries inserted after a defragmentation.
+    #: Number of entries that were inserted only after a defragmentation.
     moved: int = 0
-    #: Additional capacity in entries.
+    #: Capacity, in entries, by which the buffer was enlarged.
     grown: int = 0
 
 
 class NoRoom(ReproError):
-    """The device has no memory for some entries of a batch; all others are in the matrix, which is intact."""
+    """The device has no memory for some entries of a batch; all others were inserted, and the matrix is intact."""
 
     def __init__(self, left: NDArray[np.int32], total: int, reason: object) -> None:
         self.left, self.reason = left, reason
@@ -61,7 +61,7 @@ class Unfinished(ReproError):
 
 @contextmanager
 def _preparing() -> Iterator[None]:
-    """Turn a lack of memory to sort a batch in into a refusal of the batch; the matrix is unchanged."""
+    """Raise `ReproError` for the batch if there is no memory to sort it; the matrix is unchanged."""
     try:
         yield
     except OutOfDeviceMemory as error:
@@ -73,9 +73,9 @@ def _preparing() -> Iterator[None]:
 class DynamicMatrix:
     """A matrix on a device with insertion and deletion of entries.
 
-    An operation raises `Unfinished` after an interrupted one. `matrix` and `sort` are the loaded modules of these
-    names. `start` is the initial content, on the host, or on the device, which the matrix then owns. Each new segment
-    has `slack` free entries.
+    After an interrupted operation, every further operation raises `Unfinished`. `matrix` and `sort` are the loaded
+    modules of these names. `start` is the initial content, on the host, or on the device, in which case the matrix owns
+    it. Each new segment has `slack` free entries.
     """
 
     def __init__(self, device: Device, matrix: Program, sort: Program, start: Arrays | Storage, slack: int) -> None:
@@ -88,15 +88,15 @@ class DynamicMatrix:
 
     @property
     def storage(self) -> Storage:
-        """Its arrays; a defragmentation or growth replaces them."""
+        """The arrays of the matrix on the device; a defragmentation or growth replaces them."""
         if self._under_way is not None:
             raise Unfinished(self._under_way)
         return self._storage
 
     def retain(self) -> Storage:
-        """Return the current arrays, even during an operation, kept until the caller releases them.
+        """Return the current arrays, even during an operation, and keep them until the caller releases them.
 
-        They stay a valid matrix for a reader that checks row versions, though not the newest one.
+        They stay a valid matrix for a reader that checks row versions, but later changes may be missing.
         """
         while True:
             storage = self._storage
@@ -107,12 +107,12 @@ class DynamicMatrix:
 
     @property
     def operations(self) -> Operations:
-        """Operations to queue one by one, which allocate no space for entries."""
+        """The operations that can be queued one by one; they do not enlarge the buffer."""
         return self._operations
 
     @property
     def nnz(self) -> int:
-        """Entries with duplicates; waits for the device."""
+        """Number of entries, including duplicates; waits for the device."""
         self.check()
         rooms, offsets = self._operations.rooms(0)
         rooms()
@@ -120,12 +120,12 @@ class DynamicMatrix:
         return self._report().total
 
     def insert(self, batch: EntryBatch, existing: Existing | None = None, grow: bool = True) -> Inserted:
-        """Insert a whole batch in any order, and wait for the device; `NoRoom` without memory for more space.
+        """Insert a batch of entries, in any order, and wait; raise `NoRoom` if the device has no memory for more space.
 
-        Rows without a free slot or without space in the buffer take none of their entries at first. The matrix is then
-        defragmented with space for them, in a larger buffer if necessary, and they are inserted. `existing` is
-        `replace` or `add` to the value of an existing place; None: duplicates stay side by side. Without `grow` other
-        places are ignored.
+        Into rows without a free slot, or without space in the buffer, nothing is inserted at first. The matrix is then
+        defragmented with space for these entries, in a larger buffer if necessary, and they are inserted. `existing` is
+        `replace` or `add` to the value of an entry with the same coordinates; None: duplicates stay side by side.
+        Without `grow`, entries at new coordinates are ignored.
         """
         self._require_countable(batch.count)
         if not batch.count or not self._storage.shape[0]:
@@ -157,9 +157,9 @@ class DynamicMatrix:
             return Inserted(left.count, self._storage.capacity - before)
 
     def delete(self, batch: EntryBatch) -> None:
-        """Delete all entries at some places; other places are ignored.
+        """Delete all entries at the coordinates of a batch; coordinates without an entry are ignored.
 
-        A place outside the matrix raises `ReproError`, and the matrix is unchanged.
+        Coordinates outside the matrix raise `ReproError`, and the matrix is unchanged.
         """
         if not batch.count or not self._storage.shape[0]:
             self._refuse_all(batch)
@@ -172,10 +172,10 @@ class DynamicMatrix:
                 raise self._outside(bad)
 
     def defragment(self, slack: int = 0, capacity: int | None = None) -> None:
-        """Bring each row into one segment with `slack` free entries, in a new buffer.
+        """Copy all rows to a new buffer, each into one segment with `slack` free entries.
 
-        `capacity` is that of the new buffer; None: the present one, or more if necessary. Without memory for the new
-        buffer the matrix is unchanged, and `ReproError` is raised.
+        `capacity` is that of the new buffer; None: the present one, or more if necessary. If there is no memory for the
+        new buffer, `ReproError` is raised, and the matrix is unchanged.
         """
         with self._operation("defragment"):
             try:
@@ -189,9 +189,9 @@ class DynamicMatrix:
                 ) from None
 
     def tidy(self, at_least: int | None = None) -> None:
-        """Defragment single rows within the buffer, while it has space.
+        """Merge the segments of single rows within the buffer, while it has space.
 
-        Rows with `at_least` segments get one new segment each; None: rows with at most one free slot.
+        Rows with `at_least` segments get a single new segment each; None: rows with at most one free slot.
         """
         limit = max(2, self._storage.segments - 1) if at_least is None else at_least
         with self._operation("tidy"):
@@ -199,7 +199,7 @@ class DynamicMatrix:
             self._report()
 
     def to_csr(self) -> sp.csr_array:
-        """Return the matrix in CSR on the host; a row's entries keep their order, and duplicates stay."""
+        """Return the matrix in CSR on the host; the entries of a row keep their order, and duplicates stay."""
         self.check()
         storage = self._storage
         rooms, offsets = self._operations.rooms(0)
@@ -226,7 +226,7 @@ class DynamicMatrix:
     # making room ------------------------------------------------------------------------------------------------------
 
     def _into_new_room(self, batch: EntryBatch, left: SortedBatch, existing: Existing | None, grow: bool) -> Insertion:
-        """Make space for unplaced entries of a batch, and return their insertion."""
+        """Defragment the matrix with space for the unplaced entries `left` of a batch, and return their insertion."""
         try:
             self._move(0, left, None)
             if existing is None:
@@ -241,11 +241,11 @@ class DynamicMatrix:
             raise NoRoom(entries, batch.count, reason) from None
 
     def _move(self, slack: int, demand: SortedBatch | None, capacity: int | None) -> None:
-        """Defragment the matrix into a new buffer."""
+        """Defragment the matrix into a new buffer of `capacity` entries or more, with space for `demand` in rows."""
         old = self._storage
         check_capacity(
             slack * old.shape[0] + (demand.count if demand else 0) + 1
-        )  # beside the entries: rooms are int32
+        )  # this checks the space beside the entries, since row capacities are int32
         rooms, offsets = self._operations.rooms(slack, demand=demand)
         rooms()
         self._operations.total(offsets)()
@@ -257,7 +257,7 @@ class DynamicMatrix:
         new = Storage.empty(old.device, old.shape, old.segments, max(wanted, 1), old.dtype)
         try:
             self._operations.copy(offsets, new, slack=slack > 0 or demand is not None)()
-            old.device.synchronize()  # readers of the old buffers are done, too
+            old.device.synchronize()  # waits for readers of the old buffers, too
         except BaseException:
             new.release()
             raise
@@ -270,19 +270,19 @@ class DynamicMatrix:
 
     @contextmanager
     def _operation(self, operation: str) -> Iterator[None]:
-        """Refuse a matrix after an interrupted operation, and record an interruption of this one."""
+        """Raise `Unfinished` after an interrupted operation; record an interruption of the operation in the body."""
         self.check()
         self._under_way = operation
         try:
             yield
-        except (ReproError, OutOfDeviceMemory) as refusal:  # raised between kernels: the matrix is intact
+        except (ReproError, OutOfDeviceMemory) as refusal:  # raised between kernels, so the matrix is intact
             if not isinstance(refusal, Unfinished):
                 self._under_way = None
             raise
         self._under_way = None
 
     def check(self) -> None:
-        """Wait for the device, and raise `Unfinished` after an interrupted operation."""
+        """Wait for the device, and raise `Unfinished` if an operation was interrupted."""
         if self._under_way is None and not self._storage.report().finished:
             self._under_way = "insert or delete"
         if self._under_way is not None:
@@ -318,21 +318,21 @@ class DynamicMatrix:
         )
 
 
-#: Returns a kernel by name.
+#: Function that returns a kernel by name.
 GetKernel = Callable[[str], Kernel]
 Run = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class StoredRows:
-    """A matrix on the device in the form of product kernels."""
+    """A matrix on the device, as the kernels of products take it."""
 
     rows: int
-    #: Maximum length of a row's chain; 0 in CSR.
+    #: Largest number of segments of a row; 0 for CSR.
     segments: int
-    #: `columns`, `values`, and `table` and `sizes`, or `offsets` of CSR.
+    #: Buffers by name: `columns`, `values`, and `table` and `sizes`, or for CSR `offsets`.
     buffers: Mapping[str, Buffer]
-    #: Returns the entries of each row, int32 `(rows,)`, on the host.
+    #: Function that returns the number of entries of each row, int32 `(rows,)`, on the host.
     sizes: Callable[[], NDArray[np.int32]]
 
     def arguments(self, exact: bool) -> list[Argument]:
@@ -349,7 +349,8 @@ def bind_product(program: Program, schedule: Schedule, storage: Storage, x: Buff
     """Return a launch of y = A x, which stays valid after insertions and deletions.
 
     A defragmentation or growth replaces the buffers, and needs a new launch. `program` is the module `product`; the
-    schedule is `vector` or `mixed` and not exact, see `usual_schedule`. x and y are `(columns,)` and `(rows,)`.
+    schedule is of kind `vector` or `mixed` and not `exact`, see `usual_schedule`. x and y are `(columns,)` and
+    `(rows,)`.
     """
     return bind_vector(storage.device, program.kernel, schedule, matrix_of(storage), (x, y))
 
@@ -362,9 +363,10 @@ def matrix_of(storage: Storage) -> StoredRows:
 def bind_vector(
     device: Device, kernel: GetKernel, schedule: Schedule, matrix: StoredRows, vectors: tuple[Buffer, Buffer]
 ) -> Run:
-    """Return a launch of y = A x by a fixed number of threads a row, for a schedule `vector` or `mixed`.
+    """Return a launch of y = A x with a fixed number of threads per row, for a schedule `vector` or `mixed`.
 
-    It has no preprocessing, so the matrix may change. `kernel` returns a kernel of the module `product`.
+    The host prepares nothing from the matrix, so the matrix may change. `kernel` returns a kernel of the module
+    `product`.
     """
     block_size = BLOCK_SIZE[device.backend]
     format = "csr" if not matrix.segments else "exact" if schedule.exact else "dcsr"
@@ -380,7 +382,7 @@ def bind_bins(
     parts: tuple[int, Sequence[Argument]],
     arguments: Sequence[Argument],
 ) -> Run:
-    """Bind all bins, made with `our_min_lengths`, to one launch of a kernel `bins_...`.
+    """Return one launch of a kernel `bins_…` for all bins, which are those of `our_min_lengths`.
 
     `parts` are the number of parts of the longest rows and their buffers; `arguments` are the kernel's from `order` on.
     """
@@ -400,7 +402,7 @@ def suffix_of(schedule: Schedule) -> str:
 
 
 class ConcurrentReader:
-    """Products on a second queue while others change the matrix, for the thread that owns the queue.
+    """Products on a second queue while other threads change the matrix; used by the thread that owns the queue.
 
     `program` is the module `reader` in the precision of the matrix, `width` one of `widths_of`.
     """
@@ -410,7 +412,7 @@ class ConcurrentReader:
         self._bound: tuple[Storage, Buffer, Buffer, Callable[[], None]] | None = None
 
     def multiply(self, x: Buffer, y: Buffer) -> None:
-        """Compute y = A x, and wait; a concurrent defragmentation leaves the arrays in use unchanged.
+        """Compute y = A x, and wait; a concurrent defragmentation does not change the arrays that are read.
 
         x is `(columns,)` and y `(rows,)`, in the precision of the matrix.
         """
@@ -424,7 +426,7 @@ class ConcurrentReader:
                 storage.release()
 
     def _launch(self, storage: Storage, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return the launch, reused for the same arrays."""
+        """Return a launch of y = A x; the last one is reused if the arrays are the same."""
         if self._bound is not None:
             *arrays, launch = self._bound
             if all(bound is other for bound, other in zip(arrays, (storage, x, y), strict=True)):

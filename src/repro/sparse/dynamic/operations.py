@@ -1,7 +1,7 @@
-"""Operations of a dynamic matrix on its device, each queued as one launch of several kernels.
+"""Operations of a dynamic matrix on its device, each queued as one launch of one or several kernels.
 
-None of them waits for the device. `repro.sparse.dynamic.matrix` reads what was not completed (`Storage.report`) and
-makes space.
+None of them waits for the device. `repro.sparse.dynamic.matrix` reads from the report (`Storage.report`) which entries
+were not inserted, and makes space for them.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ from repro.sparse.dynamic.kernels import (
 from repro.sparse.dynamic.storage import EntryBatch, SortedBatch, Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
 
-#: Key bits of four passes of seven, and limits of the bits of a column's hash: more bits, fewer collisions in a row.
+#: Key bits of four radix-sort passes of seven bits; and limits of the number of bits of a column's hash: with more
+#: bits, fewer columns of a row collide.
 KEPT_BITS = 28
 MIN_HASH_BITS, MAX_HASH_BITS = 8, 16
-#: Treatment of a value at an existing place.
+#: Treatment of a value whose coordinates have an entry already.
 Existing = Literal["replace", "add"]
 
 
 @dataclass(frozen=True)
 class Insertion:
-    """An insertion that can be launched repeatedly."""
+    """An insertion of a batch that can be launched repeatedly."""
 
     launch: Launch
-    #: Queues the gathering of the reported number of unplaced entries, to be inserted again.
+    #: Queues a kernel that collects the reported number of unplaced entries, to be inserted again.
     gather_unplaced: Callable[[int], SortedBatch]
-    #: Waits, and returns the unplaced entries' indices in the batch, int32 `(m,)`, without device memory.
+    #: Waits, and returns the indices in the batch of the unplaced entries, int32 `(m,)`; allocates no device memory.
     unplaced_indices: Callable[[int], NDArray[np.int32]]
 
 
 class Operations:
-    """The operations of one matrix, bound to its arrays; other arrays need new operations.
+    """The operations of one matrix, bound to its arrays; if the arrays are replaced, new operations are needed.
 
-    `matrix` and `sort` are the loaded modules of these names; `scratch` is memory between kernels.
+    `matrix` and `sort` are the loaded modules of these names; `scratch` is temporary memory of the kernels.
     """
 
     def __init__(self, storage: Storage, matrix: Program, sort: Program, scratch: Scratch) -> None:
@@ -72,10 +73,10 @@ class Operations:
     # inserting --------------------------------------------------------------------------------------------------------
 
     def insertion(self, batch: EntryBatch, slack: int) -> Insertion:
-        """Append entries; duplicates of a place stay side by side, and each new segment has `slack` free entries.
+        """Return the insertion of a batch; duplicates stay side by side, and each new segment has `slack` free entries.
 
-        A launch costs more than the work on a small batch: one block inserts it, or several that divide its rows. A
-        large batch is sorted by row, and inserted by blocks of consecutive entries.
+        For a small batch the launch costs more than the work: a single block inserts it, or several blocks that divide
+        its rows. A large batch is sorted by row, and inserted by blocks of consecutive entries.
         """
         if batch.count <= MAX_SMALL_BATCH:
             return self._in_one_launch("insert_small", 1, batch, slack)
@@ -90,13 +91,13 @@ class Operations:
         return replace(insertion, launch=in_order([self._check(batch), by_row.launch, insertion.launch]))
 
     def insertion_of(self, batch: EntryBatch, arranged: SortedBatch, slack: int) -> Insertion:
-        """Append entries of a batch that are arranged by row and known to be inside the matrix."""
+        """Return the insertion of a batch whose entries are grouped by row and known to be inside the matrix."""
         storage, m = self.storage, np.int32(arranged.count)
         per_thread = INSERT_ENTRIES_PER_THREAD[self._device.backend]
         of_block = per_thread * BLOCK_SIZE[self._device.backend]
         continued = self._zeros("continued rows", CONTINUED_ROW_WORDS * -(-arranged.count // of_block))
         unplaced = self._ints("unplaced", arranged.count)
-        order = arranged.order or arranged.rows  # without an order the argument is not read
+        order = arranged.order or arranged.rows  # without an order, the kernel does not read this argument
         assert batch.values is not None
         entries: list[Argument] = [
             m, np.int32(arranged.order is not None), arranged.rows, order, batch.columns, batch.values, continued,
@@ -106,7 +107,7 @@ class Operations:
             np.int32(storage.capacity), *self._chain, storage.columns, storage.values, storage.state,
         ]  # fmt: skip
         launch = self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], per_thread)
-        if self._device.backend != "cuda":  # no block waits for another one there: a second kernel completes rows
+        if self._device.backend != "cuda":  # here no block waits for another one, so a second kernel completes rows
             launch = in_order([launch, self._kernels.over("insert_rest", arranged.count, [*entries, *to], of_block)])
         return Insertion(
             launch,
@@ -115,7 +116,7 @@ class Operations:
         )
 
     def _gather_unplaced(self, batch: EntryBatch, arranged: SortedBatch, unplaced: Buffer, count: int) -> SortedBatch:
-        """Compact the unplaced entries of an arrangement; a row's stay in their order."""
+        """Collect the unplaced entries of a sorted batch; entries of the same row keep their order."""
         rows, order = self._ints("unplaced rows", count), self._ints("unplaced order", count)
         self._over(
             "gather_unplaced", count, np.int32(count), np.int32(arranged.order is not None), unplaced, arranged.rows,
@@ -151,9 +152,9 @@ class Operations:
     # changing ---------------------------------------------------------------------------------------------------------
 
     def arranged(self, batch: EntryBatch) -> tuple[Launch, SortedBatch]:
-        """Return a launch that sorts a batch by row and a hash of the column, and the sorted batch that it leaves.
+        """Return a launch that sorts a batch by row and by a hash of the column, and the sorted batch.
 
-        The launch counts entries outside of the matrix in the state, by which later launches refuse the batch.
+        The launch counts entries outside of the matrix in the state; later launches refuse the batch if there are any.
         """
         count, storage = batch.count, self.storage
         keys, rows, columns = (self._ints(name, count) for name in ("keys", "sorted rows", "sorted columns"))
@@ -173,10 +174,11 @@ class Operations:
     def unique_insertion_of(
         self, batch: EntryBatch, arranged: SortedBatch, slack: int, existing: Existing = "replace", grow: bool = True
     ) -> Insertion:
-        """Insert entries at new places; at existing places replace the value or add to it.
+        """Return an insertion that appends entries at new coordinates, and replaces existing values or adds to them.
 
-        `arranged` is from `arranged`, or the unplaced entries of an insertion. Of several entries for one place the
-        last counts, or their sum. Without `grow` entries at new places are ignored.
+        `arranged` is the result of `arranged`, or the unplaced entries of an insertion. If several entries of the batch
+        have the same coordinates, the last one counts, or their sum. Without `grow`, entries at new coordinates are
+        ignored.
         """
         storage, count = self.storage, arranged.count
         assert arranged.order is not None and batch.values is not None
@@ -209,19 +211,19 @@ class Operations:
 
     @property
     def _changed(self) -> list[Argument]:
-        """Kernel arguments of a matrix whose rows change one by one."""
+        """Kernel arguments of the matrix for kernels that change rows one by one."""
         storage = self.storage
         return [*self._chain, storage.columns, storage.values, storage.versions, storage.state]
 
     def _over_long_rows(self, name: str, count: int, arguments: Sequence[Argument]) -> Launch:
-        """Bind a kernel whose blocks process the rows listed by the previous kernel."""
+        """Return a launch of a kernel with a block for each row that the previous kernel has listed."""
         block_size = SMALL_BLOCK_SIZE[self._device.backend]
         return self._kernels.blocks(name, min(count, self._device.sm_count * LONG_BLOCKS), arguments, block_size)
 
-    # bringing together ------------------------------------------------------------------------------------------------
+    # defragmentation --------------------------------------------------------------------------------------------------
 
     def tidying(self, at_least: int, slack: int) -> Launch:
-        """Bring rows of at least `at_least` segments together, each into a new segment, while the buffer has space."""
+        """Merge rows of at least `at_least` segments, each into a new segment, while the buffer has space."""
         rows, limits = self.storage.shape[0], map(np.int32, (at_least, slack, self.storage.capacity))
         tidy = self._over("compact_rows", rows, np.int32(rows), *limits, *self._changed)
         return in_order([tidy, self._settle()])
@@ -229,10 +231,10 @@ class Operations:
     def rooms(
         self, slack: int, permutation: Buffer | None = None, demand: SortedBatch | None = None
     ) -> tuple[Launch, Buffer]:
-        """Return a launch for the row offsets of a defragmented matrix, and the offsets, int32 `(rows + 1,)`.
+        """Return a launch that computes the row offsets of a defragmented matrix, and the offsets, int32 `(rows + 1,)`.
 
-        Rows have `slack` free entries and space for `demand`. `permutation`, int32 `(rows,)`, is the order of rows in
-        memory, without `demand`. The last offset is the total.
+        Each row has `slack` free entries and space for its entries of the batch `demand`. `permutation`, int32
+        `(rows,)`, is the order of rows in memory; it excludes `demand`. The last offset is the total.
         """
         storage, rows = self.storage, self.storage.shape[0]
         offsets = self._ints("offsets", rows + 1)
@@ -251,9 +253,12 @@ class Operations:
         return in_order(launches), offsets
 
     def copy(self, offsets: Buffer, target: Storage, slack: bool, permutation: Buffer | None = None) -> Launch:
-        """Copy all rows into another matrix of the same shape, each into one segment at its offset (see `rooms`).
+        """Return a launch that copies all rows into the matrix `target`, each into one segment at its offset.
 
-        It sets sizes, table and pointer of `target`, too. Without `slack` columns and values are CSR, by the offsets.
+        `offsets` are those of `rooms`.
+
+        It also sets sizes, table and pointer of `target`, which has the same shape. Without `slack`, columns and values
+        of `target` with the offsets are CSR.
         """
         storage, rows = self.storage, self.storage.shape[0]
         firsts, n_rows, permuted = self._firsts(target), np.int32(rows), _permuted(permutation, storage.sizes)
@@ -265,9 +270,10 @@ class Operations:
         return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
 
     def together(self, target: Storage) -> Launch:
-        """Copy all rows into another matrix of the same shape and enough capacity, in order and without slack.
+        """Return a launch that copies all rows into the matrix `target`, in order and without free space.
 
-        On a GPU one kernel finds the offsets and places the rows, and the copy begins beside it.
+        `target` has the same shape and enough capacity. On a GPU one kernel computes the offsets and segments, and the
+        kernel that copies entries starts while it still runs.
         """
         if self._device.backend != "cuda":
             rooms, offsets = self.rooms(0)
@@ -287,11 +293,11 @@ class Operations:
 
     @property
     def _tile(self) -> int:
-        """Entries that a block of a defragmentation copies."""
+        """Number of entries that a block of a defragmentation copies, called a tile."""
         return COPIES_PER_THREAD * BLOCK_SIZE[self._device.backend]
 
     def _firsts(self, target: Storage) -> Buffer:
-        """Return memory for the first row of each tile of a copy."""
+        """Return memory for the first row of each tile of `target`."""
         return self._ints("first rows", -(-target.capacity // self._tile) + 1)
 
     def _tiles(
@@ -305,12 +311,12 @@ class Operations:
         ]  # fmt: skip
 
     def total(self, offsets: Buffer) -> Launch:
-        """Store the last offset in the report: the entries of a copy, with slack."""
+        """Return a launch that stores the last offset, the capacity that a copy needs, in the report."""
         arguments: list[Argument] = [np.int32(self.storage.shape[0]), offsets, self.storage.state]
         return self._kernels.blocks("store_total", 1, arguments, block_size=32)
 
     def adoption(self, offsets: Buffer) -> Launch:
-        """Make columns and values in CSR a matrix of one segment a row."""
+        """Return a launch that writes segment table and sizes for entries that are stored as CSR with these offsets."""
         storage, rows = self.storage, self.storage.shape[0]
         return self._over(
             "segments_from_offsets", rows, np.int32(rows), np.int32(storage.segments), np.int32(storage.pitch), offsets,
@@ -326,7 +332,7 @@ class Operations:
 
     @property
     def _hash_bits(self) -> int:
-        """Bits of a column's hash in a key, besides the bits of the row."""
+        """Number of bits of a column's hash in a sort key, in addition to the bits of the row."""
         of_row = bits_of(self.storage.shape[0])
         return min(max(KEPT_BITS - of_row, MIN_HASH_BITS), MAX_HASH_BITS, SORT_KEY_BITS - of_row)
 
@@ -358,7 +364,7 @@ class Operations:
         return self._scratch.take(name, 4 * count)
 
     def _zeros(self, name: str, count: int) -> Buffer:
-        """Return memory that was zeros at first, and is in the state in which earlier launches left it."""
+        """Return memory that is zeroed once; later calls return it as the last launch left it."""
         buffer = self._ints(name, count)
         if all(buffer is not known for known in self._known):
             self._device.fill(buffer, 0)
@@ -366,7 +372,7 @@ class Operations:
         return buffer
 
     def release(self) -> None:
-        """Release memory for sorting and scanning; matrix and scratch belong to their owner."""
+        """Release memory for sorting and scanning; the matrix and `scratch` belong to their owners."""
         for sort in self._sorts.values():
             sort.release()
         for scan in self._scans.values():

@@ -1,4 +1,4 @@
-"""Schedules of y = A x for a dynamic matrix: assignments of entries to threads, and their data from the host.
+"""Schedules of y = A x for a dynamic matrix: how entries are assigned to threads, and the index arrays for it.
 
 A schedule's text is part of a variant's id.
 """
@@ -18,21 +18,21 @@ from repro.codegen.targets import TARGETS, Target
 from repro.errors import ReproError
 from repro.sparse.dynamic.host_layout import Arrays, pitch_of
 
-#: Minimum row sizes of the paper's bins, and threads of a row; the last bin has a block for each row.
+#: Smallest row sizes of the paper's bins, and threads per row; the last bin has a block for each row.
 PAPERS_MIN_LENGTHS = (0, 2, 4, 8, 16, 32, 512)
 PAPERS_WIDTHS = (1, 2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
 class LongRows:
-    """Minimum row sizes for one block, and for several blocks with `part_length` entries each."""
+    """Smallest row sizes for one block (`block`) and for several blocks (`parts`), each with `part_length` entries."""
 
     block: int
     parts: int
     part_length: int
 
 
-#: By dialect. A CPU block has a quarter of the threads, and no other block hides its latencies.
+#: Limits by dialect. A CPU block has a quarter of the threads, and no other block hides its latencies.
 LONG_ROWS = {"cuda": LongRows(1024, 8192, 4096), "opencl": LongRows(128, 512, 256)}
 
 
@@ -40,9 +40,9 @@ LONG_ROWS = {"cuda": LongRows(1024, 8192, 4096), "opencl": LongRows(128, 512, 25
 class RowBins:
     """Rows in the order of their bins, the longest rows first; within a bin in the order of the matrix."""
 
-    #: int32 `(rows,)`.
+    #: Row numbers in that order, int32 `(rows,)`.
     order: NDArray[np.int32]
-    #: End of each bin in `order`.
+    #: End of each bin in `order`, exclusive.
     ends: tuple[int, ...]
 
     @property
@@ -52,30 +52,33 @@ class RowBins:
 
 
 def bin_rows(sizes: NDArray[np.int32], least: Sequence[int]) -> RowBins:
-    """Bin rows by their sizes `(rows,)`, given the minimum size of each bin, ascending from 0."""
+    """Bin rows by their sizes `(rows,)`; `least` is the smallest size of each bin, ascending from 0."""
     labels = (len(least) - np.searchsorted(np.asarray(least), sizes, side="right")).astype(np.uint8)
     order = np.argsort(labels, kind="stable").astype(np.int32)
     return RowBins(order, tuple(np.cumsum(np.bincount(labels, minlength=len(least))).tolist()))
 
 
 def widths_of(target: Target) -> tuple[int, ...]:
-    """Return the possible numbers of threads a row, at most a warp."""
+    """Return the possible numbers of threads per row, at most a warp."""
     return tuple(width for width in PAPERS_WIDTHS if width <= target.warp)
 
 
 def our_min_lengths(target: Target, per_thread: int) -> tuple[int, ...]:
-    """Return the minimum sizes of our bins: for each of `widths_of`, a block a row, and several blocks a row.
+    """Return the smallest row sizes of our bins.
 
-    The number of threads doubles where each would have `per_thread` entries.
+    One for each of `widths_of`, one block per row, several blocks per row.
+
+    The number of threads per row doubles when each would have `per_thread` entries.
     """
     long = LONG_ROWS[target.dialect]
     return (0, *(width * per_thread for width in widths_of(target)[1:]), long.block, long.parts)
 
 
 def deal_parts(rows: NDArray[Any], sizes: NDArray[np.int32], part_length: int) -> NDArray[np.int32]:
-    """Return the parts of long rows, a block each: int32 `(parts, 4)`.
+    """Cut long rows into parts, one for each block; return int32 `(parts, 4)`.
 
-    Columns: the row's name, the part's first entry, the index of the row's first part, and the row's parts.
+    The columns are: the row's number from `rows`, the part's first entry, the index of the row's first part, and the
+    number of the row's parts.
     """
     counts = -(-sizes.astype(np.int64) // part_length)
     firsts = np.cumsum(counts) - counts
@@ -85,9 +88,9 @@ def deal_parts(rows: NDArray[Any], sizes: NDArray[np.int32], part_length: int) -
 
 
 def parts_of(bins: RowBins, sizes: NDArray[np.int32], target: Target, by_place: bool = False) -> NDArray[np.int32]:
-    """Return the parts of rows in the first of `our_min_lengths`' bins, as `deal_parts`.
+    """Return the parts, as `deal_parts`, of the rows in the bin with several blocks per row, the first one of `bins`.
 
-    `by_place` names a row by its place in the order of the bins.
+    With `by_place`, rows are numbered by their places in `bins.order`.
     """
     long_rows = bins.order[: bins.ends[0]]
     names = np.arange(len(long_rows)) if by_place else long_rows
@@ -95,14 +98,14 @@ def parts_of(bins: RowBins, sizes: NDArray[np.int32], target: Target, by_place: 
 
 
 def at_least_one(parts: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the parts for upload: an unused part of zeros if there is none, since buffers are not empty."""
+    """Return `parts` if there are any, else one unused part of zeros, since device buffers cannot be empty."""
     return parts if len(parts) else np.zeros((1, 4), np.int32)
 
 
 def spans_of(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
     """Return start and end of each row's entries, for rows without free space: int32 `(rows, 2)`.
 
-    `order` is the order of rows in memory; None: their own.
+    `order` is the order of rows in memory; None: by row number.
     """
     lengths = sizes if order is None else sizes[order]
     ends = np.cumsum(lengths, dtype=np.int32)
@@ -115,10 +118,10 @@ def spans_of(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -
 
 
 def deal_chunks(sizes: NDArray[np.int32], capacity: int, part_length: int) -> NDArray[np.int32]:
-    """Deal consecutive rows to blocks of at most `capacity` entries and rows.
+    """Assign consecutive rows to blocks, each with at most `capacity` entries and at most as many rows.
 
-    Longer rows are cut into parts of `part_length`. Result: int32 `(blocks, 4)` with first row, end row, first entry,
-    end entry; or, for a part, row, part number, 0, and the negative number of parts.
+    Longer rows are cut into parts of `part_length` entries. The result is int32 `(blocks, 4)`: first row, end row,
+    first entry, end entry; for a part of a long row: row, part number, 0, and the negative number of parts.
     """
     ends = np.cumsum(sizes, dtype=np.int64)
     long_rows = np.flatnonzero(sizes > capacity)
@@ -135,7 +138,7 @@ def deal_chunks(sizes: NDArray[np.int32], capacity: int, part_length: int) -> ND
 
 
 def _short_rows(ends: NDArray[np.int64], first: int, last: int, capacity: int) -> NDArray[np.int64]:
-    """Return the blocks of rows from `first` to before `last`, each of which fits into a block."""
+    """Return the blocks of `deal_chunks` for rows `first` to `last` - 1, each of which fits into a block."""
     starts = [first]
     before = int(ends[first - 1]) if first else 0
     begin = before
@@ -151,7 +154,10 @@ def _short_rows(ends: NDArray[np.int64], first: int, last: int, capacity: int) -
 
 
 def lay_out_sorted(matrix: sp.csr_array, order: NDArray[np.int32], segments: int) -> Arrays:
-    """Return a CSR matrix with one segment a row without free space, the segments in a given order of the rows."""
+    """Return a CSR matrix with one segment per row without free space.
+
+    The segments have the given order of the rows.
+    """
     rows = matrix.shape[0]
     sizes = np.diff(matrix.indptr)
     room = sizes[order].astype(np.int64)
@@ -167,12 +173,12 @@ def lay_out_sorted(matrix: sp.csr_array, order: NDArray[np.int32], segments: int
 
 
 ScheduleKind = Literal["vector", "mixed", "streams", "adaptive", "chunks"]
-#: Entries in flight per thread and cache hint for columns and values, by dialect: `ca` for cached, `cs` for read once.
-#: Schedules of kind `mixed` and `chunks` have their own.
+#: Numbers of entries in flight per thread, with a cache hint for columns and values, by dialect: `ca` for cached, `cs`
+#: for read once. Schedules of kind `mixed` and `chunks` have choices of their own.
 WAYS = {"cuda": ((1, "ca"), (2, "ca"), (2, "cs"), (4, "cs")), "opencl": ((1, "ca"), (2, "ca"))}
 MIXED_WAYS = {"cuda": ((2, "ca"), (4, "cs")), "opencl": ((2, "ca"),)}
 CHUNK_WAYS = {"cuda": ((4, "ca"), (4, "cs"), (8, "cs")), "opencl": ((2, "ca"), (4, "ca"))}
-#: Entries per thread at which a row of our bins gets twice as many threads.
+#: Numbers of entries per thread above which a row of our bins gets twice as many threads.
 PER_THREAD = (2, 4)
 _TEXT = re.compile(
     r"(?P<kind>vector|mixed|streams|adaptive|chunks)(-w(?P<width>\d+))?(-e(?P<per_thread>\d+))?(-u(?P<in_flight>\d+))?"
@@ -182,21 +188,24 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True, order=True)
 class Schedule:
-    """One assignment of entries to threads, spelt `vector-w8-u2-cs`, `streams`, `adaptive-e4-u2`, `chunks-u4-exact`."""
+    """An assignment of entries to threads.
 
-    #: `vector`: `width` threads a row. `mixed`: the same, with a warp or a block for long rows. `streams`: the
-    #: paper's bins of rows, a kernel on its own stream each. `adaptive`: our bins in one launch. `chunks`:
-    #: consecutive rows of about equally many entries for each block.
+    Its text is such as `vector-w8-u2-cs`, `streams`, `adaptive-e4-u2`, `chunks-u4-exact`.
+    """
+
+    #: `vector`: `width` threads per row. `mixed`: the same, with a warp or a block for long rows. `streams`: the
+    #: paper's bins of rows, one kernel per bin, each on its own stream. `adaptive`: our bins in one launch. `chunks`:
+    #: each block gets consecutive rows with about equally many entries.
     kind: ScheduleKind
-    #: Threads of a row, for `vector` and `mixed`.
+    #: Threads per row, for `vector` and `mixed`.
     width: int = 0
-    #: Entries per thread at which a row gets twice as many threads, for `adaptive`.
+    #: Entries per thread above which a row gets twice as many threads, for `adaptive`.
     per_thread: int = 0
-    #: Entries of a thread in flight at a time.
+    #: Number of entries that a thread loads at once.
     in_flight: int = 1
     #: `ca` or `cs`: whether caches keep columns and values, or treat them as read once.
     load: str = "ca"
-    #: Whether it relies on rows of one segment without free space.
+    #: Whether the kernel requires rows of one segment without free space.
     exact: bool = False
 
     def __str__(self) -> str:
@@ -210,7 +219,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
-        """Read a schedule's text; the inverse of `str`."""
+        """Parse a schedule's text; the inverse of `str`."""
         match = _TEXT.fullmatch(text)
         if match:
             kind: ScheduleKind = match["kind"]  # type: ignore[assignment]  # the expression has these alone
@@ -232,7 +241,7 @@ class Schedule:
 
     @property
     def papers(self) -> bool:
-        """Whether the paper has it: one entry in flight, no hints, sizes read."""
+        """Whether the paper has this schedule: one entry in flight, no cache hints, any dynamic matrix."""
         return self.kind in ("vector", "streams") and self.in_flight == 1 and self.load == "ca" and not self.exact
 
 
@@ -256,9 +265,9 @@ def schedules(target: Target) -> list[Schedule]:
 
 
 def usual_schedule(target: Target, mean: float) -> Schedule:
-    """Return the default schedule, without search, for a matrix whose rows change.
+    """Return the schedule that is used without a search, for a matrix whose rows change.
 
-    Each thread has about four entries of a row of mean size.
+    Each thread gets about four entries of a row of mean size.
     """
     widths = widths_of(target)
     width = next((width for width in widths if 4 * width >= mean), widths[-1])
@@ -266,7 +275,7 @@ def usual_schedule(target: Target, mean: float) -> Schedule:
 
 
 def usual_bins(target: Target) -> Schedule:
-    """Return the default schedule by our bins for a matrix whose rows change little."""
+    """Return the schedule of kind `adaptive` that is used without a search, for a matrix whose rows change little."""
     return Schedule("adaptive", 0, PER_THREAD[0], *WAYS[target.dialect][-1])
 
 

@@ -1,4 +1,4 @@
-"""A dynamic matrix in the memory of a device, and batches of entries with an order of processing."""
+"""A dynamic matrix in device memory, and batches of entries in an order of processing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from repro.sparse.dynamic.kernels import Report
 
 @dataclass(frozen=True)
 class EntryBatch:
-    """Entries on a device."""
+    """A batch of entries on a device: rows, columns and values."""
 
     count: int
-    #: int32 `(count,)`.
+    #: Row and column of each entry, int32 `(count,)` each.
     rows: Buffer
     columns: Buffer
-    #: Floating `(count,)`; None where entries are deleted.
+    #: Floating `(count,)`; None if entries are deleted.
     values: Buffer | None = None
     #: Whether entries of equal rows follow each other, as in a batch sorted by row.
     grouped: bool = False
@@ -32,19 +32,19 @@ class EntryBatch:
 
 @dataclass(frozen=True)
 class SortedBatch:
-    """Entries of a batch in an order that groups equal rows."""
+    """Entries of a batch, ordered so that entries of the same row are adjacent."""
 
     count: int
-    #: Rows in that order, int32 `(count,)`.
+    #: Row of each entry in the sorted order, int32 `(count,)`.
     rows: Buffer
-    #: The entries' places in the batch; None: the order of the batch.
+    #: Index in the batch of each sorted entry, int32 `(count,)`; None: the batch has this order already.
     order: Buffer | None = None
-    #: Columns in that order, a row's sorted by their hashes; None where a row's are unsorted.
+    #: Columns in the sorted order, sorted by hash within a row; None if columns of a row are unsorted.
     columns: Buffer | None = None
 
 
 class Lease(Protocol):
-    """A part of memory that others have parts of as well."""
+    """A part of a larger block of memory, which is returned to its owner by `release`."""
 
     def release(self) -> None: ...
 
@@ -58,8 +58,9 @@ class _Nothing:
 
 
 def allocate_row_arrays(device: Device, rows: int, segments: int = 1) -> tuple[Block, list[Buffer]]:
-    """Allocate what a matrix has of each row, in one block; return the block and its parts: table, sizes, versions and
-    state.
+    """Allocate the arrays with one element per row in one block; return the block and its parts.
+
+    The parts are table, sizes, versions and state.
     """
     sizes = 4 * segments * pitch_of(rows), 4 * rows, 4 * rows, 4 * kernels.STATE_WORDS
     return allocate_parts(device, [max(nbytes, 4) for nbytes in sizes])
@@ -68,7 +69,7 @@ def allocate_row_arrays(device: Device, rows: int, segments: int = 1) -> tuple[B
 def _allocate_entries(
     device: Device, capacity: int, dtype: np.dtype[np.floating], allocated: ExitStack
 ) -> tuple[Buffer, Buffer]:
-    """Return memory for columns and values, at least one of each, which the stack releases."""
+    """Allocate columns and values for `capacity` entries, at least one; `allocated` releases them."""
     columns = device.allocate(4 * max(capacity, 1))
     allocated.callback(columns.release)
     values = device.allocate(dtype.itemsize * max(capacity, 1))
@@ -89,16 +90,16 @@ class Storage:
     values: Buffer
     table: Buffer
     sizes: Buffer
-    #: int32 `(rows,)`: odd while a row is changed in another way than by appending to it.
+    #: int32 `(rows,)`: odd while an operation changes the row other than by appending to it.
     versions: Buffer
-    #: int32 `(STATE_WORDS,)`.
+    #: State words, int32 `(STATE_WORDS,)`.
     state: Buffer
-    #: Entries and the longest row as the host knows them of a matrix that no operation has changed; None: unknown.
+    #: Number of entries and length of the longest row, if the host knows them; None after an operation on the matrix.
     entries: int | None = field(default=None, kw_only=True)
     longest: int | None = field(default=None, kw_only=True)
-    #: The arena's range that holds columns and values; None: separate memory.
+    #: The arena's range that holds columns and values; None: they have memory of their own.
     lease: Lease | None = field(default=None, kw_only=True)
-    #: The row arrays of a product, one block that holds table, sizes, versions and state; None: separate memory.
+    #: The block that holds table, sizes, versions and state; None: they have memory of their own.
     lease_of_rows: Lease | None = field(default=None, kw_only=True)
     _holders: int = field(default=1, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
@@ -117,7 +118,7 @@ class Storage:
                 np.zeros_like(arrays.sizes),
                 words,
             ):
-                # devices have no empty buffers
+                # a device buffer cannot be empty
                 buffers.append(device.upload(array if array.size else np.zeros(1, array.dtype)))
         except BaseException:
             for buffer in buffers:
@@ -131,7 +132,7 @@ class Storage:
     def empty(
         cls, device: Device, shape: tuple[int, int], segments: int, capacity: int, dtype: np.dtype[np.floating]
     ) -> Storage:
-        """Return a matrix with undefined entries and table, before any operation."""
+        """Return a matrix with undefined entries and table; versions and state are zero."""
         with ExitStack() as allocated:
             block, parts = allocate_row_arrays(device, shape[0], segments)
             allocated.callback(block.release)
@@ -142,7 +143,10 @@ class Storage:
         return cls(device, shape, segments, capacity, dtype, columns, values, *parts, lease_of_rows=block)
 
     def make_room(self, capacity: int) -> None:
-        """Allocate another capacity; the entries are lost. Without memory for it the capacity is 0."""
+        """Allocate memory for `capacity` entries; the present entries are lost.
+
+        If allocation fails, the capacity is 0.
+        """
         self._leave()
         # stand-ins keep `release` valid if an allocation fails
         self.columns, self.values, self.capacity = _Nothing(), _Nothing(), 0
@@ -151,12 +155,17 @@ class Storage:
         self.capacity = capacity
 
     def move(self, lease: Lease, columns: Buffer, values: Buffer, capacity: int) -> None:
-        """Take memory of an arena for another capacity, which is released with the matrix; the entries are lost."""
+        """Use memory of an arena for columns and values, which is released with the matrix.
+
+        The present entries are lost.
+        """
         self._leave()
         self.lease, self.columns, self.values, self.capacity = lease, columns, values, capacity
 
     def grow(self, capacity: int, copy: Callable[[Buffer, Buffer, Buffer, Buffer], None]) -> None:
-        """Allocate another capacity, and move the entries there; `OutOfDeviceMemory` leaves the matrix unchanged.
+        """Allocate memory for `capacity` entries, and move the entries there.
+
+        `OutOfDeviceMemory` leaves the matrix unchanged.
 
         `copy` queues the copy of columns and values, its first two arguments, to the other two.
         """
@@ -210,13 +219,13 @@ class Storage:
         return self.columns, self.values, self.table, self.sizes, self.versions, self.state
 
     def retain(self) -> bool:
-        """Keep the memory until `release` is called once more; return False if it was released already."""
+        """Keep the memory until one more `release`; return False if it was released already."""
         with self._lock:
             self._holders += self._holders > 0
             return self._holders > 0
 
     def release(self) -> None:
-        """Release the memory, once all holders have done so."""
+        """Release the memory, once every holder has called this."""
         with self._lock:
             if not self._holders:
                 return

@@ -19,11 +19,11 @@ _PROVIDERS: list[tuple[str, Provider]] = []
 
 
 def baseline(backend: str) -> Callable[[Provider], Provider]:
-    """Register a provider of a library's baselines for the devices of a backend, `cuda` or `opencl`; a decorator.
+    """Return a decorator that registers a provider of a library's baselines for a backend, `cuda` or `opencl`.
 
-    The decorated function takes the names of an entry and an ordering and returns new baselines, all that fit the
-    entry, for the matrix in that ordering. It must not need the library: a missing library raises `Unsupported` in
-    `prepare`.
+    The decorated function takes the names of an entry and an ordering, and returns all new baselines that suit the
+    entry, for the matrix in that ordering. It must not import the library: if the library is missing, `prepare` of the
+    baseline raises `Unsupported`.
     """
 
     def register(provider: Provider) -> Provider:
@@ -34,7 +34,7 @@ def baseline(backend: str) -> Callable[[Provider], Provider]:
 
 
 def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[ProductRunnable]:
-    """Return new baselines for an entry, a backend and an ordering; `ReproError` if two have one name."""
+    """Return new baselines for an entry, a backend and an ordering; `ReproError` if two have the same name."""
     found: dict[str, tuple[ProductRunnable, Provider]] = {}
     for provider in (provider for name, provider in _PROVIDERS if name == backend):
         for runnable in provider(entry, ordering):
@@ -51,12 +51,12 @@ def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[Pro
 
 
 def suffix(ordering: str) -> str:
-    """Return the suffix of names in an ordering, as in layouts: `@rcm`, empty for `natural`."""
+    """Return the suffix of names of reordered matrices, such as `@rcm`; empty for the ordering `natural`."""
     return "" if ordering == "natural" else f"@{ordering}"
 
 
 def check_names(study_name: str, wanted: Literal["all"] | Sequence[str], entries: Iterable[str], backend: str) -> None:
-    """Refuse unknown names of baselines in a study's configuration, before anything is measured."""
+    """Raise `ReproError` for unknown names of baselines in a study's configuration, before anything is measured."""
     for entry in entries:
         there = [baseline.name for baseline in for_problem(entry, backend)]
         among(study_name, wanted, there, f"for {entry} entries on this device")
@@ -65,7 +65,7 @@ def check_names(study_name: str, wanted: Literal["all"] | Sequence[str], entries
 def among(
     study_name: str, wanted: Literal["all"] | Sequence[str], there: Sequence[str], where: str = "on this device"
 ) -> list[str]:
-    """Return the known baselines that a study's configuration names; unknown names raise `ReproError`."""
+    """Return those baselines of `there` that a study's configuration names; unknown names raise `ReproError`."""
     if wanted == "all":
         return list(there)
     if unknown := set(wanted) - set(there):
@@ -82,7 +82,10 @@ def among(
 def asked_for(
     wanted: Literal["all"] | Sequence[str], entry: str, backend: str, ordering: str = "natural"
 ) -> list[ProductRunnable]:
-    """Return new baselines, all or by name, for the matrix in an ordering; unknown names raise `ReproError`."""
+    """Return new baselines, all or those with the wanted names, for the matrix in an ordering.
+
+    Unknown names raise `ReproError`.
+    """
     everything = for_problem(entry, backend, ordering)
     if wanted == "all":
         return everything

@@ -1,7 +1,7 @@
-"""cuSPARSE baselines for y = A x: all routines that fit an entry, in all representations.
+"""cuSPARSE baselines for y = A x: all routines that suit an entry, in all representations.
 
-All routines share one upload of each format's arrays. SpMVOp, z = α A x + β y, is an experimental function that
-works by a plan made for A once; calls follow NVIDIA's sample `spmv_op`, without epilogue code.
+All routines share one upload of each format's arrays. SpMVOp, z = α A x + β y, is an experimental function, for which a
+plan is created once per matrix; calls follow NVIDIA's sample `spmv_op`, without epilogue code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from repro.sparse.operands import ProductRunnable, operands_of, y_on
 #: Rows of a slice of sliced ELLPACK: a warp.
 SLICE_ROWS = 32
 
-#: Arrays of each format. COO shares columns and values with CSR.
+#: Names of each format's arrays. COO shares columns and values with CSR.
 ARRAYS = {
     "csr": ("csr offsets", "csr columns", "csr values"),
     "coo": ("coo rows", "csr columns", "csr values"),
@@ -55,9 +55,9 @@ class SharedRepresentation:
         self._users: Counter[str] = Counter()
 
     def take(self, workspace: Workspace, name: str) -> list[Buffer]:
-        """Return the arrays of a format (offsets or rows, columns, values) and x; `give_back` ends their use.
+        """Return the device arrays of a format (offsets or rows, columns, values) and x; `give_back` ends their use.
 
-        More numbers than 32-bit indices raise `OverflowError`.
+        A matrix with more numbers than 32-bit indices can address raises `OverflowError`.
         """
         wanted = (*ARRAYS[name], VECTOR_NAME)
         self._users.update(wanted)
@@ -73,7 +73,7 @@ class SharedRepresentation:
         return [self._buffers[array] for array in wanted]
 
     def give_back(self, name: str) -> None:
-        """End one use of a format, and release arrays without users."""
+        """End one use of a format, and release the arrays that no routine uses any more."""
         self._users.subtract((*ARRAYS[name], VECTOR_NAME))
         for array in [array for array in self._buffers if self._users[array] == 0]:
             self._buffers.pop(array).release()
@@ -91,7 +91,7 @@ class SharedRepresentation:
             return self._named(name, blocks(), x)
         csr = self._csr or to_csr(blocks())
         if name == "sell":
-            self._csr = None  # routines come in the order of `ARRAYS`: no later format needs CSR
+            self._csr = None  # routines use formats in the order of `ARRAYS`, so no later format needs CSR
             return self._named(name, to_sell(csr, SLICE_ROWS), x)
         self._csr = csr
         return self._named(name, csr if name == "csr" else to_coo(csr), x)
@@ -100,9 +100,9 @@ class SharedRepresentation:
         return dict(zip((*ARRAYS[name], VECTOR_NAME), (*arrays, x), strict=True))
 
 
-#: First version with float32 and the current parameters of SpMVOp; it came with CUDA 13.3.
+#: First cuSPARSE version whose SpMVOp supports float32 and has the current parameters; released with CUDA 13.3.
 SINCE = (12, 8, 1)
-#: Values of `cusparseSpMVOpAlg_t`. By NVIDIA's CUDA 13.3 notes ALG1 prepares less and allows changing values.
+#: Values of `cusparseSpMVOpAlg_t`. By NVIDIA's CUDA 13.3 notes, ALG1 has less preparation, and values may change.
 SPMVOP_ALGORITHMS = {"ALG1": 1, "ALG2": 2}
 
 
@@ -113,7 +113,7 @@ def lacks_spmvop(library_version: str) -> str | None:
     return f"SpMVOp needs {'.'.join(map(str, SINCE))}, which came with CUDA 13.3, or newer"
 
 
-#: Binds a routine to vectors x and y, and returns the call.
+#: Function that binds a routine to vectors x and y, and returns the call.
 _Bind = Callable[[Buffer, Buffer], Callable[[], None]]
 
 #: Baseline of the papers, by entry. csrmv, their choice for complex numbers, left the library with CUDA 11; its
@@ -128,7 +128,7 @@ PAPERS_BASELINE = {
 
 @dataclass(frozen=True)
 class Routine:
-    #: As in a row: `spmv-csr-alg1`, …, `bsrmv`.
+    #: Name of the routine in result rows: `spmv-csr-alg1`, …, `bsrmv`.
     name: str
     #: `csr`, `coo`, `sell` or `bsr`.
     format: str
@@ -153,7 +153,7 @@ ROUTINES = (
 
 @baseline("cuda")
 def cusparse(entry: str, ordering: str) -> Iterable[ProductRunnable]:
-    """Return all routines in all representations; block formats only for entries with blocks."""
+    """Return all cuSPARSE routines for an entry, in all representations; block formats only for entries with blocks."""
     return [
         CuSparse(entry, routine, representation, ordering, resident)
         for representation in representations(entry)
@@ -164,7 +164,10 @@ def cusparse(entry: str, ordering: str) -> Iterable[ProductRunnable]:
 
 
 class CuSparse(ProductRunnable):
-    """One routine for one representation and ordering; `resident` has the arrays that several routines share."""
+    """A baseline: one routine for one representation and ordering.
+
+    `resident` has the arrays that several routines share.
+    """
 
     kind = "baseline"
 
@@ -207,9 +210,10 @@ class CuSparse(ProductRunnable):
         return version()
 
     def prepare(self, workspace: Workspace) -> None:
-        """Upload the matrix, let the library analyse it, and run once; `Unsupported` if it is missing or refuses.
+        """Upload the matrix, let the library analyse it, and run once.
 
-        The seconds of the library's analysis become the column `preprocess`.
+        The seconds of the library's analysis become the column `preprocess` of the result row. `Unsupported` is raised
+        if cuSPARSE is missing or refuses the matrix.
         """
         self.release()
         with ExitStack() as stack:
@@ -247,7 +251,7 @@ class CuSparse(ProductRunnable):
     def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return a launch of y = A x for vectors in the representation's order and signs.
 
-        It shares matrix, analysis and working memory with `launch`.
+        It shares matrix, analysis results and working memory with `launch`.
         """
         assert self._bind is not None
         return self._bind(x, y)
@@ -256,8 +260,9 @@ class CuSparse(ProductRunnable):
         return self._y
 
     def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the members of a vector, `(n, k)`, flat and as `result` has them: reordered as the matrix's rows are,
-        with the order and signs of the expansion.
+        """Return the members of a vector, `(n, k)`, as a flat array in the order of `result`.
+
+        Vector entries are reordered like the matrix's rows; members have the order and signs of the expansion.
         """
         return self._representation.arrange(values[self._permutation])
 
@@ -269,7 +274,7 @@ class CuSparse(ProductRunnable):
 
 @dataclass
 class _Product:
-    """An n×m matrix of size×size blocks on the GPU, and the vectors of the library's analysis."""
+    """An n×m matrix of size×size blocks on the GPU, with vectors x and y for the library's analysis."""
 
     handle: Handle
     n: int
@@ -289,7 +294,7 @@ class _Product:
         return self.n * self.size
 
     def spmv(self, name: str, algorithm: int) -> tuple[_Bind, float]:
-        """Analyse a format for `cusparseSpMV`; return the binding and the seconds of the analysis."""
+        """Let `cusparseSpMV` analyse a format; return the binding and the seconds of the analysis."""
         handle, matrix = self.handle, self._describe(name)
         one, zero = scalars(self.dtype)
 
@@ -306,7 +311,7 @@ class _Product:
         return lambda x, y: partial(handle.library.sp_mv, *arguments(x, y), working), seconds
 
     def spmvop(self, algorithm: str) -> tuple[_Bind, float]:
-        """Plan CSR for `cusparseSpMVOp`; return the binding and the seconds of planning."""
+        """Create a plan of CSR for `cusparseSpMVOp`; return the binding and the seconds that the plan took."""
         handle, matrix = self.handle, self._describe("csr")
         # z = A x + 0 y: the library's manual does not promise to ignore an uninitialised y
         zeros = handle.device.allocate(self.rows * self.dtype.itemsize)
@@ -328,7 +333,7 @@ class _Product:
         working = self.guards.allocate(size.value, WORKING_MEMORY)
         self.stack.callback(working.release)
         described = self._make("Descr", handle.value, after=(*operands, address(working.memory)))
-        plan = self._make("Plan", handle.value, described, after=(None, 0))  # without code for an epilogue
+        plan = self._make("Plan", handle.value, described, after=(None, 0))  # no code for an epilogue
         handle.device.synchronize()
         seconds = time.perf_counter() - start
         compute, failure = handle.function("cusparseSpMVOp"), handle.library.cuSPARSEError
@@ -352,7 +357,7 @@ class _Product:
         """Return the binding of the older block function `cusparse?bsrmv`, which has no analysis."""
         handle, library = self.handle, self.handle.library
         function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[self.dtype.char] + "bsrmv")
-        # a new description is that of a general matrix with indices from 0
+        # a new descriptor describes a general matrix with indices from 0
         description = handle.make(self.stack, "create_mat_descr", "destroy_mat_descr")
         offsets, columns, values = (address(buffer) for buffer in self.arrays)
         one, zero = scalars(self.dtype)

@@ -1,8 +1,8 @@
-"""The wrapper of cuSPARSE: nvmath-python's bindings, and ctypes where these do not fit the library.
+"""The wrapper of cuSPARSE: nvmath-python's bindings, and ctypes for functions whose bindings do not suit the library.
 
-`sp_gemm_work_estimation` and `sp_gemm_reuse_work_estimation`, `_nnz` and `_copy` of nvmath-python 1.0 pass the
-address of an uninitialised size, which the library reads. `sp_mv_op_buffer_size` and `_create_descr` lack the
-algorithm parameter of 12.8.1. ctypes calls these in the shared library that nvmath-python has loaded.
+`sp_gemm_work_estimation` and `sp_gemm_reuse_work_estimation`, `_nnz` and `_copy` of nvmath-python 1.0 pass the address
+of an uninitialised size, which the library reads. `sp_mv_op_buffer_size` and `_create_descr` lack the algorithm
+parameter of 12.8.1. ctypes calls these in the shared library that nvmath-python has loaded.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ TYPES: dict[np.dtype[Any], int] = {
     np.dtype(np.complex128): 5,
 }
 
-#: Name of the library's work area in messages.
+#: Name of the library's working memory in error messages.
 WORKING_MEMORY = "the library's working memory"
 
-#: 1 and 0 of each type, as calls take pointers to α and β that must stay valid.
+#: 1 and 0 of each type; calls take pointers to α and β, so these arrays must stay alive.
 _SCALARS = {dtype: np.array([1, 0], dtype) for dtype in TYPES}
 
 
 @cache
 def _find() -> tuple[Any, str]:
-    """Return bindings and library version, or None and the reason of their absence."""
+    """Return nvmath-python's bindings and the library version, or None and the reason why they are missing."""
     try:
         library = import_module("nvmath.bindings.cusparse")
         return library, ".".join(str(library.get_property(part)) for part in range(3))
@@ -62,7 +62,7 @@ def load() -> Any:
 
 
 def version() -> str:
-    """Return the library's version, or the reason of its absence."""
+    """Return the library's version, or the reason why the library is missing."""
     return _find()[1]
 
 
@@ -78,22 +78,22 @@ def address(buffer: Buffer) -> int:
 
 
 def scalars(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Return the host addresses of 1 and 0."""
+    """Return the host addresses of the numbers 1 and 0 of a type."""
     numbers = _SCALARS[dtype]
     return numbers.ctypes.data, numbers.ctypes.data + dtype.itemsize
 
 
-#: Handle, operations, alpha, A, B, beta, C, type, algorithm, descriptor.
+#: Parameters of SpGEMM functions: handle, operations, alpha, A, B, beta, C, type, algorithm, descriptor.
 _PRODUCT = (c_void_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int, c_void_p)
-#: The same without numbers: handle, operations, A, B, C, algorithm, descriptor.
+#: Parameters without numbers: handle, operations, A, B, C, algorithm, descriptor.
 _PATTERN = (c_void_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_int, c_void_p)
 _SIZE = POINTER(c_size_t)
 _MEMORY = (_SIZE, c_void_p)
 _MADE = POINTER(c_void_p)
-#: Operation, A, x, y, z, type, algorithm.
+#: Parameters of SpMVOp functions: operation, A, x, y, z, type, algorithm.
 _PLANNED = (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int)
 
-#: Parameters of functions: cusparse.h of 12.6, for SpMVOp of 12.8.1 to 12.9.4.
+#: C parameter types of functions, by cusparse.h of 12.6; those of SpMVOp by 12.8.1 to 12.9.4.
 PARAMETERS: dict[str, tuple[Any, ...]] = {
     "cusparseSpGEMM_createDescr": (_MADE,),
     "cusparseSpGEMM_destroyDescr": (c_void_p,),
@@ -115,19 +115,19 @@ PARAMETERS: dict[str, tuple[Any, ...]] = {
 
 
 def shared_library(library: Any) -> ctypes.CDLL:
-    """Return the shared library that nvmath-python has loaded, by its name on Linux."""
+    """Return the shared library that nvmath-python has loaded, found by its file name on Linux."""
     name = f"libcusparse.so.{library.get_property(0)}"
     try:
         # RTLD_NOLOAD finds the loaded library by name and never loads a second copy from another folder
         return ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
-    except (OSError, AttributeError) as error:  # RTLD_NOLOAD is not known everywhere
+    except (OSError, AttributeError) as error:  # not every system has RTLD_NOLOAD
         raise Unsupported(f"cuSPARSE {version()}: {name} cannot be called directly: {error}") from None
 
 
 class Handle:
-    """A library handle on an NVIDIA device's stream, destroyed when `stack` is closed.
+    """A cuSPARSE handle on an NVIDIA device's stream, destroyed when `stack` is closed.
 
-    `label` is the function name in errors of the bindings; None: the name of the called function.
+    `label` is the function name in error messages of the bindings; None: the name of the called function.
     """
 
     def __init__(self, device: Any, stack: ExitStack, label: str | None = None) -> None:
@@ -140,7 +140,7 @@ class Handle:
 
     @contextmanager
     def refusals(self, function: str = "") -> Iterator[None]:
-        """Translate library errors: out of memory, a failed kernel, or an unsupported call."""
+        """Translate library errors in the body: out of memory, a failed kernel, or an unsupported call."""
         status, prefix = self.library.Status, function and f"{function}: "
         try:
             yield
@@ -148,7 +148,7 @@ class Handle:
             if error.status in (status.ALLOC_FAILED, status.INSUFFICIENT_RESOURCES):
                 raise OutOfDeviceMemory(f"cuSPARSE: {prefix}{error}") from None
             if error.status in (status.EXECUTION_FAILED, status.INTERNAL_ERROR, status.MAPPING_ERROR):
-                self.device.synchronize()  # raises its own error where the context is lost
+                self.device.synchronize()  # raises an error of its own if the context is lost
                 raise LaunchError(f"cuSPARSE: {prefix}{error}") from None
             raise Unsupported(f"cuSPARSE {version()}: {prefix}{error}") from None
         except RuntimeError as error:  # this version of the library has no such function
@@ -164,7 +164,7 @@ class Handle:
         made, function = int(self.bound(create, *arguments)), getattr(self.library, destroyer)
 
         def destroy() -> None:
-            with suppress(self.library.cuSPARSEError):  # a lost context has its own error to report
+            with suppress(self.library.cuSPARSEError):  # if the context is lost, another call reports it
                 function(made)
 
         stack.callback(destroy)
@@ -203,7 +203,7 @@ class Handle:
                 raise self.library.cuSPARSEError(status)
 
     def algorithm(self, kind: str, name: str) -> int:
-        """Return a value of an enumeration such as `SpMVAlg`; unknown names raise `Unsupported`."""
+        """Return the value of an enumeration such as `SpMVAlg` by name; unknown names raise `Unsupported`."""
         algorithm = getattr(getattr(self.library, kind, None), name, None)
         if algorithm is None:
             raise Unsupported(f"nvmath-python does not know {kind}.{name}")
@@ -212,7 +212,7 @@ class Handle:
     def make_csr(
         self, stack: ExitStack, shape: tuple[int, int], nnz: int, arrays: Iterable[int], dtype: np.dtype[Any]
     ) -> int:
-        """Return the CSR descriptor of arrays at these addresses (offsets, columns, values)."""
+        """Return a CSR descriptor of the arrays (offsets, columns, values) at the given device addresses."""
         index = self.library.IndexType.INDEX_32I
         kinds = index, index, self.library.IndexBase.ZERO, TYPES[dtype]
         return self.make(stack, "create_csr", "destroy_sp_mat", *shape, nnz, *arrays, *kinds)
@@ -221,7 +221,7 @@ class Handle:
         return self.make(stack, "create_dn_vec", "destroy_dn_vec", length, address(buffer), TYPES[dtype])
 
     def make_vectors(self, stack: ExitStack, buffer: Buffer, length: int, count: int, dtype: np.dtype[Any]) -> int:
-        """Return the descriptor of `(length, count)` numbers, row by row."""
+        """Return a descriptor of the dense `(length, count)` numbers in `buffer`, stored row by row."""
         shape = length, count, count, address(buffer), TYPES[dtype], self.library.Order.ROW
         return self.make(stack, "create_dn_mat", "destroy_dn_mat", *shape)
 
@@ -241,7 +241,7 @@ class Handle:
         return address(working.memory)
 
     def launcher(self, run: Callable[[], object]) -> Callable[[], None]:
-        """Wrap a call of the bindings so that its errors become `LaunchError`."""
+        """Wrap a call of the bindings so that its errors are raised as `LaunchError`."""
         failure = self.library.cuSPARSEError
 
         def launch() -> None:

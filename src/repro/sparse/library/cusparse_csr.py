@@ -1,7 +1,7 @@
 """cuSPARSE products of CSR matrices: with one vector, with several vectors, and of two sparse matrices.
 
-C = A B is SpGEMM with its three algorithms, or SpGEMMreuse. `multiply` is a whole product: it allocates C and all
-working memory on the way. Calls follow NVIDIA's samples `spgemm`, `spgemm_mem` and `spgemm_reuse`.
+C = A B is computed by SpGEMM with its three algorithms, or by SpGEMMreuse. `multiply` is a whole product, including the
+allocation of C and of all working memory. Calls follow NVIDIA's samples `spgemm`, `spgemm_mem` and `spgemm_reuse`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from repro.errors import ReproError, Unsupported
 from repro.sparse.device_primitives import check_factors, keep
 from repro.sparse.library.cusparse_bindings import TYPES, Handle, address, scalars
 
-#: Limit of 32-bit offsets.
+#: Largest number of entries that 32-bit offsets can address.
 MAX_CSR_ENTRIES = 2**31 - 1
 
 
@@ -36,11 +36,11 @@ class GpuCsr:
     device: Device
     shape: tuple[int, int]
     nnz: int
-    #: int32 `(rows + 1,)`.
+    #: Row offsets, int32 `(rows + 1,)`.
     offsets: Buffer
-    #: int32 `(nnz,)`.
+    #: Column of each entry, int32 `(nnz,)`.
     columns: Buffer
-    #: `dtype` `(nnz,)`.
+    #: Values in `dtype`, `(nnz,)`.
     values: Buffer
     #: float32 or float64.
     dtype: np.dtype[Any]
@@ -55,7 +55,7 @@ class GpuCsr:
 
     @classmethod
     def upload(cls, device: Device, matrix: sp.csr_array) -> GpuCsr:
-        """Copy a matrix to a device; entry order and duplicates stay.
+        """Copy a matrix to a device; the order of entries and duplicates stay.
 
         Other dtypes than float32 and float64, and sizes beyond 32-bit indices, raise `ReproError`.
         """
@@ -72,14 +72,14 @@ class GpuCsr:
             csr = keep(stack, cls.allocate(device, (rows, columns), int(matrix.nnz), matrix.dtype))
             device.write(csr.offsets, matrix.indptr.astype(np.int32, copy=False))
             if csr.nnz:
-                # SciPy's arrays may be longer than the matrix has entries
+                # SciPy's arrays may have more elements than the matrix has entries
                 device.write(csr.columns, matrix.indices[: csr.nnz].astype(np.int32, copy=False))
                 device.write(csr.values, matrix.data[: csr.nnz])
             stack.pop_all()
             return csr
 
     def download(self) -> sp.csr_array:
-        """Wait for queued work and return the matrix, entries in stored order."""
+        """Wait for queued work and return the matrix, with entries in stored order."""
         offsets = self._read(self.offsets, self.shape[0] + 1, np.dtype(np.int32))
         columns = self._read(self.columns, self.nnz, np.dtype(np.int32))
         values = self._read(self.values, self.nnz, self.dtype)
@@ -106,7 +106,7 @@ class GpuCsr:
 
 @dataclass(frozen=True)
 class CsrRoutine:
-    #: As in a row: `spmv-csr-alg1`, …
+    #: Name of the routine in result rows: `spmv-csr-alg1`, …
     name: str
     #: `sp_mv` for one vector, `sp_mm` for several.
     function: str
@@ -114,14 +114,14 @@ class CsrRoutine:
     algorithm: str
 
 
-#: For one vector, and for several.
+#: Routines for one vector, and for several vectors.
 OF_VECTOR = tuple(CsrRoutine(f"spmv-csr-alg{n}", "sp_mv", f"CSR_ALG{n}") for n in (1, 2))
 OF_SEVERAL = tuple(CsrRoutine(f"spmm-csr-alg{n}", "sp_mm", f"CSR_ALG{n}") for n in (1, 2, 3))
 _ALGORITHMS = {"sp_mv": "SpMVAlg", "sp_mm": "SpMMAlg"}
 
 
 def csr_routines(fields: int) -> tuple[CsrRoutine, ...]:
-    """Return the library's routines that multiply so many vectors at once."""
+    """Return the library's routines for products with `fields` vectors at once."""
     return OF_VECTOR if fields == 1 else OF_SEVERAL
 
 
@@ -167,7 +167,7 @@ CHUNK_FRACTION = 0.2
 
 
 class _WorkingMemory:
-    """Working memory of a product; `peak` is its maximum in bytes."""
+    """Working memory of a product; `peak` is the largest number of bytes in use so far."""
 
     def __init__(self, device: CudaDevice) -> None:
         self._device = device
@@ -202,7 +202,7 @@ class _Product:
             self._stack = stack.pop_all()
 
     def release(self) -> None:
-        """Release the library's objects; products stay."""
+        """Release the library's objects; matrices that were returned stay."""
         self._stack.close()
 
     def _describe_product(self, stack: ExitStack) -> int:
@@ -225,14 +225,14 @@ class _Product:
         self._handle.run(name, *arguments, byref(size), memory.allocate(size.value, stack))
 
     def _allocate(self, c: int) -> GpuCsr:
-        """Allocate C in the size found by the library, and set its pointers."""
+        """Allocate C with the size that the library has computed, and set the pointers of its descriptor."""
         nnz = int(self._handle.bound("sp_mat_get_size", c)[2])
         if nnz > MAX_CSR_ENTRIES:
             raise Unsupported(f"cuSPARSE: a product of {nnz:,} entries, more than 32-bit offsets can tell apart")
         with ExitStack() as stack:
             product = keep(stack, GpuCsr.allocate(self._device, self._shape, nnz, self._dtype))
             if not nnz:
-                self._device.fill(product.offsets, 0)  # the manual does not promise offsets of an empty product
+                self._device.fill(product.offsets, 0)  # the library may not write the offsets of an empty product
             self._handle.bound("csr_set_pointers", c, *product.addresses)
             stack.pop_all()
             return product
@@ -276,7 +276,7 @@ class Gemm(_Product):
         return product
 
     def _estimate(self, arguments: tuple[int, ...], memory: _WorkingMemory) -> c_size_t:
-        """Return the working bytes of computing; the estimate's own memory is released here."""
+        """Return the bytes that the computation needs; working memory of the estimate itself is released here."""
         name, size, needed = "cusparseSpGEMM_estimateMemory", c_size_t(), c_size_t()
         with ExitStack() as stack:
             self._handle.run(name, *arguments, CHUNK_FRACTION, byref(size), None, None)
@@ -286,7 +286,7 @@ class Gemm(_Product):
 
 
 class GemmReuse(_Product):
-    """Products by `cusparseSpGEMMreuse`: the pattern of C once, then values for each change of A and B.
+    """Products by `cusparseSpGEMMreuse`: the pattern of C is computed once, its values after each change of A and B.
 
     Its algorithm is the library's default, the only one in NVIDIA's sample.
     """
@@ -297,9 +297,9 @@ class GemmReuse(_Product):
         self._numeric: tuple[int, ...] | None = None
 
     def multiply(self) -> GpuCsr:
-        """Return the complete C = A B, which the caller releases; the state for refills stays until the next call.
+        """Return the complete C = A B, which the caller releases; the state for refills is kept until the next call.
 
-        Errors are those of `Gemm.multiply`.
+        It raises the errors of `Gemm.multiply`.
         """
         self._forget()
         algorithm = int(self._handle.library.SpGEMMAlg.DEFAULT)
@@ -324,7 +324,7 @@ class GemmReuse(_Product):
         return product
 
     def _count(self, pattern: tuple[int, ...], memory: _WorkingMemory, until: tuple[ExitStack, ...]) -> None:
-        """Find the size of C; its three parts of working memory have different lifetimes."""
+        """Compute the size of C; `until` are the stacks that release the three parts of working memory."""
         sizes = [c_size_t() for _ in until]
         asked: list[Any] = [argument for size in sizes for argument in (byref(size), None)]
         self._handle.run("cusparseSpGEMMreuse_nnz", *pattern, *asked)
@@ -349,7 +349,7 @@ class GemmReuse(_Product):
         return launch
 
     def release(self) -> None:
-        """Release the library's objects and the state for refills; products stay."""
+        """Release the library's objects and the state for refills; matrices that were returned stay."""
         self._forget()
         super().release()
 

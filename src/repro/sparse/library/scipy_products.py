@@ -1,4 +1,4 @@
-"""SciPy on the CPU: CSR and BSR of the real expansion, and complex CSR for complex entries."""
+"""SciPy's products on the CPU: CSR and BSR of the real expansion, and complex CSR for complex entries."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SciPy(ProductRunnable):
         }
 
     def prepare(self, workspace: Workspace) -> None:
-        """Build SciPy's matrix; more numbers than 32-bit indices raise `Unsupported`."""
+        """Build SciPy's matrix; `Unsupported` if it has more numbers than 32-bit indices can address."""
         self.release()
         operands = operands_of(workspace)
         problem = operands.reordered(self._ordering)
@@ -91,7 +91,10 @@ class SciPy(ProductRunnable):
         return launch
 
     def build(self, bsr: Bsr, columns: int) -> Any:
-        """Return SciPy's matrix with `columns` columns of entries; `Unsupported` above 32-bit indices."""
+        """Return SciPy's matrix with `columns` columns of entries.
+
+        It raises `Unsupported` if 32-bit indices cannot address the matrix.
+        """
         size = self._representation.size
         shape = (len(bsr.offsets) - 1) * size, columns * size
         if self._format == "bsr":
@@ -107,7 +110,7 @@ class SciPy(ProductRunnable):
             self._product = np.full_like(self._product, np.nan)
 
     def result(self) -> Buffer | None:
-        """Return the last product, uploaded anew; earlier buffers do not see later launches."""
+        """Upload y of the last launch to a new buffer and return it; later launches do not change this buffer."""
         if self._product is None or self._device is None:
             return None
         if self._y is not None:
@@ -116,8 +119,9 @@ class SciPy(ProductRunnable):
         return self._y
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the members of a vector, `(n, k)`, flat and as `result` has them: reordered as the matrix's rows are,
-        with the order and signs of the expansion.
+        """Return the members of a vector, `(n, k)`, as a flat array in the order of `result`.
+
+        Vector entries are reordered like the matrix's rows; members have the order and signs of the expansion.
         """
         return self._representation.arrange(values[self._permutation])
 

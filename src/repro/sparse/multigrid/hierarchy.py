@@ -1,7 +1,7 @@
 """The hierarchy of smoothed-aggregation multigrid on a device: levels, set-up, and refresh.
 
-The whole set-up runs on the device (King 2017, Algorithm 8). A refresh computes new values of a hierarchy whose
-patterns stay, from new values of its finest matrix, in one launch of all levels.
+The whole set-up runs on the device (King 2017, Algorithm 8). A refresh recomputes the values of all levels, whose
+patterns stay, from new values of the finest matrix. It is a single launch of a graph.
 """
 
 from __future__ import annotations
@@ -31,17 +31,20 @@ from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 COLUMN_STRIDE = PART_ALIGNMENT // 8
 #: Blocks per multiprocessor for dot products; each computes a partial sum.
 DOT_BLOCKS_PER_SM = 4
-#: Longest row of A for which a dedicated kernel computes the prolongator (measurements not recorded).
+#: Longest row of A for which a dedicated kernel computes the prolongator.
 LONGEST = 256
 
 
 def row_arguments(matrix: Storage) -> list[Argument]:
-    """Return kernel arguments of a matrix with one segment a row and no free space."""
+    """Return the kernel arguments of a matrix with one segment per row and no free space."""
     return [matrix.table, matrix.columns, matrix.values]
 
 
 class LevelLaunches(Launches):
-    """Kernels of multigrid, launched immediately, for numbers of one precision."""
+    """Memory and launches of multigrid kernels for one precision.
+
+    Methods launch immediately unless they return a launch.
+    """
 
     def __init__(self, device: Device, load: Load, dtype: np.dtype[Any], stack: ExitStack) -> None:
         super().__init__(device, load, stack)
@@ -52,7 +55,10 @@ class LevelLaunches(Launches):
         return self.numbers(count, self.dtype)
 
     def arrays(self, *sizes: tuple[int, Any]) -> list[Buffer]:
-        """Return arrays of (count, dtype) in one allocation; several would take the host longer than a small stage."""
+        """Return arrays of (count, dtype), all in one allocation.
+
+        Several allocations would take the host longer than a small stage takes.
+        """
         block, parts = allocate_parts(self.device, [max(n, 1) * np.dtype(dtype).itemsize for n, dtype in sizes])
         self.keep(block)
         return parts
@@ -64,15 +70,18 @@ class LevelLaunches(Launches):
         self.over("cycle", kernel, count, *arguments, lanes=lanes)
 
     def column(self, numbers: Buffer, index: int) -> Buffer:
-        """Return a column of a buffer of float64 columns as a buffer."""
+        """Return one column of a buffer of float64 columns, as a buffer that shares the memory."""
         return self.keep(self.device.part(numbers, 8 * index * COLUMN_STRIDE, 8 * COLUMN_STRIDE))
 
     def blocks_over(self, n: int) -> int:
-        """Return the blocks of a dot product over n elements."""
+        """Return the number of blocks for a dot product of n elements."""
         return max(1, min(self.device.sm_count * DOT_BLOCKS_PER_SM, -(-n // BLOCK_SIZE[self.device.backend])))
 
     def dots(self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer) -> None:
-        """Queue the dot products of w with each of `count` vectors at a stride into `sums`, float64 `(count,)`."""
+        """Queue dot products of w with each of `count` vectors, `stride` numbers apart.
+
+        `sums` is float64 `(count,)`.
+        """
         self.bind_dots(n, vectors, count, stride, w, sums)()
 
     def bind_dots(
@@ -87,40 +96,40 @@ class LevelLaunches(Launches):
         return in_order([kernels.blocks("dots", blocks, given), kernels.over("add_shares", count * lanes, added)])
 
     def lanes(self, matrix: Storage, nnz: int) -> int:
-        """Return the lanes of a row, for a matrix of `nnz` entries."""
+        """Return the number of lanes per row, for a matrix of `nnz` entries."""
         return width_for(self.device.target, nnz / max(matrix.shape[0], 1))
 
 
-#: Multiplies into a matrix with one segment a row and no free space.
+#: Function that multiplies two matrices; the product has one segment per row and no free space.
 Multiply = Callable[[Factors], Storage]
 
 
 @dataclass(frozen=True)
 class DeviceLevel:
-    """A level on the device; matrices have one segment a row and no free space."""
+    """A level on the device; all matrices have one segment per row and no free space."""
 
     a: Storage
     nnz: int
-    #: `(n,)`, in the precision.
+    #: Diagonal of A, `(n,)`, in the working precision.
     diagonal: Buffer
     #: Estimate of the spectral radius of D⁻¹A; 0 on the coarsest level, which does not need it.
     radius: float = 0.0
-    #: Prolongator from the next level, and its transpose; None on the coarsest.
+    #: Prolongator P from the next level, and its transpose R; None on the coarsest level.
     p: Storage | None = None
     r: Storage | None = None
-    #: Aggregate of each node, int32; None on the coarsest.
+    #: Aggregate of each node, int32 `(nodes,)`; None on the coarsest level.
     aggregates: Buffer | None = None
-    #: Tentative prolongator T, and A P; kept only for a refresh.
+    #: Tentative prolongator T, and the product A P; kept only for a refresh.
     t: Storage | None = None
     ap: Storage | None = None
-    #: Unknowns of a node on this level and on the next one, which has a column of T for each.
+    #: Number of unknowns per node on this level; and on the next level, where each of them has a column of T.
     unknowns: int = 1
     vectors: int = 1
-    #: Of the finest level, from the first refresh on.
+    #: Bound launches of a refresh; only on the finest level, from the first refresh on.
     refresh: Releasable | None = None
 
     def lanes(self, run: LevelLaunches) -> int:
-        """Return the lanes of a row."""
+        """Return the number of lanes per row of A."""
         return run.lanes(self.a, self.nnz)
 
     def release(self) -> None:
@@ -138,18 +147,18 @@ class NearNull:
 
 
 class LevelReadback(NamedTuple):
-    """The numbers of a level that the host reads back."""
+    """Numbers of a level that the host reads back from the device."""
 
     #: Number of aggregates.
     aggregates: int
-    #: Entries and longest row of P, where that is laid out.
+    #: Number of entries and longest row of P, if P has been laid out.
     entries: int
     longest: int
-    #: Estimated spectral radius of D⁻¹A; NaN where products with the matrix are not finite.
+    #: Estimated spectral radius of D⁻¹A; NaN if products with the matrix are not finite.
     radius: float
 
     def checked_radius(self) -> float:
-        """Return the estimate, at least 1 as the mean eigenvalue is; NaN raises `ReproError`."""
+        """Return the estimated radius, at least 1, which is the mean eigenvalue; NaN raises `ReproError`."""
         if not np.isfinite(self.radius):
             raise not_finite()
         return max(self.radius, 1.0)
@@ -174,7 +183,7 @@ class Coarsening:
         self._words = words or run.numbers(COUNTERS.size, np.int32)
 
     def take_diagonal(self, level: DeviceLevel) -> Launch:
-        """Return a launch that copies the diagonal."""
+        """Return a launch that copies the diagonal of the level's matrix to `level.diagonal`."""
         n = level.a.shape[0]
         take = self._run.bind_setup("take_diagonal", n, n, *row_arguments(level.a), level.diagonal, self._words)
         return in_order([partial(self._run.device.fill, self._words, 0), take])
@@ -182,7 +191,7 @@ class Coarsening:
     def measure(self, level: DeviceLevel) -> Launch:
         """Return a launch that copies the diagonal, and estimates the spectral radius of D⁻¹A.
 
-        See `repro.sparse.multigrid.reference.spectral_radius`.
+        The method is that of `repro.sparse.multigrid.reference.spectral_radius`.
         """
         run, n, lanes = self._run, level.a.shape[0], level.lanes(self._run)
         steps = min(self._settings.ritz_steps, n)
@@ -191,7 +200,7 @@ class Coarsening:
         f64, sums = np.float64, stage.parts * (steps + 1)
         sizes = ((steps + 1) * stride, run.dtype), (sums, f64), (steps, f64), (steps * steps, f64)
         basis, shares, lengths, h = run.arrays(*sizes)
-        start = 2.0 ** -(n.bit_length() // 2)  # about one over the length of n numbers from 1/2 to 3/2
+        start = 2.0 ** -(n.bit_length() // 2)  # about the reciprocal of the length of n numbers from 1/2 to 3/2
         of_steps = n, steps, stride, start
         arguments = [*of_steps, *row_arguments(level.a), level.diagonal, basis, shares, lengths, h, self._words]
 
@@ -209,12 +218,13 @@ class Coarsening:
     def aggregates(self, level: DeviceLevel) -> Buffer:
         """Queue the search for each node's aggregate, int32 `(nodes,)`, which the caller releases.
 
-        The level is measured already.
+        `measure` must have run for the level.
         """
         run, n, lanes = self._run, level.a.shape[0] // level.unknowns, level.lanes(self._run)
         phases = "begin", "near", "decide", "label", "spread", "name"
         stage = Stage(run, "aggregation", f"aggregate_w{lanes}", phases, n, lanes)
-        # tuples, the largest near each node, labels; marks, listed nodes, candidates, and a count for each block
+        # int64: keys, largest key near each node, labels; int32: marks, listed nodes, candidates, and a count for each
+        # block
         sizes = *[(n, np.int64)] * 3, (n, np.int32), (2 * n, np.int32), (n, np.int32), (stage.parts, np.int32)
         passing, found = run.arrays(*sizes), run.device.allocate(4 * max(n, 1))
         nodes = [n, level.unknowns, float(self._settings.theta), level.diagonal, *row_arguments(level.a)]
@@ -237,9 +247,9 @@ class Coarsening:
         return found
 
     def lay_out(self, level: DeviceLevel, aggregates: Buffer, k: int) -> Storage | None:
-        """Queue the layout of P, which the caller releases, and return it without room for its entries.
+        """Queue the computation of P's row offsets, and return P without memory for entries; the caller releases it.
 
-        None: rows of A are too long for it, or not known to be shorter; see `prolongator`.
+        Return None if rows of A are too long for the dedicated kernel, or of unknown length; see `prolongator`.
         """
         if not has_prolongator_kernel(level.a):
             return None
@@ -257,11 +267,11 @@ class Coarsening:
         return p
 
     def read(self, level: DeviceLevel) -> LevelReadback:
-        """Wait for the queue, and return the level's numbers. An unusable diagonal raises `ReproError`."""
+        """Wait for queued work, and return the level's numbers. An unusable diagonal raises `ReproError`."""
         return self.facts(level, self._read())
 
     def facts(self, level: DeviceLevel, words: NDArray[np.int32]) -> LevelReadback:
-        """Return what words, `(WORDS.size,)`, say of a level; see `read`."""
+        """Convert the counters of a level, int32 `(COUNTERS.size,)`, to `LevelReadback`; raise as `read`."""
         count = int(words[COUNTERS.bad])
         if count:
             row = 0x7FFFFFFF - int(words[COUNTERS.first_bad])
@@ -274,7 +284,7 @@ class Coarsening:
         return self._run.download(self._words, COUNTERS.size, np.int32)
 
     def tentative(self, level: DeviceLevel, aggregates: Buffer, count: int, near: NearNull) -> tuple[Storage, NearNull]:
-        """Return the tentative prolongator, and the next level's near null space, which the caller releases."""
+        """Return the tentative prolongator T, and the next level's near null space, which the caller releases."""
         run, k, rows, nodes = self._run, near.count, level.a.shape[0], level.a.shape[0] // level.unknowns
         phases = "lay_out", "count", "add", "begin", "place", "order", "fit"
         stage = Stage(run, "grouping", "make_tentative", phases, rows)
@@ -297,7 +307,8 @@ class Coarsening:
     ) -> Storage:
         """Return the smoothed prolongator P = T - ω/ρ D⁻¹ A T, which the caller releases.
 
-        The level is measured already. Where P is not laid out, it overwrites the product A T.
+        `measure` must have run for the level. `laid_out` is P from `lay_out`; if it is None, P is computed in the
+        memory of the product A T.
         """
         if laid_out is None:
             p = self._multiply(Factors(level.a, t))
@@ -321,7 +332,10 @@ class Coarsening:
         return self._run.bind_setup("smooth", rows, rows, level.unknowns, k, omega, self._words, *of_rows)
 
     def transposed(self, p: Storage) -> Storage:
-        """Queue the transpose, which the caller releases, with sorted columns; `read_longest` completes it."""
+        """Queue the transposition of P, with sorted columns.
+
+        The caller releases the result, and `read_longest` completes it.
+        """
         run, (rows, columns) = self._run, p.shape
         nnz = p.report().pointer if p.entries is None else p.entries
         phases = "clear", "count", "add", "begin", "place", "order"
@@ -340,11 +354,11 @@ class Coarsening:
         return r
 
     def read_longest(self, r: Storage) -> None:
-        """Wait for the queue, and store the length of the longest row of the transpose."""
+        """Wait for queued work, and store the length of the longest row in the transpose `r`."""
         r.longest = int(self._read()[COUNTERS.longest])
 
     def coarse(self, a: Storage, p: Storage, r: Storage) -> tuple[Storage, int]:
-        """Return R (A P), which the caller releases, and its entries; an empty row gets a 1 on the diagonal."""
+        """Return R (A P) and its number of entries; the caller releases it. An empty row gets a 1 on the diagonal."""
         ap = self.multiplied(a, p)
         try:
             self.read_longest(r)
@@ -356,7 +370,7 @@ class Coarsening:
         return self._multiply(Factors(a, p))
 
     def coarse_of(self, r: Storage, ap: Storage) -> tuple[Storage, int]:
-        """Return R (A P) from R and A P; see `coarse`."""
+        """Return R (A P) and its number of entries, given R and A P; see `coarse`."""
         product = self._multiply(Factors(r, ap))
         self._fill_empty(product)()
         return product, product.report().pointer if product.entries is None else product.entries
@@ -366,10 +380,10 @@ class Coarsening:
         return self._run.bind_setup("fill_empty", n, n, product.table, product.columns, product.values)
 
     def refill(self, level: DeviceLevel, coarse: Storage, product: Callable[[Factors, Storage], Launch]) -> Launch:
-        """Return a launch of the values of P, R, A P and the next level's matrix, from new values of A.
+        """Return a launch that recomputes the values of P, R, A P and the next level's matrix, from new values of A.
 
-        The level must keep T and A P (`refreshable`), and `measure(level)` must run before this launch. `product`
-        returns launches of products.
+        The level must keep T and A P (`refreshable`), and `measure(level)` must run before this launch. `product` takes
+        the factors and the result of a product, and returns its launch.
         """
         t, p, r, ap, aggregates = level.t, level.p, level.r, level.ap, level.aggregates
         assert t is not None and p is not None and r is not None and ap is not None and aggregates is not None
@@ -396,26 +410,26 @@ def set_up_on(
 ) -> list[DeviceLevel]:
     """Return the levels of a hierarchy, the finest first; the caller releases them.
 
-    `load` loads modules in the precision of the matrix. `a` is square with one segment a row, no free space and no
+    `load` loads modules in the precision of the matrix. `a` is square with one segment per row, no free space and no
     duplicates; the finest level owns it, and on failure it is released. `near_null` is `(n, k)` on the host; None: the
-    constant vector. Nodes have `unknowns` successive rows. `refreshable` keeps T and A P on each level for
-    `refresh_on`. `multiply` None: in one launch or one phase.
+    constant vector. Each node has `unknowns` successive rows. `refreshable` keeps T and A P on each level for
+    `refresh_on`. `multiply` computes products; None: in one launch if possible, else in one phase.
 
     Raises
     ------
     ReproError
-        The matrix is not square, its diagonal has a zero, or the vectors do not fit.
+        The matrix is not square, its diagonal has a zero, or the shape of `near_null` does not fit.
     OutOfDeviceMemory
     """
     settings = settings or MultigridSettings()
     levels: list[DeviceLevel] = []
-    left: Storage | None = a  # matrix without an owner yet
+    left: Storage | None = a  # matrix that no level owns yet
     try:
         vectors = None if near_null is None else np.asarray(near_null)
         _check(a, vectors, unknowns)
         multiply = multiply or Multiplication(device, load, a.dtype).whole
         nnz = a.report().pointer if a.entries is None else a.entries
-        with device.pooling():  # the driver would take longer for it than a small set-up
+        with device.pooling():  # allocations by the driver would take longer than a small set-up
             near = _near_null_of(device, load, a, vectors)
         while True:
             with device.pooling(), ExitStack() as of_level:
@@ -454,7 +468,10 @@ def _near_null_of(device: Device, load: Load, a: Storage, vectors: NDArray[np.fl
 def _coarsen(
     step: Coarsening, level: DeviceLevel, near: NearNull, stall: float, refreshable: bool
 ) -> tuple[DeviceLevel, Storage, int, NearNull] | None:
-    """Return a level with its prolongator, and the next level's inputs; None if that level is hardly coarser."""
+    """Return a level with its prolongator, and the inputs of the next level.
+
+    It returns None if the next level is hardly smaller.
+    """
     rows = level.a.shape[0]
     with ExitStack() as made, ExitStack() as passing:
         step.measure(level)()
@@ -470,7 +487,7 @@ def _coarsen(
         t, coarse_near = step.tentative(level, aggregates, facts.aggregates, near)
         made.callback(coarse_near.vectors.release)
         if refreshable:
-            t.retain()  # beyond this level's set-up
+            t.retain()  # kept after the set-up of this level
             made.callback(t.release)
         p = step.prolongator(level, aggregates, t, near.count, facts, laid_out)
         if laid_out is None:
@@ -479,7 +496,7 @@ def _coarsen(
         made.callback(r.release)
         ap = step.multiplied(level.a, p)
         (made if refreshable else passing).callback(ap.release)
-        step.read_longest(r)  # behind A P, which waits for the queue anyway
+        step.read_longest(r)  # after A P, whose computation waits for queued work anyway
         a, nnz = step.coarse_of(r, ap)
         made.pop_all()
     level = replace(level, radius=radius, p=p, r=r, aggregates=aggregates, vectors=near.count)
@@ -507,9 +524,10 @@ def refresh_on(
 ) -> list[DeviceLevel]:
     """Return levels, set up as `refreshable`, after new values in the finest matrix.
 
-    Aggregates, tentative prolongators and patterns stay, whatever the new strong connections are. Diagonals, radii and
-    values of P, R and coarser matrices are recomputed in place. For equal aggregates the result is that of a new set-up
-    but for rounding. After a `ReproError` the values are of no use. The finest level keeps what the next refresh needs.
+    Aggregates, tentative prolongators and patterns stay, even if strong connections change. Diagonals, radii and values
+    of P, R and coarser matrices are recomputed in place. If a new set-up would find the same aggregates, the results
+    agree up to rounding. After a `ReproError` the values are undefined. The finest level keeps the bound launches for
+    the next refresh.
     """
     made = levels[0].refresh
     refresh = made if isinstance(made, Refresh) else Refresh(device, load, levels, settings or MultigridSettings())
@@ -524,8 +542,8 @@ def refresh_on(
 class Refresh:
     """The launches of a refresh, bound to the memory of its levels.
 
-    Products are computed by stored destinations, and all launches become a graph at the end of the first call. Where
-    rows are too long for destinations, products take the way of a numeric phase without a plan, launch by launch.
+    Products add to stored destinations, and all launches are captured into a graph at the end of the first call. If
+    rows are too long for stored destinations, products are computed by hash tables instead, launch by launch.
     """
 
     def __init__(self, device: Device, load: Load, levels: Sequence[DeviceLevel], settings: MultigridSettings) -> None:
@@ -550,14 +568,15 @@ class Refresh:
             self._stack = stack.pop_all()
 
     def _products(self, levels: Sequence[DeviceLevel], stack: ExitStack) -> Callable[[Factors, Storage], Launch]:
-        """Return what binds products: to stored destinations where all rows of all products have them."""
+        """Return a function that binds a product: by stored destinations if all rows of all products have them."""
         plans: dict[int, Destinations] = {}
         with ExitStack() as planned:
             for level, coarser in pairwise(levels):
                 for factors, c in products_of(level, coarser.a):
                     plan = plans[id(c)] = keep(planned, Destinations(self._device, self._load, factors, c))
                     if plan.unplanned:
-                        # a row without them may change the order of its columns, which later products rely on
+                        # without destinations, the columns of a row may change their order, on which later products
+                        # rely
                         self._stored = False
                         return self._bind_refill
             stack.push(planned.pop_all())
@@ -584,7 +603,7 @@ class Refresh:
 
     @property
     def captured(self) -> bool:
-        """Whether the launches are a graph."""
+        """Whether the launches are captured into a graph."""
         return isinstance(self._launch, Repeated) and self._launch.captured
 
     def release(self) -> None:
@@ -593,9 +612,9 @@ class Refresh:
 
 
 def products_of(level: DeviceLevel, coarse: Storage) -> list[tuple[Factors, Storage]]:
-    """Return the factors of each product and its result: A T and P, A P and A P, R (A P) and the next level's matrix.
+    """Return factors and result of each product of a level: A T → P, A P → `level.ap`, R (A P) → `coarse`.
 
-    The first is left out where a kernel of its own makes P.
+    The product A T is left out if a dedicated kernel computes P.
     """
     t, p, r, ap = level.t, level.p, level.r, level.ap
     assert t is not None and p is not None and r is not None and ap is not None

@@ -1,4 +1,4 @@
-"""Rendering of the modules of multigrid, in a precision."""
+"""Rendering of the multigrid modules in a precision."""
 
 from __future__ import annotations
 
@@ -23,40 +23,41 @@ TEMPLATES = {
     "cycle": "cycle",
 }
 MODULES = tuple(TEMPLATES)
-#: Threads (lanes) for each row.
+#: Possible numbers of threads (lanes) per row.
 WIDTHS = {"cuda": (1, 2, 4, 8, 16, 32), "opencl": (1,)}
-#: Threads (lanes) for each aggregate (measurements not recorded).
+#: Number of threads (lanes) per aggregate.
 LANES_OF_AGGREGATE = {"cuda": 8, "opencl": 1}
 
 
 class SetupCounters(NamedTuple):
     """Index of each int32 counter that stages write for later stages and for the host; the radius is a float64."""
 
-    #: Rows whose diagonal cannot be divided by, the first of them, counted down, and whether an entry is 0.
+    #: Number of rows with an unusable diagonal; 2³¹ − 1 minus the first of these rows; and whether a diagonal entry is
+    #: 0.
     bad: int = 0
     first_bad: int = 1
     zeros: int = 2
-    #: Counters [0, 3), which the launch of the spectral radius resets.
+    #: Counters [0, 3) are reset by the launch that estimates the spectral radius.
     of_radius: int = 3
     #: Number of aggregates.
     aggregates: int = 3
-    #: Undecided nodes of a round, of the next one and of the one after that.
+    #: Numbers of undecided nodes in a round, in the next one, and in the one after that.
     undecided: int = 4
     radius: int = 8
-    #: The longest row of P, later of its transpose; and the entries of P.
+    #: Length of the longest row of P, and later of its transpose; and number of entries of P.
     longest: int = 10
     entries: int = 11
-    #: Counters that are allocated, some of them without a name.
+    #: Number of allocated counters, some of them without a name.
     size: int = 16
 
 
 COUNTERS = SetupCounters()
-#: Blocks that a multiprocessor holds of a kernel whose blocks wait for each other.
+#: Resident blocks per multiprocessor of a kernel with barriers of all blocks.
 SET_UP_BLOCKS_PER_SM = 4
 
 
 def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> str:
-    """Return the source of module PRECISION/MODULE; `owner` stands in its title and in messages."""
+    """Return the source of module `key` (PRECISION/MODULE); `owner` is named in its title and in error messages."""
     precision, module = split_key(key, MODULES, owner)
     return render_template(
         templates,
@@ -80,6 +81,6 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
 
 
 def width_for(target: Target, mean: float) -> int:
-    """Return the lanes of a row for a mean row length: each has about four entries."""
+    """Return the number of lanes per row for a mean row length: each lane has about four entries."""
     widths = WIDTHS[target.dialect]
     return next((width for width in widths if 4 * width >= mean), widths[-1])

@@ -1,8 +1,8 @@
 """Smoothed aggregation on the host, the reference of the device: settings, set-up and smoothers.
 
-The set-up has the steps of the device in NumPy and SciPy: King 2017, Algorithm 8, after Bell, Dalton, Olson:
-"Exposing Fine-Grained Parallelism in Algebraic Multigrid Methods", SIAM J. Sci. Comput. 34(4), 2012. Defaults are
-those of CUSP 0.5.1, the base of King 2017.
+The set-up repeats the steps of the device in NumPy and SciPy: King 2017, Algorithm 8, after Bell, Dalton, Olson:
+"Exposing Fine-Grained Parallelism in Algebraic Multigrid Methods", SIAM J. Sci. Comput. 34(4), 2012. Defaults are those
+of CUSP 0.5.1, the base of King 2017.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from repro.errors import ReproError
 
-#: Limit of Arnoldi steps: for each of them the device reads a column of so many numbers as
-#: `repro.sparse.multigrid.hierarchy.COLUMN_STRIDE` says.
+#: Largest number of Arnoldi steps: a column of coefficients on the device has a place for each step
+#: (`repro.sparse.multigrid.hierarchy.COLUMN_STRIDE`).
 MAX_STEPS = 30
 
 
@@ -32,9 +32,9 @@ class MultigridSettings:
     coarsest: int = 100
     #: Maximal number of levels.
     levels: int = 20
-    #: Arnoldi steps for the estimate of ρ.
+    #: Number of Arnoldi steps for the estimate of ρ.
     ritz_steps: int = 8
-    #: A coarser level must not have more than this share of the rows.
+    #: Coarsening stops if a coarser level would have more than this share of the rows.
     stall: float = 0.9
 
     def __post_init__(self) -> None:
@@ -58,10 +58,11 @@ KEY_BITS = 30
 OUT, UNDECIDED, ROOT = 0, 1, 2
 #: Columns of an aggregate's near null space are dropped as dependent if orthogonalisation leaves this share.
 DEPENDENT = 1e-10
-#: Arnoldi's method ends when a vector's remainder is below this length, by precision: the remainder is rounding error
-#: and may be parallel to earlier vectors. Products with D⁻¹A, whose mean eigenvalue is 1, have lengths around 1.
+#: Arnoldi's method ends when a new vector, after orthogonalisation, is shorter than this, by precision: then it is
+#: mostly rounding error and may be parallel to earlier vectors. Products with D⁻¹A, whose mean eigenvalue is 1, have
+#: lengths around 1.
 BREAKDOWN = {"single": 1e-4, "double": 1e-10}
-#: A smaller estimate of the spectral radius of D⁻¹A, which is at least 1, is repeated.
+#: An estimate of the spectral radius of D⁻¹A below this is repeated; the radius is at least 1.
 MIN_RADIUS = 0.999
 
 
@@ -70,10 +71,10 @@ class HostLevel:
     """One level of a hierarchy on the host."""
 
     a: sp.csr_array
-    #: Prolongator from the next level, and its transpose; None on the coarsest.
+    #: Prolongator P from the next level, and its transpose R; None on the coarsest level.
     p: sp.csr_array | None = None
     r: sp.csr_array | None = None
-    #: Aggregate of each node, -1 without one; None on the coarsest.
+    #: Aggregate of each node, int32 `(nodes,)`, -1 for nodes without one; None on the coarsest level.
     aggregates: NDArray[np.int32] | None = None
 
 
@@ -104,10 +105,10 @@ def strong(a: sp.csr_array, theta: float, unknowns: int = 1) -> sp.csr_array:
 
 
 def independent_set(connections: sp.csr_array) -> NDArray[np.bool_]:
-    """Return a maximal set of nodes with distances above two, bool `(n,)`.
+    """Return a maximal set of nodes whose distances are above two, bool `(n,)`.
 
-    In each round an undecided node enters the set if it has the largest key within distance two, and is out if a node
-    of the set is there.
+    In each round, an undecided node enters the set if it has the largest key within distance two. It is excluded if a
+    node within distance two is in the set.
     """
     n = connections.shape[0]
     tuples = (
@@ -129,7 +130,7 @@ def independent_set(connections: sp.csr_array) -> NDArray[np.bool_]:
 
 
 def _largest_near(connections: sp.csr_array, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the maximum over each node and its neighbours."""
+    """Return, for each node, the maximum of `numbers` over the node and its neighbours, `(n,)`."""
     largest = numbers.copy()
     filled = np.diff(connections.indptr) > 0
     if filled.any():
@@ -140,10 +141,10 @@ def _largest_near(connections: sp.csr_array, numbers: NDArray[np.uint64]) -> NDA
 
 
 def aggregate(connections: sp.csr_array) -> NDArray[np.int32]:
-    """Return the aggregate of each node, int32 `(n,)`; -1 without strong connections.
+    """Return the aggregate of each node, int32 `(n,)`; -1 for nodes without strong connections.
 
-    Each root of an independent set forms an aggregate with its neighbours. Their neighbours join the adjacent aggregate
-    whose root has the largest key.
+    Each root of an independent set forms an aggregate with its neighbours. Nodes at distance two join the adjacent
+    aggregate whose root has the largest key.
     """
     n = connections.shape[0]
     alone = np.diff(connections.indptr) == 0
@@ -207,8 +208,9 @@ def _orthonormal(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDA
 def spectral_radius(a: sp.csr_array, steps: int) -> float:
     """Return the spectral radius of D⁻¹A, at least 1, estimated by `steps` Arnoldi steps.
 
-    The mean eigenvalue is 1, that of the diagonal. A smaller estimate began near the null space or in an invariant
-    subspace, and is repeated with another vector. An unusable diagonal or non-finite numbers raise `ReproError`.
+    The mean eigenvalue is 1, that of the diagonal. If the estimate is smaller, the start vector was near the null space
+    or in an invariant subspace, and another start vector is tried. An unusable diagonal or non-finite numbers raise
+    `ReproError`.
     """
     inverse = 1 / checked_diagonal(a)
     n, radius = a.shape[0], 0.0
@@ -237,7 +239,7 @@ def _largest_ritz_value(a: sp.csr_array, inverse: NDArray[np.floating], keys: ND
 
 
 def largest_eigenvalue(h: NDArray[np.floating]) -> float:
-    """Return the largest absolute eigenvalue; non-finite numbers raise `ReproError`."""
+    """Return the largest absolute eigenvalue of a square matrix; non-finite numbers raise `ReproError`."""
     if not np.isfinite(h).all():
         raise not_finite()
     return float(np.abs(np.linalg.eigvals(h)).max())
@@ -249,7 +251,7 @@ def not_finite() -> ReproError:
 
 
 def checked_diagonal(a: sp.csr_array) -> NDArray[np.floating]:
-    """Return the diagonal; a missing, zero or non-finite entry raises `ReproError`."""
+    """Return the diagonal `(n,)`; a missing, zero or non-finite entry raises `ReproError`."""
     diagonal: NDArray[np.floating] = a.diagonal()
     check_diagonal(diagonal)
     return diagonal
@@ -289,7 +291,7 @@ def set_up(
 ) -> list[HostLevel]:
     """Return the levels of a hierarchy, the finest first.
 
-    `a` is square with a non-zero diagonal. `near_null` is `(n, k)`; None: the constant vector. Nodes have `unknowns`
+    `a` is square with a non-zero diagonal. `near_null` is `(n, k)`; None: the constant vector. Each node has `unknowns`
     successive rows.
     """
     settings = settings or MultigridSettings()
@@ -325,23 +327,23 @@ def operator_complexity(levels: list[HostLevel]) -> float:
     return sum(int(level.a.nnz) for level in levels) / max(int(levels[0].a.nnz), 1)
 
 
-#: Jacobi weight, divided by the spectral radius of D⁻¹A.
+#: Weight of Jacobi smoothing, before it is divided by the spectral radius of D⁻¹A.
 JACOBI = 4 / 3
-#: A coarsest matrix of at most DENSE_ROWS rows is inverted; larger ones have COARSE_STEPS Jacobi steps instead.
+#: A coarsest matrix of at most DENSE_ROWS rows is inverted; for larger ones, COARSE_STEPS Jacobi steps are taken.
 DENSE_ROWS, COARSE_STEPS = 1024, 8
 SMOOTHERS = ("jacobi", "chebyshev")
 SMOOTHER_DEGREES = range(1, 11)
-#: Interval of the Chebyshev smoother, over the spectral radius of D⁻¹A. PyAMG begins at 1/30. With 1/10 and degree 2,
-#: conjugate gradients to 1e-8 take 16, 13, 10 and 9 steps instead of 19, 17, 15 and 15, for Poisson's equation on 150²
-#: and 26³ points with 5, 9, 7 and 27 points.
+#: Interval of the Chebyshev smoother, as multiples of the spectral radius of D⁻¹A. PyAMG begins at 1/30. With 1/10 and
+#: degree 2, conjugate gradients to 1e-8 take 16, 13, 10 and 9 steps instead of 19, 17, 15 and 15, for Poisson's
+#: equation on 150² and 26³ points with 5, 9, 7 and 27 points per stencil.
 SMOOTHED = (1 / 10, 1.1)
 
 
 @dataclass(frozen=True)
 class Smoother:
-    """Smoothing steps x + w D⁻¹ (b - A x) before and after the coarser levels; an unknown smoother raises `ReproError`.
+    """Smoothing steps x + w D⁻¹ (b - A x) before and after the coarse-grid correction; other names raise `ReproError`.
 
-    `jacobi` is one step with weight 4/3 over the spectral radius of D⁻¹A. `chebyshev` are `degree` steps, one product
+    `jacobi` is one step with weight 4/3 over the spectral radius of D⁻¹A. `chebyshev` has `degree` steps, one product
     each, whose error polynomial is minimal from 1/10 to 1.1 times the spectral radius (Adams, Brezina, Hu, Tuminaro:
     "Parallel multigrid smoothing: polynomial versus Gauss–Seidel", J. Comput. Phys. 188, 2003; PyAMG begins at 1/30).
     """

@@ -1,6 +1,7 @@
-"""V-cycles and conjugate gradients on a device; vectors and scalars stay there.
+"""V-cycles and preconditioned conjugate gradients on a device, where all vectors and scalars stay.
 
-Convergence counts only for residuals computed from x. The monitor decides about convergence and stagnation.
+Convergence counts only for residuals that are computed as b - A x. `ConvergenceMonitor` decides about convergence and
+stagnation.
 """
 
 from __future__ import annotations
@@ -23,34 +24,36 @@ from repro.sparse.multigrid.hierarchy import COLUMN_STRIDE, Coarsening, DeviceLe
 from repro.sparse.multigrid.reference import COARSE_STEPS, DENSE_ROWS, JACOBI, MultigridSettings, Smoother
 from repro.sparse.spgemm.multiplication import Multiplication
 
-#: Steps of conjugate gradients between two residuals computed from x.
+#: Number of conjugate gradient steps between two residuals that are computed from x.
 COMPUTED_EVERY = 50
-#: Ratio of computed and updated residual that counts as drift.
+#: The recurrence has drifted if the computed residual is more than this multiple of the updated one.
 DRIFT = 2
-#: Reduction since the last computed residual at which the next is computed.
+#: The residual is computed from x when the updated one has decreased to this share of the last computed one.
 NEXT = 0.1
-#: A residual below this share of the minimum is progress; and the limit of restarts without progress.
+#: A residual below this share of the smallest one so far is progress; and largest number of restarts without progress.
 PROGRESS_SHARE, MAX_IDLE = 0.5, 2
 
 
 @dataclass(frozen=True)
 class SolveResult:
-    """Result of an iteration."""
+    """Result of V-cycles or of conjugate gradients."""
 
-    #: Euclidean norms of b - A x from the start on. The last one is computed from x with sums in double precision.
+    #: Euclidean norms of b - A x at the start and after each step. The last one is computed from x with sums in double
+    #: precision.
     residuals: list[float]
     converged: bool
-    #: Last residual over the norm of b; it neither overflows nor underflows.
+    #: Last residual divided by the norm of b; it neither overflows nor underflows.
     reached: float
-    #: Without convergence: estimated residual from rounding x, over the norm of b.
+    #: If the solve has not converged: estimated residual due to rounding of x, divided by the norm of b.
     rounding: float | None = None
 
 
 class ConvergenceMonitor:
-    """The residuals of conjugate gradients, which are updated from step to step.
+    """Residuals of conjugate gradients, and the decisions about convergence, restarts and the end.
 
-    An updated residual goes on shrinking even where rounding of x stops the true one. So the residual is computed from
-    x before it counts as converged, at the approximate limit of rounding `floor`, and every `COMPUTED_EVERY` steps.
+    An updated residual goes on shrinking even if rounding of x stops the residual b - A x. So the residual is computed
+    from x before the solve counts as converged, at the estimated rounding limit `floor`, and every `COMPUTED_EVERY`
+    steps.
 
     `residuals` has one at the start and one for each step. `drifted`: an updated residual differed from the computed
     one. `hovers`: the last `COMPUTED_EVERY` steps made no progress. `stalled`: restarts with computed residuals made
@@ -61,7 +64,7 @@ class ConvergenceMonitor:
         self.residuals = [first]
         self.drifted = self.hovers = self.stalled = False
         self._wanted, self._next = wanted, max(wanted, floor)
-        self._computed = 0  # last step with a computed residual
+        self._computed = 0  # number of the last step with a computed residual
         self._idle, self._least = 0, np.inf
 
     @property
@@ -70,11 +73,11 @@ class ConvergenceMonitor:
 
     @property
     def converged(self) -> bool:
-        """Whether the last residual is computed and small enough."""
+        """Whether the last residual is computed from x and small enough."""
         return self._computed == self.steps and self.residuals[-1] <= self._wanted
 
     def goes_on(self, max_iterations: int) -> bool:
-        """Return whether another step is useful, with a limit of `max_iterations` steps."""
+        """Return whether to take another step, within the limit of `max_iterations` steps."""
         return (
             not (self.converged or self.stalled)
             and self.steps < max_iterations
@@ -89,7 +92,9 @@ class ConvergenceMonitor:
         return late or not self._next < self.residuals[-1] < np.inf
 
     def take_computed(self, residual: float) -> bool:
-        """Replace the last residual by the computed one; return whether the updated one had drifted.
+        """Replace the last, updated residual by `residual`, computed from x.
+
+        Return whether the updated residual had drifted.
 
         After drift, residuals since the last computed one are raised to it: errors of x add up, so earlier ones were
         not larger.
@@ -109,16 +114,17 @@ class ConvergenceMonitor:
         return drifted
 
 
-#: Solves with arguments norm of b, tolerance and maximal steps.
+#: Function that solves, given the norm of b, the tolerance and the largest number of steps.
 Method = Callable[[float, float, int], SolveResult]
-#: Norms of b from 2^-limit to 2^limit need no scaling.
+#: Norms of b from 2^-limit to 2^limit need no scaling; the limit by dtype.
 MIDDLING = {"float32": 60, "float64": 100}
-#: Cycles without a new minimum before a comparison with the rounding limit; and the factor of that limit.
+#: Number of V-cycles without a new minimum after which the residual is compared with the rounding limit; and factor of
+#: that limit.
 PATIENCE, ROUNDING = 10, 4
 
 
 class CycleVectors(NamedTuple):
-    """Vectors of a level: right side, solution, residual, and a temporary one."""
+    """Vectors of a level in a V-cycle: right-hand side, solution, residual, and a temporary one."""
 
     b: Buffer
     x: Buffer
@@ -127,15 +133,15 @@ class CycleVectors(NamedTuple):
 
 
 class CgVectors(NamedTuple):
-    """Conjugate gradients, bound to buffers."""
+    """Launches and buffers of conjugate gradients."""
 
-    #: Residual.
+    #: Residual r, `(n,)`.
     r: Buffer
-    #: Scalars for readback after a step.
+    #: Scalars that the host reads back after each step.
     numbers: Buffer
     #: Computes the residual and resets the search direction.
     begin: Launch
-    #: Takes a step; its argument alternates between 1 and 0.
+    #: Queues a step; its argument alternates between 1 and 0.
     step: Callable[[int], None]
     #: Computes the residual from x into `computed`, which the next step overwrites.
     compute: Launch
@@ -143,7 +149,7 @@ class CgVectors(NamedTuple):
 
 
 class Solver:
-    """Solves with a hierarchy of the caller; `b` and `x` are buffers `(n,)` of right side and solution."""
+    """Solves A x = b by a hierarchy that the caller owns; `b` and `x` are buffers `(n,)`."""
 
     def __init__(
         self, device: Device, load: Load, levels: Sequence[DeviceLevel], smoother: Smoother | None = None
@@ -170,7 +176,7 @@ class Solver:
             raise
 
     def cycle(self, b: Buffer, x: Buffer) -> Launch:
-        """Return a V-cycle from x = 0, an approximation of A⁻¹ b; valid until `renew`."""
+        """Return a launch of a V-cycle from x = 0, which approximates A⁻¹ b; valid until `renew`."""
         return self._repeated_cycle(b, x, self._bound)
 
     def iterate(self, tolerance: float, max_iterations: int) -> SolveResult:
@@ -182,15 +188,15 @@ class Solver:
         return self._solve(self._by_cycles, tolerance, max_iterations)
 
     def conjugate_gradients(self, tolerance: float, max_iterations: int) -> SolveResult:
-        """Solve by conjugate gradients with a V-cycle as preconditioner; arguments and errors as of `iterate`.
+        """Solve by conjugate gradients with a V-cycle as preconditioner; arguments and errors are those of `iterate`.
 
         Residuals are updated from step to step. They are computed from x before convergence, where rounding may end
         progress, at the last step and every `COMPUTED_EVERY` steps. If a computed residual is above `DRIFT` times the
         updated one, smaller ones since the last computed one are raised to it, and conjugate gradients restart from x.
-        So no listed residual is below a third of the true one. The iteration ends early where restarts, or
-        `COMPUTED_EVERY` steps near the limit of rounding, make no progress. If matrix or cycle is not positive
-        definite, `ReproError` is raised, and x is from earlier steps; after a restart that is taken for rounding, and
-        the iteration ends without convergence.
+        So no listed residual is below a third of b - A x. The iteration ends early if restarts, or `COMPUTED_EVERY`
+        steps near the rounding limit, make no progress. If the matrix or the cycle is not positive definite,
+        `ReproError` is raised, and x is from an earlier step; after a restart this is attributed to rounding, and the
+        iteration ends without convergence.
         """
         return self._solve(self._by_gradients, tolerance, max_iterations)
 
@@ -243,7 +249,7 @@ class Solver:
             if of_no_use and not course.converged:
                 if refusal is not None and not course.drifted:
                     raise refusal
-                course.stalled = True  # by rounding, or by a cycle that takes what is left to 0
+                course.stalled = True  # because of rounding, or because a V-cycle maps the remaining residual to 0
             elif course.hovers and min(course.residuals) <= ROUNDING * self._rounding(gradients.computed):
                 course.stalled = True
             elif drifted and course.goes_on(max_iterations):
@@ -253,7 +259,7 @@ class Solver:
     def _bind_gradients(self, stack: ExitStack) -> CgVectors:
         run, n = LevelLaunches(self._device, self._load, self._dtype, stack), np.int32(self._n)
         r, z, p, ap = (run.scalars(self._n) for _ in range(4))
-        numbers = run.numbers(4 * COLUMN_STRIDE, np.float64)  # read together, once a step
+        numbers = run.numbers(4 * COLUMN_STRIDE, np.float64)  # all four columns are read back together, once per step
         products = [run.column(numbers, i) for i in range(4)]
         pap, square = products[2:]
         cycle, multiply = in_order(self._bind_cycle(0, r, z)), self._product("multiply", self._levels[0].a, p, [], ap)
@@ -272,7 +278,7 @@ class Solver:
                     run.bind_dots(self._n, r, 1, 0, z, rz),
                     self._kernels.over(
                         "update_direction", self._n, [n, rz, earlier, z, p]
-                    ),  # no direction before the first step
+                    ),  # there is no search direction before the first step
                     multiply,
                     run.bind_dots(self._n, p, 1, 0, ap, pap),
                     self._kernels.over("cg_step", self._n, [n, rz, pap, p, ap, self.x, r]),
@@ -284,7 +290,7 @@ class Solver:
         return CgVectors(r, numbers, begin, lambda odd: steps[odd](), compute, ap)
 
     def renew(self, levels: Sequence[DeviceLevel]) -> None:
-        """Take refreshed levels; releases cycles bound before."""
+        """Use refreshed levels; cycles that were bound before are released."""
         self._gradients = None
         self._bound.close()
         self._levels, coarsest = levels, self._invert_coarsest()
@@ -325,14 +331,14 @@ class Solver:
     def _relaxed(
         self, level: DeviceLevel, b: Buffer, weights: Iterable[float], places: Sequence[Buffer]
     ) -> list[Launch]:
-        """Return the steps between successive buffers."""
+        """Return the launches of smoothing steps, each from one buffer of `places` to the next one."""
         return [
             self._product("jacobi_step", level.a, earlier, [b, level.diagonal, np.float64(weight)], later)
             for weight, (earlier, later) in zip(weights, pairwise(places), strict=True)
         ]
 
     def _invert_coarsest(self) -> NDArray[np.float64] | np.float64:
-        """Return the pseudo-inverse, column by column; for a large matrix the Jacobi weight."""
+        """Return the pseudo-inverse of the coarsest matrix, column by column; for a large matrix the Jacobi weight."""
         level = self._levels[-1]
         if level.a.shape[0] <= DENSE_ROWS:
             dense = level.a.download().to_csr().toarray().astype(np.float64)
@@ -381,7 +387,7 @@ class Solver:
         return first
 
     def _rounding(self, scratch: Buffer) -> float:
-        """Return the estimated residual from rounding x."""
+        """Return an estimate of the residual that is due to rounding of x."""
         self._product("abs_row_bound", self._levels[0].a, self.x, [self.b], scratch)()
         return self._eps * self._norm(scratch)
 
@@ -393,7 +399,10 @@ class Solver:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _solve_scaled(self, method: Method, tolerance: float, max_iterations: int) -> SolveResult:
-        """Solve with b and x scaled by a power of two, so that squares neither overflow nor underflow; restore b."""
+        """Solve with b and x scaled by a power of two, so that squares neither overflow nor underflow.
+
+        Then restore b.
+        """
         b, x = self._read(self.b), self._read(self.x)
         check_finite(b, "b")
         check_finite(x, "x0")
@@ -414,7 +423,7 @@ class Solver:
             self._write(self.b, b)
 
     def _scaled_back(self, solved: SolveResult, tolerance: float, exponent: int) -> SolveResult:
-        """Return a result for the original scale, where x may lose digits or overflow."""
+        """Return the result in the original scale, where x may lose digits or overflow."""
         scaled = self._read(self.x)
         x = shifted(scaled, exponent)
         if np.isfinite(scaled).all() and not np.isfinite(x).all():
@@ -476,7 +485,7 @@ def _too_far() -> ReproError:
 
 
 def _not_definite(step: int, curvature: float, of_cycle: float) -> ReproError | None:
-    """Return the error for a step with a direction that is not positive, or None."""
+    """Return the error if a step has a direction of non-positive curvature, or None."""
     wrong = {
         "r^T M r, M the cycle": (of_cycle, of_cycle < 0),
         "p^T A p": (curvature, curvature <= 0 < of_cycle),

@@ -1,4 +1,4 @@
-"""Shared libraries with the functions of `include/repro_rival.h`, called by ctypes."""
+"""Rivals in shared libraries with the functions of `include/repro_rival.h`, called by ctypes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALLOCATE = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_int64)
 
 
 class CMatrix(ctypes.Structure):
-    """`repro_rival_matrix`."""
+    """The C structure `repro_rival_matrix`."""
 
     _fields_ = (
         *((name, c_int64) for name in ("rows", "columns", "entries")),
@@ -34,13 +34,13 @@ class CMatrix(ctypes.Structure):
 
 
 class CBatch(ctypes.Structure):
-    """`repro_rival_batch`."""
+    """The C structure `repro_rival_batch`."""
 
     _fields_ = (("entries", c_int64), *((name, c_void_p) for name in ("rows", "columns", "values")))
 
 
 class CProblem(ctypes.Structure):
-    """`repro_rival_problem`."""
+    """The C structure `repro_rival_problem`."""
 
     _fields_ = (
         *((name, c_int32) for name in ("interface", "task", "number_bytes", "device")),
@@ -56,7 +56,7 @@ class CProblem(ctypes.Structure):
 
 
 class LibraryRival:
-    """A loaded library; raises `ModuleError` if it cannot be loaded or lacks a function of its task."""
+    """A loaded shared library; `ModuleError` if it cannot be loaded or lacks a function that its task needs."""
 
     def __init__(self, path: Path, task: RivalTask) -> None:
         try:
@@ -74,7 +74,7 @@ class LibraryRival:
 
     @property
     def label(self) -> str:
-        """Name and version, as far as the library says them."""
+        """Name and version that the library reports; empty if it reports none."""
         return " ".join(filter(None, (self._text("name"), self._text("version"))))
 
     def _text(self, name: str) -> str:
@@ -181,7 +181,7 @@ def _as_c_batch(batch: RivalBatch) -> CBatch:
 
 
 def _matrix_c(c: CMatrix, told: RivalProblem) -> tuple[RivalArray, RivalArray, RivalArray]:
-    """Return the arrays of the matrix that a run has said; `IncorrectError` for what cannot be one."""
+    """Return the arrays of the matrix that a run has reported; raise `IncorrectError` if they cannot be a matrix."""
     assert told.arrays is not None
     if c.offset_bytes not in (4, 8) or c.entries < 0 or not (c.offsets and (not c.entries or (c.indices and c.values))):
         raise IncorrectError("c is not all there: entries, offset_bytes and three arrays")

@@ -1,6 +1,6 @@
-"""The files that a rival is made of: where they are, and a hash that changes with any of them.
+"""The files of a rival: their paths, and a hash that changes with any of them.
 
-Nothing of a rival is run here, since the plan of a campaign asks for its files.
+Nothing of a rival is executed here, since the plan of a campaign calls this module.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from repro.package_data import shipped
 #: Folder with the C header of rivals, for compilers.
 INCLUDE = "include"
 HEADER = "repro_rival.h"
-#: Checks the types of a kernel's parameters.
+#: Header that checks the types of a kernel's parameters.
 KERNEL_HEADER = "repro_rival_kernel.h"
-#: Lines of C and C++ that include a file by a path relative to the including one.
+#: `#include` of a file in C or C++, by a path relative to the including file.
 _INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 PYTHON = ".py"
 
@@ -34,13 +34,13 @@ def include_folder() -> Path:
 
 
 def search_path() -> list[str]:
-    """Return where modules of rivals are searched: as Python does, and in the current folder."""
+    """Return the folders in which modules of rivals are searched: those of Python, and the current folder."""
     here = str(Path.cwd())
     return sys.path if here in sys.path or "" in sys.path else [*sys.path, here]
 
 
 def rival_files(rival: Rival) -> tuple[Path, ...]:
-    """Return the files that a rival is made of: of a source also what it includes, of a package all its modules.
+    """Return the files of a rival: a source with all files that it includes, or all modules of a Python package.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def _with_included(source: Path) -> tuple[Path, ...]:
 
 
 def identity_of(rival: Rival) -> str:
-    """Return a hash of a rival's files and settings, and of the versions of the packages that its Python imports."""
+    """Return a hash of a rival's files and settings, and of the versions of packages that its Python files import."""
     files = rival_files(rival)
     parts = [rival.model_dump_json(exclude={"name"})]
     parts += [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
@@ -123,7 +123,7 @@ def versions_of(files: Iterable[Path]) -> dict[str, str]:
 def _imported(path: Path) -> Iterator[str]:
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # importing the file says so in a row
+    except (SyntaxError, ValueError):  # the result row has this error, when the file is imported
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,7 @@
-"""The forms of a rival and how each is called: Python objects, kernels, and libraries, which sources become."""
+"""The forms of a rival and how each is called: Python objects, kernels, and shared libraries.
+
+Sources are compiled first.
+"""
 
 from __future__ import annotations
 
@@ -23,36 +26,39 @@ from repro.sparse.rivals.files import KERNEL_HEADER, PYTHON, identity_of, includ
 from repro.sparse.rivals.problem import FUNCTIONS, RivalArray, RivalBatch, RivalProblem
 from repro.untrusted_files import shown
 
-#: Types of C++ by precision, and of offsets by bits.
+#: C++ type of a number, by precision; and of an offset, by number of bits.
 REALS = {"single": "float", "double": "double"}
 OFFSETS = {32: "int32_t", 64: "int64_t"}
 
 
 class RivalBackend(Protocol):
-    """A rival that can be called; errors are those of `repro.bench.runnable.Runnable.prepare`."""
+    """A rival that can be called; methods raise the errors of `repro.bench.runnable.Runnable.prepare`."""
 
     @property
     def label(self) -> str:
-        """Name and version that the rival reports; empty without a report."""
+        """Name and version that the rival reports; empty if it reports none."""
 
     def setup(self, problem: RivalProblem) -> None: ...
 
     def launcher(self, batches: Sequence[RivalBatch] = ()) -> Callable[[], None]:
-        """Return what runs it once, after `setup`; of updates, what adds the batches one after the other."""
+        """Return a function that runs the rival once, after `setup`.
+
+        For updates, it adds the batches one after the other.
+        """
 
     def collect(self) -> None:
-        """Copy the last run's result to the problem; for updates, run the rival for its result."""
+        """Copy the result of the last run to the problem; for updates, let the rival report its matrix."""
 
     def teardown(self) -> None: ...
 
 
 def open_form(rival: Rival, device: Device, precision: str, block: int) -> RivalBackend:
-    """Load a rival for a device; `block` is the size of the blocks that it gets.
+    """Load a rival for a device; `block` is the size of the blocks of its matrix.
 
     Raises
     ------
     Unsupported, ModuleError, LaunchError
-        It is not for this device, does not compile, or cannot be loaded.
+        The rival is not for this device, does not compile, or cannot be loaded.
     """
     if rival.python is not None:
         return PythonRival(rival.python, rival.of)
@@ -65,12 +71,13 @@ def open_form(rival: Rival, device: Device, precision: str, block: int) -> Rival
 
 
 def compile_source(rival: Rival, target: Target, precision: str, block: int) -> Path:
-    """Compile a source for a precision and a size of blocks, unless it is compiled already; return the binary.
+    """Compile a source for a precision and a block size, unless it is compiled already; return the path of the binary.
 
     Raises
     ------
     ModuleError
-        It does not compile, or has no such kernel with such parameters; the message is the compiler's first error.
+        The source does not compile, or has no kernel of that name and parameters; the message is the compiler's first
+        error.
     """
     assert rival.source is not None
     source, folder = Path(rival.source).expanduser().resolve(), MODULES / target.name / "rivals"
@@ -114,12 +121,12 @@ def _compile(rival: Rival, source: Path, target: Target, precision: str, block: 
 
 
 def check_compiled(rival: Rival, target: Target, precision: str, block: int) -> None:
-    """Compile a source where no GPU can run it, and look for what would be called.
+    """Compile a source where no GPU can run it, and check that it has the kernel or functions that would be called.
 
     Raises
     ------
     ModuleError
-        It does not compile, or has no such kernel or functions.
+        The source does not compile, or lacks the kernel or functions.
     """
     binary = compile_source(rival, target, precision, block)
     kernels = nvcc.kernels_of(binary)
@@ -135,9 +142,10 @@ def check_compiled(rival: Rival, target: Target, precision: str, block: int) -> 
 
 
 class PythonRival:
-    """An object with the methods of its task (`FUNCTIONS`), or a class of such objects.
+    """A Python object with the methods of its task (`FUNCTIONS`), or a class of which an object is made.
 
-    `module:object` is imported as Python does, also from the current folder; `file.py:object` is run from that file.
+    `module:object` is imported as in Python, with the current folder on the search path; `file.py:object` loads that
+    file.
     """
 
     def __init__(self, named: str, task: RivalTask) -> None:
@@ -171,7 +179,7 @@ class PythonRival:
             update = self._object.update
 
             def launch_updates() -> None:
-                try:  # not a context manager, which is slower; this code is timed
+                try:  # no context manager, which is slower, since this code is timed
                     for batch in batches:
                         update(batch)
                 except (Exception, SystemExit) as error:
@@ -189,7 +197,7 @@ class PythonRival:
         return launch
 
     def collect(self) -> None:
-        """Run an update rival, whose `run` stores the result; others have written it to the problem already."""
+        """Let a rival for updates report its matrix by `run`; other rivals have written their result already."""
         if self._task == "updates":
             with _foreign("run"):
                 self._object.run()
@@ -202,7 +210,7 @@ class PythonRival:
 
 
 def _load(path: Path) -> Any:
-    """Import a file as a module, once; its folder is on the search path for its imports."""
+    """Import a file as a module, once; the file's folder is added to the search path for its own imports."""
     path = path.expanduser().resolve()
     name = f"rival_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}"
     if name in sys.modules:
@@ -212,7 +220,7 @@ def _load(path: Path) -> Any:
     assert spec.loader is not None
     if (folder := str(path.parent)) not in sys.path:
         sys.path.append(folder)
-    sys.modules[name] = module = module_from_spec(spec)  # dataclasses and pickles look there
+    sys.modules[name] = module = module_from_spec(spec)  # dataclasses and pickles look modules up there
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -228,7 +236,7 @@ def _import(name: str) -> Any:
 
 @contextmanager
 def _foreign(function: str) -> Iterator[None]:
-    """Make what foreign code raises an error of a runnable."""
+    """Convert errors of foreign code in the body to errors of a runnable."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -236,7 +244,7 @@ def _foreign(function: str) -> Iterator[None]:
 
 
 def _translated(function: str, error: BaseException) -> Exception:
-    """Return the error of a runnable for one that foreign code raised."""
+    """Return the error of a runnable that corresponds to an error of foreign code."""
     if isinstance(error, Unsupported | ModuleError | LaunchError | OutOfDeviceMemory | IncorrectError | MemoryError):
         return error
     words = shown(error) or type(error).__name__
@@ -248,7 +256,7 @@ def _translated(function: str, error: BaseException) -> Exception:
 
 
 class KernelRival:
-    """A kernel for y = A x, `extern "C" __global__`, that gets (rows, offsets, indices, values, x, y).
+    """A kernel for y = A x, `extern "C" __global__`, with the parameters (rows, offsets, indices, values, x, y).
 
     `rows` is an int and counts blocks. The grid has `threads_per_row` threads for each row.
     """
@@ -278,11 +286,11 @@ class KernelRival:
         return self._launch
 
     def collect(self) -> None:
-        """Nothing: all of its result is y."""
+        """Do nothing: the only result is y, which the kernel has written."""
 
     def teardown(self) -> None:
         self._launch = None
 
 
 def _argument(array: RivalArray | None) -> Argument:
-    return cast("Argument", array)  # which has a `pointer`, as buffers do
+    return cast("Argument", array)  # it has a `pointer`, as buffers do

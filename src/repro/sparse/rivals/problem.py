@@ -1,6 +1,6 @@
-"""What a rival receives: a task, its operands, and the arrays for its result.
+"""The input of a rival: a task, its operands, and the arrays for its result.
 
-Arrays are separate copies between guard zones, in host memory or on a GPU.
+All arrays are copies between guard zones, in host memory or on a GPU.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from repro.sparse.expansions import INDEX_LIMIT, Bsr, to_csr
 
 @dataclass(frozen=True)
 class GpuArray:
-    """A C-contiguous array on a GPU, which CuPy, PyTorch and Numba take by `__cuda_array_interface__`."""
+    """A C-contiguous array on a GPU, with `__cuda_array_interface__` for CuPy, PyTorch and Numba."""
 
     pointer: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    #: Handle of the stream whose work may still write the array.
+    #: Handle of the stream whose queued work may still write the array.
     stream: int
 
     @property
@@ -42,7 +42,7 @@ class GpuArray:
             "version": 3,
             "shape": self.shape,
             "typestr": self.dtype.str,
-            "data": (self.pointer if math.prod(self.shape) else 0, False),  # PyTorch refuses what is marked read-only
+            "data": (self.pointer if math.prod(self.shape) else 0, False),  # PyTorch refuses read-only arrays
             "strides": None,
             "stream": self.stream,
         }
@@ -51,12 +51,12 @@ class GpuArray:
 RivalArray = NDArray[Any] | GpuArray
 
 
-#: Byte that makes each number NaN.
+#: Byte value that makes every floating-point number NaN.
 NAN_BYTE = 0xFF
 
 
 def as_array(given: object) -> RivalArray:
-    """Return an array of a rival's own, by `__cuda_array_interface__` if it is on a GPU."""
+    """Return an array that a rival has allocated, by `__cuda_array_interface__` if it is on a GPU."""
     interface = getattr(given, "__cuda_array_interface__", None)
     if interface is None:
         return np.asarray(given)
@@ -71,9 +71,9 @@ def address_of(array: RivalArray) -> int:
 
 
 class RivalArrays:
-    """Allocates the arrays of one rival and knows what may be written.
+    """Allocates the arrays of one rival, and records which of them the rival may write.
 
-    On a CPU they are in host memory, since code from outside knows nothing of OpenCL.
+    On a CPU they are in host memory, since foreign code does not use OpenCL.
     """
 
     def __init__(self, device: Device, guards: Guards) -> None:
@@ -82,7 +82,8 @@ class RivalArrays:
         self._allocated: list[Guarded | GuardedArray] = []
         #: Read-only arrays: name, memory, and checksum of the content.
         self._read_only: list[tuple[str, RivalArray, int]] = []
-        #: Memory that a rival asked for in its last run, in that order, and how much of it this run has taken again.
+        #: Memory that the rival requested in its last run, in the order of its requests; and how many of these the
+        #: current run has reused.
         self._results: list[tuple[int, RivalArray, Guarded | GuardedArray]] = []
         self._taken = 0
 
@@ -92,7 +93,7 @@ class RivalArrays:
         return int(getattr(self._device, "stream", 0))
 
     def give(self, array: NDArray[Any], name: str) -> RivalArray:
-        """Return a copy of an array, which the rival may only read; messages call it `name`."""
+        """Return a copy of an array that the rival may only read; error messages call it `name`."""
         copy, buffer = self._allocate(array.shape, array.dtype, name)
         if isinstance(copy, GpuArray):
             if array.size:
@@ -105,30 +106,30 @@ class RivalArrays:
         return copy
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> tuple[RivalArray, Buffer | None]:
-        """Return an array for a result, all bytes 0xFF, which is NaN; on a GPU also as a buffer."""
+        """Return an array for a result, filled with bytes 0xFF, which are NaN; on a GPU also its buffer."""
         array, buffer = self._allocate(shape, np.dtype(dtype), name)
         self.fill_with_nan(array, buffer)
         return array, buffer
 
     def fill_with_nan(self, array: RivalArray, buffer: Buffer | None) -> None:
-        """Set all bytes of what `empty` returned to 0xFF."""
+        """Fill an array from `empty` with bytes 0xFF, which are NaN."""
         if buffer is not None:
             self._device.fill(buffer, NAN_BYTE)
         elif isinstance(array, np.ndarray):
             array.view(np.uint8)[...] = NAN_BYTE
 
     def erase(self, array: RivalArray) -> None:
-        """Fill an array of the rival's own, or of a result, with NaN, unless it may not be written."""
+        """Fill an array that the rival has allocated, or a result, with NaN, unless it is read-only."""
         if isinstance(array, GpuArray):
             if array.nbytes:
-                self._device.fill(cast("Buffer", array), NAN_BYTE)  # which has a `pointer` and bytes, as buffers do
+                self._device.fill(cast("Buffer", array), NAN_BYTE)  # it has a `pointer` and bytes, as buffers do
         elif array.flags.writeable and np.issubdtype(array.dtype, np.floating):
             array.fill(np.nan)
 
     def allocate_result(self, nbytes: int) -> RivalArray:
-        """Return memory that a run asks for.
+        """Return memory that a run requests for its result.
 
-        Runs ask alike: they get the memory of the run before, which costs no time after the first one.
+        Repeated runs request the same sizes: they get the memory of the previous run, which costs no time.
         """
         if self._taken < len(self._results) and self._results[self._taken][0] == nbytes:
             array = self._results[self._taken][1]
@@ -140,7 +141,7 @@ class RivalArrays:
         return array
 
     def reuse_results(self) -> None:
-        """Let the next run have the memory of results."""
+        """Make the memory of the last run's results available to the next run."""
         self._taken = 0
 
     def _drop_results(self, start: int) -> None:
@@ -149,7 +150,7 @@ class RivalArrays:
         del self._results[start:]
 
     def at(self, address: int | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RivalArray:
-        """Return an array of the rival's own at an address."""
+        """Return the array of a given shape at an address in the rival's own memory."""
         if self.on_gpu:
             return GpuArray(address or 0, shape, dtype, self.stream)
         nbytes = math.prod(shape) * dtype.itemsize
@@ -159,12 +160,12 @@ class RivalArrays:
         return memory.view(dtype).reshape(shape)
 
     def read(self, array: RivalArray) -> NDArray[Any]:
-        """Wait for the device and return a copy in host memory."""
+        """Wait for the device and return a copy of the array in host memory."""
         if isinstance(array, np.ndarray):
             return array.copy()
         host = np.empty(array.shape, array.dtype)
         if host.size:
-            self._device.download(cast("Buffer", array), host)  # which has a `pointer`, as buffers do
+            self._device.download(cast("Buffer", array), host)  # it has a `pointer`, as buffers do
         return host
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[RivalArray, Buffer | None]:
@@ -192,7 +193,7 @@ class RivalArrays:
             guarded.release()
 
 
-#: Functions that a rival provides, by task: methods in Python, `repro_rival_…` in C.
+#: Names of the functions that a rival provides, by task: methods in Python, `repro_rival_…` in C.
 FUNCTIONS: Mapping[RivalTask, tuple[str, ...]] = {
     "spmv": ("setup", "run", "teardown"),
     "spgemm": ("setup", "run", "teardown"),
@@ -225,13 +226,15 @@ class RivalMatrix:
 
     @property
     def entries(self) -> int:
-        """Number of stored entries, or of blocks."""
+        """Number of stored entries, which are blocks if `block` > 1."""
         return self.indices.shape[0]
 
 
 @dataclass(frozen=True)
 class RivalBatch:
-    """Entries that a matrix gets, in any order; a place may be there twice, or in the matrix already.
+    """Entries to insert into a matrix, in any order.
+
+    Coordinates may be repeated, or have an entry in the matrix already.
 
     Attributes
     ----------
@@ -252,9 +255,9 @@ class RivalBatch:
 
 @dataclass
 class RivalProblem:
-    """What a rival is told, the same in Python as in C (`include/repro_rival.h`).
+    """The input of a rival, the same in Python as in C (`include/repro_rival.h`).
 
-    Arrays are NumPy's on a CPU. On a GPU they have `__cuda_array_interface__`. A rival may write `y` and `c` alone.
+    Arrays are NumPy's on a CPU. On a GPU they have `__cuda_array_interface__`. A rival may write only `y` and `c`.
 
     Attributes
     ----------
@@ -267,15 +270,15 @@ class RivalProblem:
     device
         Number of the CUDA device; None on a CPU.
     a, b
-        The matrices; `b` of `spgemm` alone.
+        The matrices; `b` only for `spgemm`.
     x, y
-        Vectors `(columns,)` and `(rows,)`; None of `spgemm` and `updates`.
+        Vectors `(columns,)` and `(rows,)`; None for `spgemm` and `updates`.
     c
-        Of `spgemm` and `updates`: what `run` sets, (offsets, indices, values).
+        For `spgemm` and `updates`: the result that `run` sets, (offsets, indices, values).
     tolerance, iterations
-        Of `solve`: the largest |x − A y| over |x|, and the most iterations.
+        For `solve`: the largest |x − A y| over |x|, and the largest number of iterations.
     coming, largest_batch
-        Of `updates`: entries of all batches together, and of the largest one.
+        For `updates`: total number of entries of all batches, and number of entries of the largest batch.
     """
 
     task: RivalTask
@@ -296,9 +299,9 @@ class RivalProblem:
 
 
 def give_matrix(arrays: RivalArrays, rival: Rival, bsr: Bsr, columns: int, name: str) -> tuple[RivalMatrix, int]:
-    """Give a rival a matrix in the format that it wants; return it, and its bytes.
+    """Copy a matrix to the arrays of a rival, in the format that the rival wants; return it, and its bytes.
 
-    `columns` counts blocks. A matrix of more numbers than 32-bit offsets can count raises `Unsupported`.
+    `columns` counts blocks. If 32-bit offsets cannot count the numbers of the matrix, `Unsupported` is raised.
     """
     k = bsr.values.shape[1]
     shape = (len(bsr.offsets) - 1) * k, columns * k

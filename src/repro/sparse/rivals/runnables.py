@@ -1,4 +1,4 @@
-"""Rivals as runnables: prepared, verified, timed and released as ours are."""
+"""Rivals as runnables: prepared, verified, timed and released like our kernels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEARDOWN_SECONDS = 60.0
 
 
 class RivalRunnable(Runnable):
-    """What rivals of all tasks share: loading, set-up, reading, and giving back."""
+    """Base class for rivals of all tasks: loading, set-up, access to the result, and teardown."""
 
     kind = OUTSIDE
 
@@ -43,7 +43,7 @@ class RivalRunnable(Runnable):
         self._arrays: RivalArrays | None = None
         self._told_problem: RivalProblem | None = None
         self._label = ""
-        #: Seconds of its last set-up.
+        #: Seconds that its last set-up took.
         self.setup_seconds: float | None = None
 
     @cached_property
@@ -52,11 +52,11 @@ class RivalRunnable(Runnable):
 
     @property
     def label(self) -> str:
-        """Name in the configuration, and the rival's own label, which is known once it is prepared."""
+        """Name in the configuration, followed by the name that the rival reports once it is prepared."""
         return f"{self.rival.name} ({self._label})" if self._label else self.rival.name
 
     def pack(self, workspace: Workspace) -> None:
-        """Compile a source, while other processes use the device."""
+        """Compile the rival's source, while other processes may use the device."""
         if self.rival.source is not None and workspace.device.backend == "cuda":
             compile_source(self.rival, workspace.device.target, workspace.operands.precision, self._block(workspace))
 
@@ -68,7 +68,7 @@ class RivalRunnable(Runnable):
         self._arrays = arrays = RivalArrays(device, workspace.guards)
         self._told_problem = problem = self._problem(workspace, arrays)
         device.synchronize()
-        self._form = form  # whose teardown is due from here on
+        self._form = form  # from here on, the rival has to be torn down
         start = time.perf_counter()
         form.setup(problem)
         device.synchronize()
@@ -79,15 +79,15 @@ class RivalRunnable(Runnable):
         self.launch = form.launcher()
 
     def _block(self, workspace: Workspace) -> int:
-        """Return the size of the blocks that it gets."""
+        """Return the block size of the rival's matrix."""
         raise NotImplementedError
 
     def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
-        """Return the rival's problem, with copies of the operands."""
+        """Return the input of the rival, with copies of the operands."""
         raise NotImplementedError
 
     def _told(self, workspace: Workspace, arrays: RivalArrays) -> dict[str, Any]:
-        """Return the fields of a problem that rivals of all tasks receive."""
+        """Return the fields of a `RivalProblem` that rivals of all tasks receive."""
         return {
             "task": self.rival.of,
             "precision": workspace.operands.precision,
@@ -108,14 +108,14 @@ class RivalRunnable(Runnable):
             with Watchdog(TEARDOWN_SECONDS) as watchdog, watchdog.guard(expired):
                 try:
                     form.teardown()
-                except Exception as error:  # its times stand; what it holds is lost until this process ends
+                except Exception as error:  # its times stay valid; its memory is lost until this process ends
                     print(f"warning: {self.name}: {error}", flush=True)
         if arrays is not None:
             arrays.release()
 
 
 class RivalProduct(RivalRunnable, ProductRunnable):
-    """y = A x by a rival, for a matrix whose compound entries are expanded to real numbers."""
+    """A product y = A x by a rival; compound entries of the matrix are expanded to real numbers."""
 
     def __init__(self, rival: Rival, entry: str) -> None:
         super().__init__(rival)
@@ -155,9 +155,9 @@ class RivalProduct(RivalRunnable, ProductRunnable):
             self._arrays.fill_with_nan(*self._y)
 
     def result(self) -> Buffer | None:
-        """Return y, on the CPU uploaded anew.
+        """Return y; on the CPU it is uploaded to a new buffer.
 
-        Only verification asks for it, which is when the matrix and x are compared with what was given.
+        Only verification calls this, so it also checks that the rival has not changed the matrix and x.
         """
         if self._y is None or self._arrays is None or self._device is None:
             return None
@@ -185,18 +185,18 @@ class RivalProduct(RivalRunnable, ProductRunnable):
 
 
 class RivalWithMatrix(RivalRunnable):
-    """A rival whose result is a matrix C, whose arrays it asks for or has itself."""
+    """A rival whose result is a matrix C, in arrays that it requests or allocates itself."""
 
     def _block(self, workspace: Workspace) -> int:
         return 1
 
     def before(self) -> None:
-        """Let the next run have the memory of the last result."""
+        """Make the memory of the last result available to the next run."""
         if self._arrays is not None:
             self._arrays.reuse_results()
 
     def result(self) -> sp.csr_array:
-        """Wait, and return the last result; `IncorrectError` if it is no matrix in compressed sparse rows."""
+        """Wait, and return the last result; raise `IncorrectError` if it is not a valid CSR matrix."""
         told = self._told_problem
         assert self._arrays is not None
         assert self._form is not None
@@ -218,7 +218,7 @@ class RivalWithMatrix(RivalRunnable):
 
 
 class RivalMultiplication(RivalWithMatrix):
-    """C = A B by a rival; the study supplies the factors."""
+    """The product C = A B by a rival; a subclass of the study supplies the factors."""
 
     clocks = ("host",)
 
@@ -226,11 +226,11 @@ class RivalMultiplication(RivalWithMatrix):
         raise NotImplementedError
 
     def erase_result(self, workspace: Workspace) -> None:
-        """Fill the values of C with NaN, if a run or the set-up has said already where they are."""
+        """Fill the values of C with NaN, if a run or the set-up has already reported their address."""
         form, arrays, told = self._form, self._arrays, self._told_problem
         if form is None or arrays is None or told is None:
             return
-        with suppress(IncorrectError):  # nothing is said yet
+        with suppress(IncorrectError):  # no result is reported yet
             form.collect()
             if told.c is not None:
                 arrays.erase(as_array(told.c[2]))
@@ -244,10 +244,10 @@ class RivalMultiplication(RivalWithMatrix):
 
 
 class RivalUpdates(RivalWithMatrix):
-    """C = A + batches, one after the other, by a rival; a study says what they are.
+    """C = A + batches, one after the other, by a rival; a subclass of the study supplies A and the batches.
 
-    Its `update` is timed, and `run` says what C is. A launch changes its matrix, so it is torn down and set up again
-    before each launch but the first.
+    The rival's `update` is timed, and its `run` reports C. A launch changes the rival's matrix, so the rival is torn
+    down and set up again before each launch but the first.
     """
 
     clocks = ("event",)
@@ -258,7 +258,7 @@ class RivalUpdates(RivalWithMatrix):
         self._batches: list[RivalBatch] = []
         self._device: Device | None = None
         self._update: Callable[[], None] = not_prepared
-        #: Whether nothing was launched since its set-up.
+        #: Whether there was no launch since the last set-up.
         self._fresh = False
 
     def _growth(self, workspace: Workspace) -> tuple[sp.csr_array, Sequence[tuple[NDArray[Any], ...]]]:
@@ -280,12 +280,12 @@ class RivalUpdates(RivalWithMatrix):
         self.launch = self._launch_updates
 
     def _launch_updates(self) -> None:
-        """Run the updates on the matrix of the last set-up; between timed launches, `before` sets up again."""
+        """Run the updates on the matrix of the last set-up; `before` sets up again between timed launches."""
         self._fresh = False
         self._update()
 
     def before(self) -> None:
-        """Set it up again, so that its matrix is A."""
+        """Set up the rival again if it was launched, so that its matrix is A."""
         super().before()
         if self._fresh:
             return
@@ -306,7 +306,7 @@ class RivalUpdates(RivalWithMatrix):
 
 
 class RivalSolution(RivalRunnable):
-    """The solution of A y = x by a rival to a tolerance; the study supplies the system."""
+    """A solution of A y = x to a tolerance by a rival; a subclass of the study supplies the system."""
 
     clocks = ("host",)
 
@@ -318,7 +318,7 @@ class RivalSolution(RivalRunnable):
         self.iterations: int | None = None
 
     def _system(self, workspace: Workspace) -> tuple[sp.csr_array, NDArray[Any], float, int]:
-        """Return A, x, the tolerance and the most iterations."""
+        """Return A, x `(rows,)`, the tolerance and the largest number of iterations."""
         raise NotImplementedError
 
     def _block(self, workspace: Workspace) -> int:
@@ -333,13 +333,13 @@ class RivalSolution(RivalRunnable):
         return RivalProblem(**told, a=a, x=x, y=y, tolerance=tolerance, iterations=self._most)
 
     def before(self) -> None:
-        """Overwrite the last solution, so that none starts there."""
+        """Overwrite the last solution, so that no solve starts from it."""
         if self._y is not None and self._arrays is not None and self._told_problem is not None:
             self._arrays.fill_with_nan(*self._y)
             self._told_problem.iterations = self._most
 
     def result(self) -> NDArray[Any]:
-        """Wait, and return the last solution."""
+        """Wait, and return the last solution y `(rows,)`."""
         assert self._arrays is not None
         assert self._form is not None
         assert self._y is not None
@@ -352,10 +352,10 @@ class RivalSolution(RivalRunnable):
 
 
 def as_bsr(matrix: sp.csr_array) -> Bsr:
-    """Return a matrix of numbers as one of blocks of one number, without a copy of them."""
+    """Return a CSR matrix as BSR with 1×1 blocks, without copying its numbers."""
     return Bsr(matrix.indptr, matrix.indices, matrix.data.reshape(-1, 1, 1))
 
 
 def products_of(rivals: Sequence[Rival], entry: str) -> list[RivalProduct]:
-    """Return the rivals for y = A x with entries of a kind."""
+    """Return new runnables for those rivals that multiply by matrices with this type of entries."""
     return [RivalProduct(rival, entry) for rival in rivals if rival.of == "spmv"]

@@ -1,7 +1,7 @@
-"""Tries a rival on small matrices and finds what is wrong with it: results, writes, memory, crashes, hangs.
+"""Trials of a rival on small matrices, which find wrong results, forbidden writes, memory leaks, crashes and hangs.
 
-Trials run in a process of their own. If it dies or hangs, the trial that it was at has failed, and a new process goes
-on with the next one.
+Trials run in a separate process. If the process dies or hangs, the current trial has failed; after a crash, a new
+process continues with the next trial.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ from repro.sparse.rivals.runnables import (
     RivalUpdates,
 )
 
-#: Rows of a small matrix: more than a warp, and no multiple of one.
+#: Number of rows of a small matrix: more than a warp, and no multiple of a warp.
 ROWS = 75
-#: Number of launches; the fastest one counts.
+#: Number of timed launches, of which the fastest counts.
 LAUNCHES = 5
-#: Number of set-ups and teardowns; a leak is held memory that grows by at least this many bytes in each.
+#: Number of set-ups and teardowns; memory that grows by at least `LEAK_BYTES` in each of them is a leak.
 CYCLES, LEAK_BYTES = 5, 1 << 14
-#: Seconds that a trial may take, and a process to open the device, to compile a source and to import a module.
+#: Largest number of seconds of a trial; and of a process to open the device, compile a source and import a module.
 SECONDS, STARTING = 20.0, 300.0
-#: Entries of the trials by task. A pattern is real ones.
+#: Types of entries in the trials, by task. `pattern` is a matrix of ones that are not stored.
 ENTRIES_OF_TASK: Mapping[RivalTask, tuple[str, ...]] = {
     "spmv": ("real", "complex", "quaternion", "block3"),
     "spgemm": ("real",),
     "solve": ("real",),
     "updates": ("real",),
 }
-#: Entries of the batches of a matrix that grows.
+#: Number of entries of each batch for the task `updates`.
 BATCHES = (1, 200, 0, 40)
-#: Tolerance and most iterations of a small system.
+#: Tolerance and largest number of iterations for a small linear system.
 SOLVED_TO, MAX_ITERATIONS = 1e-8, 1000
 
 
 @dataclass(frozen=True)
 class Trial:
-    """An entry type and a precision in which a rival is tried on small matrices."""
+    """A type of entries and a precision with which a rival is tried on small matrices."""
 
     entry: str
     precision: str
@@ -76,17 +76,18 @@ class Trial:
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """The outcome of a trial; `status` is one of a row's (`repro.bench.rows.STATUSES`), or one of these.
+    """The outcome of a trial; `status` is a status of a result row (`repro.bench.rows.STATUSES`), or one of these:
 
-    `leak`: memory stays. `compiled`: without a GPU, a source was compiled and not run. `not_tried`: one before it hung.
+    `leak`: memory is not released. `compiled`: without a GPU, a source was compiled and not run. `not_tried`: an
+    earlier trial hung.
     """
 
     trial: Trial
     status: str
-    #: What went wrong, empty if nothing did.
+    #: Message of the failure; empty if there is none.
     message: str = ""
     label: str = ""
-    #: Largest error over its bound, seconds of set-up, and seconds of the fastest launch.
+    #: Largest ratio of error to bound, seconds of set-up, and seconds of the fastest launch.
     error: float = 0.0
     setup: float = 0.0
     seconds: float = 0.0
@@ -98,7 +99,7 @@ def trials_of(rival: Rival) -> list[Trial]:
 
 
 def small_matrix(entry: str) -> Matrix:
-    """Return a random matrix with some empty rows, the first and the last ones not among them, and one long row."""
+    """Return a random matrix with some empty rows, though not the first or the last row, and one long row."""
     random = np.random.default_rng(5)
     lengths = random.integers(1, 9, ROWS)
     lengths[ROWS // 2], lengths[10:-9:9] = ROWS - 3, 0
@@ -109,7 +110,7 @@ def small_matrix(entry: str) -> Matrix:
 
 
 def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
-    """Try a rival in this process; it may crash or hang it."""
+    """Try a rival in this process; a faulty rival may crash the process or hang it."""
     runnable, operands, check = _KINDS[rival.of](rival, trial)
     workspace = Workspace(devices, operands)
     try:
@@ -132,7 +133,8 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
     return TrialOutcome(trial, "leak", leak, runnable.label) if leak else outcome
 
 
-#: Parts of a trial: the runnable, its operands, and a function for the last launch's largest error over its bound.
+#: A trial consists of the runnable, its operands, and a function that returns the last launch's largest ratio of error
+#: to bound.
 Check = Callable[[Workspace], float]
 Prepared = tuple[RivalRunnable, Operands, Check]
 
@@ -209,7 +211,7 @@ def _solution(rival: Rival, trial: Trial) -> Prepared:
 
 
 class _Growth(RivalUpdates):
-    """A rival's updates, tried on a small matrix and batches that the trial gives."""
+    """Updates by a rival of a small matrix, with batches that the trial supplies."""
 
     def __init__(self, rival: Rival, a: sp.csr_array, batches: Sequence[tuple[NDArray[Any], ...]]) -> None:
         super().__init__(rival)
@@ -240,7 +242,7 @@ def _updates(rival: Rival, trial: Trial) -> Prepared:
 
 
 def _batches(dtype: DTypeLike) -> list[tuple[NDArray[Any], ...]]:
-    """Draw batches, one place many times among them."""
+    """Draw batches of (rows, columns, values); some coordinates occur many times."""
     random = np.random.default_rng(7)
     batches: list[tuple[NDArray[Any], ...]] = []
     for count in BATCHES:
@@ -259,7 +261,7 @@ _KINDS: Mapping[RivalTask, Callable[[Rival, Trial], Prepared]] = {
 
 
 def _launched(runnable: RivalRunnable, workspace: Workspace, check: Check) -> float:
-    """Launch once; return the largest error over its bound, or raise `IncorrectError`."""
+    """Launch once; return the largest ratio of error to bound, or raise `IncorrectError`."""
     runnable.erase_result(workspace)
     runnable.before()
     runnable.launch()
@@ -275,13 +277,13 @@ def _launched(runnable: RivalRunnable, workspace: Workspace, check: Check) -> fl
 
 
 def _compared(given: NDArray[np.floating], exact: NDArray[np.float64], bound: NDArray[np.float64], name: str) -> float:
-    """Return the largest error over its bound; raise `IncorrectError` that names where it is, if a number is wrong."""
+    """Return the largest ratio of error to bound; if a number is wrong, raise `IncorrectError` with its position."""
     errors = np.abs(given - exact)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(errors == 0, 0.0, errors / bound)
     wrong = ~(errors <= bound)
     if wrong.any():
-        worst = np.unravel_index(np.argmax(shares), shares.shape)  # a NaN, if there is one
+        worst = np.unravel_index(np.argmax(shares), shares.shape)  # position of a NaN, if there is one
         words = f"{name}[{', '.join(map(str, worst))}] is {given[worst]:g} and not {exact[worst]:g}"
         raise IncorrectError(f"{np.count_nonzero(wrong)} of {given.size} numbers are wrong, the worst: {words}")
     return float(shares.max())
@@ -299,7 +301,10 @@ def _compared_matrix(
 
 
 def _leak(runnable: RivalRunnable, workspace: Workspace) -> str:
-    """Set up, run and tear down several times; return what grows each time in words, empty if nothing does."""
+    """Set up, run and tear down several times.
+
+    Return a text that says which memory grows each time, or an empty text.
+    """
     readings: list[dict[str, int]] = []
     for _ in range(CYCLES):
         runnable.prepare(workspace)
@@ -317,7 +322,7 @@ def _leak(runnable: RivalRunnable, workspace: Workspace) -> str:
 
 
 def _used_bytes(workspace: Workspace) -> dict[str, int]:
-    """Return the bytes that this process holds, as far as they are known."""
+    """Return the bytes of memory that this process holds, by kind, as far as they are known."""
     used_bytes = {} if (host := _host_bytes()) is None else {"host": host}
     return used_bytes if workspace.device.backend == "opencl" else {**used_bytes, "GPU": -workspace.device.free_bytes()}
 
@@ -333,7 +338,7 @@ class _MallocInfo(ctypes.Structure):
 
 
 def _host_bytes() -> int | None:
-    """Return the bytes that `malloc` has given out and not got back; None where the C library does not say."""
+    """Return the bytes of unreleased `malloc` memory; None if the C library cannot say."""
     try:
         function = ctypes.CDLL(None).mallinfo2
     except (AttributeError, OSError):
@@ -350,16 +355,16 @@ def try_apart(
     begun: Callable[[Trial], None] = lambda trial: None,
     said: Callable[[TrialOutcome], None] = lambda outcome: None,
 ) -> list[TrialOutcome]:
-    """Try a rival on all small matrices, in processes of their own; after one that hangs, the others are not tried.
+    """Try a rival on all small matrices, in separate processes; after a trial that hangs, the others are skipped.
 
     Parameters
     ----------
     device
         `cuda:N` or `opencl:N`.
     seconds
-        Longest time of one trial, compiling and importing aside.
+        Largest number of seconds of one trial, without compiling and importing.
     begun, said
-        Called with each trial before it, and with its outcome.
+        Functions called with each trial before it starts, and with its outcome.
     """
     trials = trials_of(rival)
     outcomes: list[TrialOutcome] = []
@@ -382,7 +387,10 @@ def compile_alone(
     begun: Callable[[Trial], None] = lambda trial: None,
     said: Callable[[TrialOutcome], None] = lambda outcome: None,
 ) -> list[TrialOutcome]:
-    """Compile a source where there is no GPU to run it, once for trials alike; `begun` and `said` as of `try_apart`."""
+    """Compile a source on a host without GPU, once for trials that need the same binary.
+
+    `begun` and `said` are as in `try_apart`.
+    """
     alike: dict[tuple[str, int], Trial] = {}
     for trial in trials_of(rival):
         alike.setdefault((trial.precision, _block(rival, trial)), trial)
@@ -406,7 +414,7 @@ def _block(rival: Rival, trial: Trial) -> int:
 def _served(
     rival: Rival, device: str, trials: Sequence[Trial], seconds: float, begun: Callable[[Trial], None]
 ) -> Iterator[TrialOutcome]:
-    """Yield outcomes of one process, the last one of the trial that ended it, if one did."""
+    """Yield the outcomes of trials in one process, up to the trial that ends the process, if one does."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_serve, args=(rival, device, list(trials), there), daemon=True)
@@ -415,7 +423,7 @@ def _served(
     try:
         for number, trial in enumerate(trials):
             begun(trial)
-            # the first outcome comes after a word that the process is ready
+            # before its first outcome, the process reports that it is ready
             for limit in (max(STARTING, seconds), seconds)[number > 0 :]:
                 if not here.poll(limit):
                     yield TrialOutcome(trial, "timeout", f"it did not end within {limit:g} s")
@@ -440,14 +448,14 @@ def _ended(code: int) -> str:
 
 def _serve(rival: Rival, device: str, trials: Sequence[Trial], connection: Connection) -> None:
     devices = open_devices(device)
-    with suppress(*FAILURES):  # the trial says what fails
+    with suppress(*FAILURES):  # the trial reports the failure
         if rival.python is not None:
             PythonRival(rival.python, rival.of)
         elif rival.source is not None and devices.first.backend == "cuda":
             for precision, block in dict.fromkeys((trial.precision, _block(rival, trial)) for trial in trials):
                 compile_source(rival, devices.first.target, precision, block)
     for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT):
-        signal.signal(number, signal.SIG_DFL)  # Intel's OpenCL asks users to report a rival's crash as a bug of its own
+        signal.signal(number, signal.SIG_DFL)  # Intel's OpenCL would report a rival's crash as its own bug
     connection.send(None)
     for trial in trials:
         connection.send(try_rival(rival, trial, devices))

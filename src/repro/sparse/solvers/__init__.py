@@ -1,1 +1,1 @@
-"""Iterative solvers on a device, over any product: they show the benefit of a faster product."""
+"""Iterative solvers on a device, with any implementation of y = A x: they show the benefit of a faster product."""

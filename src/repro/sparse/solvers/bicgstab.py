@@ -31,20 +31,20 @@ Vector = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class HostSolution:
-    """Result of some iterations on the host."""
+    """Result of a fixed number of iterations on the host."""
 
-    #: `(n,)`, in the vectors' precision.
+    #: Solution `(n,)`, in the precision of the vectors.
     x: Vector
     #: float64 `(iterations + 1,)`: norm of the recurrence's r at the start and after each iteration.
     residuals: NDArray[np.float64]
-    #: Why it stopped early.
+    #: Reason of an early stop.
     reason: Breakdown
 
 
 def bicgstab(multiply: Callable[[Vector], Vector], b: Vector, iterations: int) -> HostSolution:
-    """Run at most `iterations` from x = 0, with r̂ = b and sums in double precision.
+    """Run at most `iterations` iterations from x = 0, with r̂ = b and sums in double precision.
 
-    `multiply` returns A v in the precision of v; all vectors have that of b, `(n,)`.
+    `multiply` returns A v in the precision of v; all vectors are `(n,)` in the precision of b.
     """
     scalar = b.dtype.type
     x, r, p = np.zeros_like(b), b.copy(), b.copy()
@@ -89,9 +89,9 @@ def _norm(a: Vector) -> float:
 
 #: A residual this many times the initial one counts as divergence.
 DIVERGED = 1e5
-#: Reads and writes of vectors: in an iteration outside the products, and at the start.
+#: Number of vector reads and writes: per iteration without the products, and at the start.
 ITERATION_PASSES, START_PASSES = 16, 4
-#: Maximum number of sums that one kernel computes; each block leaves a part of each.
+#: Largest number of sums that one kernel computes; each block writes a partial sum of each.
 SUMS = 4
 
 Status = Literal["converged", "drifted", "breakdown", "diverged", "limit"]
@@ -107,7 +107,7 @@ class SolverState:
     residual: float
     #: Inner product of r and r̂.
     rho: float
-    #: `Breakdown.NONE` before a breakdown; later iterations change nothing.
+    #: `Breakdown.NONE` before a breakdown; iterations after a breakdown change nothing.
     reason: Breakdown
 
 
@@ -120,22 +120,22 @@ class Solution:
     iterations: int
     #: Euclidean norm of the recurrence's r.
     residual: float
-    #: Euclidean norm of b - A x: product in the working precision, difference in double.
+    #: Euclidean norm of b - A x: the product in the working precision, the difference in double precision.
     left: float
-    #: `converged`: both norms are at most the tolerance times that of b. `drifted`: that of r is, that of b - A x is
-    #: not, since r is only updated. `breakdown`: a division by zero. `diverged`: the residual is `DIVERGED` times that
-    #: of b, or not finite. `limit`: the allowed iterations are done.
+    #: `converged`: the norms of r and of b - A x are at most the tolerance times the norm of b. `drifted`: only the
+    #: norm of r is, since r is updated and not computed from x. `breakdown`: a division by zero. `diverged`: the
+    #: residual is more than `DIVERGED` times the norm of b, or not finite. `limit`: the allowed iterations are done.
     status: Status
-    #: Which divisor was zero at a breakdown.
+    #: Divisor that was zero or not finite, if `status` is `breakdown`.
     reason: Breakdown
 
 
 class BiCGSTAB:
     """Vectors of a solve with n ≥ 1 unknowns on a device, and its kernels bound to them.
 
-    An iteration is two products and four kernels. It neither waits nor allocates, so it can be captured into a graph.
-    `program` is the module of `render_solver` for `dtype`; `product_of` returns a launch of y = A x for buffers x and
-    y.
+    An iteration is two products and four kernels. An iteration neither waits nor allocates, so it can be captured into
+    a graph. `program` is the module of `render_solver` for `dtype`; `product_of` returns a launch of y = A x for
+    buffers x and y.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class BiCGSTAB:
         with ExitStack() as stack:
 
             def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:
-                # padding at the end of a vector has to be zero
+                # kernels rely on zeros in the padding at the end of a vector
                 return guards.zeros(stack, nbytes, f"the solver's {name}")
 
             b, x, r, p, v, t = (zeros(name) for name in "bxrpvt")
@@ -194,13 +194,13 @@ class BiCGSTAB:
             launch()
 
     def iterate(self, count: int = 1) -> None:
-        """Queue iterations; after a breakdown they leave x and r unchanged."""
+        """Queue `count` iterations; after a breakdown, x and r stay unchanged."""
         for _ in range(count):
             for launch in self._iteration:
                 launch()
 
     def state(self) -> SolverState:
-        """Wait for queued work and return the state."""
+        """Wait for queued work and return the state of the solve."""
         state, squares = np.empty(len(LaunchedBicgstabState)), np.empty(self._grid)
         self._device.download(self._state, state)
         self._device.download(self._squares, squares)
@@ -248,7 +248,7 @@ class BiCGSTAB:
         return Solution(self.x(), now.iterations, now.residual, left, status, now.reason)
 
     def _left(self, b: NDArray[np.floating]) -> float:
-        """Return the norm of b - A x; t is free between iterations."""
+        """Return the norm of b - A x; the vector t is used as temporary memory, since no iteration is running."""
         self._product_of(self._x, self._t)()
         product = np.empty(self._n, self._dtype)
         self._device.download(self._t, product)
@@ -268,26 +268,28 @@ def _judge(now: SolverState, first: float, tolerance: float) -> Status | None:
     return "breakdown" if now.reason != Breakdown.NONE else None
 
 
-#: Columns of a product that the row of its solver repeats.
+#: Columns that the result row of a solver copies from the result row of its product.
 OF_THE_PRODUCT = ("ordering", "layout", "representation")
-#: Number of disturbed host solves, and tolerance of the device as a multiple of their largest difference.
+#: Number of host solves with disturbed products, and ratio of the device's tolerance to their largest difference.
 DISTURBED, DISTURBED_FACTOR = 3, 30
-#: Minimum length of a long row.
+#: Rows of at least this length are summed in blocks on the host.
 LONG_ROW_LENGTH = 10_000
-#: Minimal tolerance in roundings of the largest residual.
+#: Smallest tolerance, as a multiple of the rounding error of the largest residual.
 ROUNDINGS = 100
-#: Residuals are compared while the tolerance is below this share of the residual, or of the one at x = 0.
+#: Residuals are compared only in iterations whose tolerance is below this share of the residual, or below this share of
+#: the residual at x = 0.
 CLOSE, CLOSE_TO_FIRST = 0.1, 0.001
 
 
-#: For a wrong residual: further disturbed host solves, their limit in seconds, and the share of the tolerance by which
-#: one of them has to change the residual for the iteration to count as unstable. On stable matrices 60 solves changed
-#: it by up to 0.07; on unstable ones by 0.2 and more, some by thousands.
+#: If a residual is wrong: largest number of further disturbed host solves; limit of their total seconds; and smallest
+#: change of the residual, as a share of the tolerance, by which one of them shows that the iteration is unstable. On
+#: stable matrices 60 solves changed the residual by up to 0.07 of the tolerance; on unstable ones by 0.2 and more, some
+#: by thousands.
 FURTHER, FURTHER_SECONDS, MIN_CHANGE = 64, 60.0, 0.2
 
 
 class ResidualError(IncorrectError):
-    """The residual differs from the host recurrence's; `error` is the difference divided by the tolerance."""
+    """The residual differs from that of the host's recurrence; `error` is the difference divided by the tolerance."""
 
     def __init__(self, residuals: tuple[float, float], expected: ExpectedResidual, error: float) -> None:
         super().__init__(
@@ -300,9 +302,9 @@ class ResidualError(IncorrectError):
 
 @dataclass(frozen=True)
 class ExpectedResidual:
-    """Expected norm of the residual in double precision, and the tolerance of a device.
+    """Expected norm of the residual in double precision, and the tolerance for a device.
 
-    Iterations are those of the solve, or the comparable part of them.
+    `iterations` is the number of iterations after which residuals are compared: those of the solve, or fewer.
     """
 
     iterations: int
@@ -311,10 +313,10 @@ class ExpectedResidual:
 
 
 class SolverRun(Runnable):
-    """A BiCGSTAB solve with a fixed number of iterations, from x = 0, for the workspace's x as right side.
+    """A BiCGSTAB solve with a fixed number of iterations, from x = 0; the right-hand side is the workspace's x.
 
-    Preparation verifies both residuals, by recurrence and from x, against the host's recurrence in double precision.
-    The product is prepared and released with the solver; binaries of `module` are relative to `folder`.
+    Preparation verifies the norm of the recurrence's r and the norm of b - A x against a host solve in double
+    precision. The product is prepared and released with the solver; binaries of `module` are relative to `folder`.
     """
 
     kind = "solver"
@@ -327,7 +329,7 @@ class SolverRun(Runnable):
         self._error: float | None = None
 
     def pack(self, workspace: Workspace) -> None:
-        """Pack the product's matrix, and compute the expected residual on the host."""
+        """Pack the matrix of the product, and compute the expected residual on the host."""
         self._product.pack(workspace)
         if operands_of(workspace).entry.size == 1:
             expect(workspace, self._iterations, lend_device=True)
@@ -344,10 +346,10 @@ class SolverRun(Runnable):
         return {**columns, **own, "error": self._error}
 
     def prepare(self, workspace: Workspace) -> None:
-        """Prepare the product, upload the right side, solve once and verify.
+        """Prepare the product, upload the right-hand side, solve once and verify the residuals.
 
-        Entries that are not single numbers raise `Unsupported`, and a wrong residual `ResidualError`; or
-        `UnstableError` if disturbing correct products in their last bits changes it nearly as much.
+        It raises `Unsupported` for entries that are not single numbers, `ResidualError` for a wrong residual, and
+        `UnstableError` instead if disturbing correct products in their last bits changes the residual nearly as much.
         """
         operands = operands_of(workspace)
         if operands.entry.size != 1:
@@ -392,7 +394,7 @@ class SolverRun(Runnable):
 
 
 def error_of(residuals: tuple[float, float], expected: ExpectedResidual) -> float:
-    """Return by how much the residuals, by recurrence and from x, are off, over the tolerance."""
+    """Return the largest deviation of the two residuals, of the recurrence and of x, divided by the tolerance."""
     with np.errstate(all="ignore"):
         return float(np.max(np.abs(np.subtract(residuals, expected.residual)) / expected.tolerance))
 
@@ -400,7 +402,10 @@ def error_of(residuals: tuple[float, float], expected: ExpectedResidual) -> floa
 def judge_error(
     error: float, residuals: tuple[float, float], expected: ExpectedResidual, workspace: Workspace, iterations: int
 ) -> None:
-    """Raise `ResidualError` for an error above 1; or `UnstableError` if disturbed products change as much."""
+    """Raise `ResidualError` for an error above 1.
+
+    It raises `UnstableError` instead if host solves with disturbed products deviate as much.
+    """
     if error <= 1:
         return
     failure = ResidualError(residuals, expected, error)
@@ -412,7 +417,7 @@ def judge_error(
 
 
 def expect(workspace: Workspace, iterations: int, *, lend_device: bool = False) -> ExpectedResidual:
-    """Return the expected residual; computed once for all solvers of a workspace."""
+    """Return the expected residual after `iterations` iterations; computed once for all solvers of a workspace."""
     operands = operands_of(workspace)
     return workspace.cached(
         ("residual", iterations), lambda: expected_residual(operands, iterations), lend_device=lend_device
@@ -423,11 +428,11 @@ def expected_residual(operands: ProductOperands, iterations: int) -> ExpectedRes
     """Run the recurrence on the host in double precision, and measure the effect of rounding.
 
     The distance of two correct solves depends on the matrix. So the host repeats the solve in the working precision,
-    with products disturbed at random by the effect of another order of summation: √m ε/2 (|A||x|)_i for m entries. The
-    largest difference of residuals times `DISTURBED_FACTOR` is the tolerance, and at least `ROUNDINGS` roundings of the
-    largest residual.
+    with products that are disturbed at random by the effect of another order of summation: √m ε/2 (|A||x|)_i for m
+    entries. The tolerance is the largest difference of residuals times `DISTURBED_FACTOR`, plus `ROUNDINGS` rounding
+    errors of the largest residual.
 
-    Where correct solves have diverged after all iterations, an earlier, comparable one is used.
+    If correct solves differ too much after all iterations, residuals are compared after fewer iterations.
     """
     matrix = sp.csr_array(expand(operands.problem, operands.values))
     working = matrix.astype(operands.dtype)
@@ -449,8 +454,8 @@ def expected_residual(operands: ProductOperands, iterations: int) -> ExpectedRes
 def furthest_moved(operands: ProductOperands, expected: ExpectedResidual) -> float:
     """Return the largest change of the residual by disturbed products, as a multiple of the tolerance.
 
-    The tolerance is from a few such solves. Near a breakdown most change little and few change much, so as many are run
-    as time allows.
+    The tolerance comes from only `DISTURBED` solves. Near a breakdown, most solves change little and few change much,
+    so this function runs as many further solves as time allows.
     """
     working = sp.csr_array(expand(operands.problem, operands.values)).astype(operands.dtype)
     eps, b = float(np.finfo(operands.dtype).eps), operands.x.ravel()
@@ -466,12 +471,15 @@ def furthest_moved(operands: ProductOperands, expected: ExpectedResidual) -> flo
 
 
 def _history(course: HostSolution, iterations: int) -> NDArray[np.float64]:
-    """Return the residual after each iteration, `(iterations + 1,)`, constant after a stop."""
+    """Return the residual after each iteration, `(iterations + 1,)`; after an early stop the last one is repeated."""
     return np.pad(course.residuals, (0, iterations + 1 - len(course.residuals)), mode="edge")
 
 
 def _multiplier(matrix: sp.csr_array) -> Callable[[Vector], Vector]:
-    """Return the product with a matrix; a sequential sum of a long row would lose digits, so it is summed in blocks."""
+    """Return a function that multiplies by a matrix.
+
+    It sums long rows in blocks, as a sequential sum would lose digits.
+    """
     long_rows = np.flatnonzero(np.diff(matrix.indptr) > LONG_ROW_LENGTH)
 
     def multiply(x: Vector) -> Vector:
@@ -499,6 +507,6 @@ def _disturbed(
 
 
 def true_residual(operands: ProductOperands, x: NDArray[np.floating]) -> float:
-    """Return the norm of b - A x, in double precision, for x in natural order."""
+    """Return the norm of b - A x, in double precision, for x `(n,)` in the matrix's order."""
     product = expand(operands.problem, operands.values) @ x.astype(np.float64)
     return float(np.linalg.norm(operands.x.ravel() - product))

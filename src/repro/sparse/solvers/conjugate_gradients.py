@@ -1,7 +1,7 @@
-"""Conjugate gradients over any product, and their runnables beside those that stay on the chip.
+"""Conjugate gradients with any product y = A x, and runnables that time them or persistent conjugate gradients.
 
-Both run the recurrence of Chronopoulos and Gear with the diagonal as preconditioner. A runnable solves A x = b once, to
-a tolerance of b - A x that the host verifies; what is timed is a fixed number of iterations from x = 0.
+Both kinds run the recurrence of Chronopoulos and Gear with the diagonal as preconditioner. A runnable solves A x = b
+once, to a tolerance of b - A x that the host verifies; the timed launch has a fixed number of iterations from x = 0.
 """
 
 from __future__ import annotations
@@ -36,37 +36,40 @@ from repro.sparse.solvers.persistent import (
 from repro.sparse.solvers.slices import invert_diagonal
 from repro.sparse.symmetry import HERMITIAN
 
-#: Routine in rows: over a product, and on the chip.
+#: Names of the routines in result rows: with any product, and persistent, which keeps the matrix in shared memory.
 OVER_PRODUCT, PERSISTENT_CG = "cg", "persistent cg"
-#: Convergence: norm of b - A x relative to the norm of b, by precision; and the maximum iterations of a solve.
+#: A solve has converged if the norm of b - A x is below this multiple of the norm of b, by precision; and the largest
+#: number of iterations of a solve.
 TOLERANCES = {"single": 1e-4, "double": 1e-8}
 MAX_ITERATIONS = 20_000
-#: Maximum number of timed iterations: large enough that start-up and loading the matrix to the chip hardly count.
+#: Largest number of timed iterations: large enough that start-up and loading the matrix into shared memory hardly
+#: count.
 TIMED_ITERATIONS = 100
-#: By what factor the residual that the host computes may exceed the tolerance; and at most how far, in tolerances, the
-#: recurrence's residual may be from that of x after the iterations that are timed.
+#: The residual that the host computes may exceed the tolerance by this factor. After the timed iterations, the
+#: recurrence's residual may differ from that of x by this many tolerances.
 TOLERANCE_FACTOR, DRIFT = 1.1, 10
-#: Iterations after which the host looks.
+#: Number of iterations after which the host reads the state.
 LOOK = 50
-#: Reads and writes of vectors: in an iteration outside the product, and at the start.
+#: Number of vector reads and writes: per iteration without the product, and at the start.
 ITERATION_PASSES, START_PASSES = 15, 7
 
 
 class ProductCg(RestartedSolver):
-    """Vectors of a solve on a device, and the kernels between the products.
+    """Vectors of a solve on a device, and the kernels that run between the products.
 
-    An iteration is a product and two kernels. It neither waits nor allocates, so it can be captured into a graph.
+    An iteration is a product and two kernels. An iteration neither waits nor allocates, so it can be captured into a
+    graph.
 
     Parameters
     ----------
     program
         The module of `render_solver` for the dtype of `scale`.
     product_of
-        Returns a launch of y = A x for buffers x and y, whose padding to words is zero.
+        Returns a launch of y = A x for buffers x and y, whose padding to full words is zero.
     scale
         `(numbers,)`: reciprocal of the diagonal's real expansion, in the order of the product's vectors.
     rounding
-        Returns what `RestartedSolver.rounding` does, of x `(numbers,)`.
+        Function of x `(numbers,)` that returns the estimate of `RestartedSolver.rounding`.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class ProductCg(RestartedSolver):
         with ExitStack() as stack:
 
             def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:
-                # padding at the end of a vector has to be zero
+                # kernels rely on zeros in the padding at the end of a vector
                 return guards.zeros(stack, nbytes, f"the solver's {name}")
 
             b, x, r, u, p, s, w, diagonal = (zeros(name) for name in (*"bxrupsw", "diagonal"))
@@ -130,7 +133,7 @@ class ProductCg(RestartedSolver):
 def refusal(workspace: Workspace) -> str:
     """Return why conjugate gradients cannot be tried with a matrix; empty if they can.
 
-    Its real expansion has to be symmetric, which of a complex matrix only a Hermitian one's is.
+    The real expansion has to be symmetric; for complex entries, this requires a Hermitian matrix.
     """
     symmetry = symmetry_on(workspace)
     if operands_of(workspace).problem.entry == "complex" and symmetry.kind not in ("", HERMITIAN):
@@ -141,9 +144,9 @@ def refusal(workspace: Workspace) -> str:
 class CgRun(Runnable):
     """Conjugate gradients from x = 0, for b = A times the workspace's x, so that b is in the range of a singular A.
 
-    Preparation solves to the tolerance of the precision and verifies b - A x on the host. A launch is as many
-    iterations as that took, at most `TIMED_ITERATIONS`; the residual after it is verified as well. Binaries of `module`
-    are relative to `folder`.
+    Preparation solves to the tolerance of the precision and verifies b - A x on the host. A launch has the same number
+    of iterations, at most `TIMED_ITERATIONS`; the residual after it is verified as well. Binaries of `module` are
+    relative to `folder`.
     """
 
     kind = "solver"
@@ -174,25 +177,25 @@ class CgRun(Runnable):
 
     @abstractmethod
     def _open(self, workspace: Workspace, program: Program) -> RestartedSolver:
-        """Bring the matrix to the device; return the solver."""
+        """Upload the matrix to the device; return the solver."""
 
     @abstractmethod
     def _order(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Bring the members of a vector `(n, k)` into the solver's order."""
+        """Return the members of a vector `(n, k)` as a flat array in the solver's order."""
 
     @abstractmethod
     def _count_bytes(self, iterations: int) -> int:
-        """Return the bytes that a launch moves at the least."""
+        """Return the minimum number of bytes that a launch of `iterations` iterations moves."""
 
     def prepare(self, workspace: Workspace) -> None:
-        """Bring matrix and right-hand side to the device, solve, verify, and bind what is timed.
+        """Upload matrix and right-hand side, solve, verify, and bind the launch that is timed.
 
         Raises
         ------
         Unsupported
-            It does not converge, for a matrix that is not known to be positive semidefinite or by rounding.
+            The solve does not converge: the matrix is not known to be positive semidefinite, or rounding prevents it.
         IncorrectError
-            It breaks down though the matrix is positive semidefinite, or b - A x is larger than the solver says.
+            The solve breaks down though the matrix is positive semidefinite, or b - A x is larger than the solver says.
         ModuleError
         """
         if self._module.binary is None:
@@ -227,7 +230,7 @@ class CgRun(Runnable):
     def _natural(self, found: NDArray[np.floating], shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Convert a vector from the solver's order to the order of the real expansion, `(n·k,)`."""
         count = int(np.prod(shape))
-        order = self._order(np.arange(1, count + 1, dtype=np.float64).reshape(shape))  # with signs; 0: padding
+        order = self._order(np.arange(1, count + 1, dtype=np.float64).reshape(shape))  # signed positions; 0: padding
         stored = order != 0
         natural = np.empty(count)
         natural[np.abs(order[stored]).astype(np.int64) - 1] = np.sign(order[stored]) * found[stored]
@@ -244,8 +247,9 @@ class CgRun(Runnable):
             return float(np.linalg.norm(left) / np.linalg.norm(exact))
 
     def _compare(self, recurred: float, residual: float, precision: str) -> None:
-        """Raise `IncorrectError` if the recurrence's residual differs from the true one; both relative to the norm of
-        b.
+        """Raise `IncorrectError` if the recurrence's residual differs from the residual of x.
+
+        Both are relative to norm(b).
         """
         error = abs(recurred - residual) / (DRIFT * TOLERANCES[precision])
         if not error <= 1:
@@ -282,12 +286,12 @@ class CgRun(Runnable):
 
 
 def is_semidefinite(workspace: Workspace) -> bool:
-    """Return whether a matrix is known to be positive semidefinite, by how it was built."""
+    """Return whether the origin of a matrix guarantees that it is positive semidefinite."""
     return bool((operands_of(workspace).problem.origin or {}).get("semidefinite"))
 
 
 class ProductCgRun(CgRun):
-    """Over any product, which is prepared and released with it."""
+    """Conjugate gradients with any product, which is prepared and released with the solver."""
 
     routine = OVER_PRODUCT
 
@@ -338,7 +342,10 @@ class ProductCgRun(CgRun):
 
 
 class PersistentCgRun(CgRun):
-    """All iterations in one launch; the matrix stays on the chip as far as it fits."""
+    """Persistent conjugate gradients.
+
+    All iterations run in one launch, with as much of the matrix as fits in shared memory.
+    """
 
     routine = PERSISTENT_CG
 

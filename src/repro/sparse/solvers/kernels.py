@@ -1,4 +1,4 @@
-"""Rendering of the kernels of iterative solvers: fused ones between products, and persistent ones."""
+"""Rendering of the kernels of iterative solvers: vector kernels that run between products, and persistent kernels."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from repro.errors import ReproError
 from repro.sparse.solvers.slices import COLUMN_BITS, FORMS, VALUE_BITS, Form
 from repro.sparse.symmetry import adjoint_members
 
-#: Threads per block, and blocks per multiprocessor, which are all resident at once.
+#: Threads per block, and blocks per multiprocessor, all of which are resident at once.
 BLOCK_SIZE = {"cuda": 256, "opencl": 64}
 SOLVER_BLOCKS_PER_SM = {"cuda": 4, "opencl": 1}
-#: Bytes of a vector load, to which vectors are padded; and loads in flight per thread.
+#: Bytes of a vector load, to a multiple of which vectors are padded; and number of loads in flight per thread.
 WORD_BYTES = 16
 IN_FLIGHT = 4
 
 
 class LaunchedBicgstabState(IntEnum):
-    """Index of each number of the state, in doubles."""
+    """Index of each float64 number in the device state of BiCGSTAB with a launch per product."""
 
     RHO = 0  # (shadow, r)
-    RHO_OF_ALPHA = 1  # rho of the iteration of `ALPHA`
+    RHO_OF_ALPHA = 1  # rho of the iteration that computed `ALPHA`
     ALPHA = 2
     OMEGA = 3
     STOPPED = 4  # `Breakdown` at the end of an iteration
@@ -43,32 +43,36 @@ class Breakdown(IntEnum):
 
 #: The persistent solvers, whose kernels run many iterations in one launch.
 METHODS = ("cg", "bicgstab")
-#: Threads of a block of a persistent solver, one block on each multiprocessor (measurements not recorded).
+#: Threads per block of a persistent solver, which has one block per multiprocessor.
 PERSISTENT_BLOCK_SIZE = {"cuda": 512, "opencl": 64}
-#: Numbers of rows per thread for which vectors can be held in registers, and words of 4 bytes that they may take.
+#: Numbers of rows per thread for which kernels may hold vectors in registers; and largest number of 4-byte words per
+#: thread that these vectors may take.
 ROWS_IN_REGISTERS, MAX_WORDS = (1, 2, 3, 4, 5, 6, 8), 80
-#: Vectors that a thread holds.
+#: Number of vectors that a thread holds in registers.
 VECTORS_HELD = {"cg": 5, "bicgstab": 6}
-#: Kinds of sums of a phase that blocks leave parts of.
+#: Largest number of different sums in a phase; each block writes a partial sum of each.
 KINDS = 6
 
 
 class CgState(IntEnum):
-    """Index of each number of the state of conjugate gradients, in doubles."""
+    """Index of each float64 number in the device state of conjugate gradients."""
 
-    LIMIT = 0  # (r, r) at which it has converged; the only number that the host sets, while its `reset` clears all
+    LIMIT = 0  # (r, r) at which the solve has converged; only the host sets it, and its `reset` clears the whole state
     RR = 1  # (r, r), by the recurrence
     BB = 2  # (b, b)
     REASON = 3  # `StopReason`
-    ITERATIONS = 4  # all finished iterations, over all beginnings from a new residual: no kernel clears them
-    LAST_RU = 5  # (r, u) of the last iteration; 0: there was none
+    ITERATIONS = 4  # number of finished iterations since `reset`, over all restarts: no kernel clears it
+    LAST_RU = 5  # (r, u) of the last iteration; 0: there was no iteration
     LAST_ALPHA = 6
-    NEXT_RU = 7  # (r, u) of the running iteration; the next one reads it as LAST_RU
+    NEXT_RU = 7  # (r, u) of the running iteration; the next iteration reads it as LAST_RU
     NEXT_ALPHA = 8
 
 
 class BicgstabState(IntEnum):
-    """Index of each number of the state of the persistent BiCGSTAB, in doubles; the first as in `CgState`."""
+    """Index of each float64 number in the device state of persistent BiCGSTAB.
+
+    The first five are those of `CgState`.
+    """
 
     LIMIT = 0
     RR = 1
@@ -85,18 +89,19 @@ STATES: dict[str, type[IntEnum]] = {"cg": CgState, "bicgstab": BicgstabState}
 
 
 class StopReason(IntEnum):
-    """Why a persistent solver stops."""
+    """Reason why a solver with this state has stopped; `NONE` while it runs."""
 
     NONE = 0
     CONVERGED = 1
     NOT_FINITE = 2
-    BREAKDOWN = 3  # a divisor is zero; of conjugate gradients, (p, A p) is not positive
+    BREAKDOWN = 3  # a divisor is zero; in conjugate gradients, (p, A p) is not positive
 
 
 def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool]:
-    """Return for which numbers of rows per thread there is a kernel, ascending, and whether it holds the diagonal too.
+    """Return the numbers of rows per thread for which there is a kernel, ascending.
 
-    The last is 0: vectors in memory, for any number of rows.
+    The values say whether the kernel holds the inverted diagonal in registers, too. The last key is 0: a kernel with
+    vectors in memory, for any number of rows.
     """
     words = get_entry(entry).size * SCALARS[precision][1] // 4
     vectors = VECTORS_HELD[method]
@@ -105,7 +110,10 @@ def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool
 
 
 def held_rows(method: str, entry: str, precision: str, needed: int) -> int:
-    """Return the rows per thread of the kernel to take: the fewest of `rows_in_registers` from `needed` on; else 0."""
+    """Return the smallest number of rows per thread, of `rows_in_registers`, that is at least `needed`.
+
+    It returns 0 if there is none.
+    """
     return next((rows for rows in rows_in_registers(method, entry, precision) if rows >= needed), 0)
 
 
@@ -120,8 +128,8 @@ def render_persistent(
 ) -> str:
     """Return the source of the module of a persistent solver.
 
-    `n_rows`: for how many rows of a thread it has kernels of many iterations; None: it has all. `forms`: for which
-    ways in which slices are kept.
+    `n_rows` is the number of rows per thread of its kernel with many iterations; None: kernels for all numbers.
+    `forms`: the forms of kept slices for which the module has kernels.
     """
     if method not in METHODS:
         raise ReproError("unknown method", expected=" or ".join(METHODS), actual=method)
@@ -151,7 +159,7 @@ def render_persistent(
     )
 
 
-#: Numbers of the state, and reasons to stop, of the solvers whose kernels stand between products.
+#: State words and stop reasons of the solvers whose kernels are launched between products.
 SOLVERS: dict[str, tuple[type[IntEnum], type[IntEnum]]] = {
     "bicgstab": (LaunchedBicgstabState, Breakdown),
     "cg": (CgState, StopReason),
@@ -159,7 +167,7 @@ SOLVERS: dict[str, tuple[type[IntEnum], type[IntEnum]]] = {
 
 
 def render_solver(templates: Path, solver: str, precision: str, target: Target) -> str:
-    """Return the source of a solver's module."""
+    """Return the source of the module of a solver whose kernels are launched between products."""
     if solver not in SOLVERS or precision not in SCALARS:
         raise ReproError(
             "unknown solver or precision",
@@ -188,13 +196,13 @@ SOLVER_GROUP, PERSISTENT = "solvers", "persistent-"
 
 
 def solver_key(solver: str, precision: str, entry: str | None = None) -> str:
-    """Return the key of a solver's module in a study; with an entry, that of the persistent one."""
+    """Return the key of a solver's module in a study; with an entry, the key of the persistent solver's module."""
     name = solver if entry is None else f"{PERSISTENT}{solver}-{entry}"
     return f"{SOLVER_GROUP}/{name}-{precision}"
 
 
 def render_solver_key(templates: Path, key: str, target: Target) -> str:
-    """Return the source of the module with a key of `solver_key`."""
+    """Return the source of the module with a key from `solver_key`."""
     solver, _, precision = key.removeprefix(f"{SOLVER_GROUP}/").rpartition("-")
     method, _, entry = solver.removeprefix(PERSISTENT).rpartition("-")
     if solver.startswith(PERSISTENT) and method in METHODS and precision in SCALARS:

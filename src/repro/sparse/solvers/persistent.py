@@ -1,9 +1,9 @@
-"""Conjugate gradients and BiCGSTAB that stay on the chip: many iterations in one launch, the matrix in shared memory.
+"""Persistent conjugate gradients and BiCGSTAB: many iterations in one launch, with the matrix in shared memory.
 
-Each block of a launch has the same rows in every iteration. It keeps as many of their slices in shared memory as fit,
-and reads the others from L2. Between phases all blocks wait for each other. A device that cannot launch blocks
-together, such as a CPU, gets a launch for each phase, with the same arithmetic. `PersistentRun` times and verifies a
-solve of BiCGSTAB with a fixed number of iterations, beside those by launches.
+Each block of a launch computes the same rows in every iteration. It keeps as many slices of its rows in shared memory
+as fit, and reads the others from L2. Between phases there is a barrier of all blocks. A device without cooperative
+launches, such as a CPU, gets a launch for each phase, with the same arithmetic. `PersistentRun` times and verifies a
+BiCGSTAB solve with a fixed number of iterations, beside the solvers with a launch per product.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from repro.sparse.solvers.bicgstab import error_of, expect, judge_error, true_re
 from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, held_rows
 from repro.sparse.solvers.slices import LANES, Kept, Slices, assign_rows, keep_slices
 
-#: Vectors of each method, in the order of kernel parameters. Blocks other than the one that owns a row read only u.
+#: Vectors of each method, in the order of kernel parameters. Only u is read by blocks that do not own the row.
 VECTORS = {"cg": ("x", "r", "p", "s", "w", "u"), "bicgstab": ("x", "r", "p", "v", "t", "shadow", "u")}
-#: Phases of an iteration, each a kernel.
+#: Phases of an iteration; each is a kernel if every phase is a launch of its own.
 PHASES = {"cg": ("multiply", "update"), "bicgstab": ("project", "half_step", "dot_products", "full_step")}
-#: Phases after the last iteration, by which (r, r) is known.
+#: Phases that run once more after the last iteration, to compute (r, r).
 LAST_PHASES = {"cg": ("multiply",), "bicgstab": ()}
-#: Bytes of shared memory that the kernels of many iterations declare themselves, and the system takes (CUDA: 1 KiB).
+#: Bytes of shared memory per block that are not available for slices: kernels declare some, the system takes 1 KiB.
 OWN_SHARED = 2048
-#: Seconds that a launch is to take about, by the time of an iteration: waits of all blocks, and bytes from memory.
+#: Targeted seconds of a launch; and an estimate of an iteration: seconds of a barrier of all blocks, and memory
+#: bandwidth.
 LAUNCH_SECONDS, WAIT_SECONDS, BYTES_PER_SECOND = 5e-3, 6e-6, 1e12
-#: A restart from x is worthwhile if the true residual has decreased by this factor.
+#: A restart from x is worthwhile if the norm of b - A x has decreased to this share.
 PROGRESS = 0.5
-#: A residual below this multiple of what rounding leaves, term by term, is not expected to become smaller.
+#: A residual below this multiple of the estimated rounding error is not expected to decrease further.
 AT_ROUNDING = 20
 
 Method = Literal["cg", "bicgstab"]
@@ -54,7 +55,7 @@ Status = Literal["converged", "limit", "rounding", "breakdown", "not finite"]
 
 @dataclass(frozen=True)
 class Progress:
-    """State of a running solve."""
+    """State of a running solve, read back from the device."""
 
     #: Finished iterations since `reset`.
     iterations: int
@@ -66,11 +67,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class PersistentSolution:
-    """Result of a solve; x is in the solver's memory."""
+    """Result of a solve; x stays in device memory."""
 
     #: `converged`: the norm of b - A x is at most the tolerance times that of b. `limit`: the allowed iterations are
-    #: done. `rounding`: the recurrence has converged, but b - A x computed from x no longer shrinks. `breakdown`: a
-    #: divisor is zero; of conjugate gradients, (p, A p) is not positive. `not finite`: a sum is infinite or NaN.
+    #: done. `rounding`: the recurrence has converged, but b - A x computed from x no longer decreases. `breakdown`: a
+    #: divisor is zero; in conjugate gradients, (p, A p) is not positive. `not finite`: a sum is infinite or NaN.
     status: Status
     iterations: int
     #: Euclidean norms of b - A x, computed in the working precision from x, and of b.
@@ -79,7 +80,7 @@ class PersistentSolution:
 
 
 class RestartedSolver(ABC):
-    """The host's part of a solver on a device: when it looks, begins anew from x, and stops.
+    """Host part of a solver on a device: it reads the state back, restarts the recurrence from x, and stops.
 
     Attributes
     ----------
@@ -105,18 +106,18 @@ class RestartedSolver(ABC):
 
     @abstractmethod
     def iterations_of_launch(self) -> int:
-        """Return how many iterations the host queues before it looks: about `LAUNCH_SECONDS` of them."""
+        """Return how many iterations the host queues before it reads the state: they take about `LAUNCH_SECONDS`."""
 
     @abstractmethod
     def rounding(self) -> float:
-        """Return an estimate of the norm of b - A x that is due to rounding alone, of x and of the products."""
+        """Return an estimate of the part of norm(b - A x) that is due to rounding of x and of products."""
 
     def reset(self) -> None:
-        """Count iterations from 0, and let no residual but 0 stop the recurrence."""
+        """Clear the state: the count of iterations, and the residual at which the recurrence stops."""
         self._device.write(self._state, np.zeros(len(self._state_type)))
 
     def progress(self) -> Progress:
-        """Wait for queued work and return the state."""
+        """Wait for queued work and return the state of the solve."""
         state = np.empty(len(self._state_type))
         self._device.download(self._state, state)
         with np.errstate(invalid="ignore"):
@@ -128,11 +129,11 @@ class RestartedSolver(ABC):
             )
 
     def solve(self, tolerance: float, max_iterations: int, check_every: int | None = None) -> PersistentSolution:
-        """Solve A x = b from the x that is there, in at most `max_iterations` iterations.
+        """Solve A x = b from the current x, in at most `max_iterations` iterations.
 
-        It has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b. Where the
-        recurrence has stopped and this is larger, the recurrence begins anew from x as long as that helps. The host
-        looks after every `check_every` iterations.
+        The solve has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b. If the
+        recurrence has stopped at a larger residual, it is restarted from x as long as this reduces the residual. The
+        host reads the state after every `check_every` iterations.
         """
         check_every = check_every or self.iterations_of_launch()
         self.reset()
@@ -140,8 +141,8 @@ class RestartedSolver(ABC):
         now = self.progress()
         norm_of_b, before, stopped = now.norm_of_b, math.inf, StopReason.NONE
         limit = tolerance * norm_of_b
-        least = float(np.finfo(self._dtype).eps) / 16  # a recurrence that gets further tells nothing of x
-        self._device.write(self._state, np.array([(max(tolerance, least) * norm_of_b) ** 2]))  # the first of the state
+        least = float(np.finfo(self._dtype).eps) / 16  # a smaller residual of the recurrence says nothing about x
+        self._device.write(self._state, np.array([(max(tolerance, least) * norm_of_b) ** 2]))  # word 0 is `LIMIT`
         while (status := self._judge(now, limit, before, stopped, max_iterations)) is None:
             before = now.residual
             while now.reason == StopReason.NONE and now.iterations < max_iterations:
@@ -155,7 +156,10 @@ class RestartedSolver(ABC):
     def _judge(
         self, now: Progress, limit: float, before: float, stopped: StopReason, max_iterations: int
     ) -> Status | None:
-        """Return the final status of a solve, or None while it continues; `before` is the last start's residual."""
+        """Return the final status of a solve, or None while it continues.
+
+        `before` is the residual at the last restart.
+        """
         if not math.isfinite(now.residual) or not math.isfinite(limit):
             return "not finite"
         if now.residual <= limit:
@@ -173,11 +177,11 @@ class RestartedSolver(ABC):
 
 
 class PersistentSolver(RestartedSolver):
-    """A matrix dealt to the blocks of a device, the vectors of a solve, and the kernels bound to them.
+    """Persistent solver: rows of a matrix assigned to the blocks of a device, vectors, and the kernels bound to them.
 
-    `program` is the module of `render_persistent`, for the entry and precision that `kernels` names; b and x are device
-    memory in the order of `slices.rows`. `kept`: what blocks keep in shared memory, of `keep_slices`. `together`: False
-    launches each phase for itself.
+    `program` is the module of `render_persistent` for the entry and precision that `kernels` names; b and x are device
+    memory in the order of `slices.rows`. `kept`, from `keep_slices`, says what blocks keep in shared memory. `together`
+    False launches each phase by itself.
     """
 
     def __init__(
@@ -250,7 +254,7 @@ class PersistentSolver(RestartedSolver):
 
     @property
     def together(self) -> bool:
-        """Whether many iterations are one launch."""
+        """Whether a single launch runs many iterations."""
         return self._many is not None
 
     def iterations_of_launch(self) -> int:
@@ -283,22 +287,22 @@ class PersistentSolver(RestartedSolver):
         super().release()
 
 
-#: Name of the product in rows, and of the routine.
+#: Name of the product in result rows of persistent solvers, and name of the BiCGSTAB routine.
 ON_CHIP, ROUTINE = "persistent", "persistent bicgstab"
 
 
 def chip_room(device: Device) -> int:
-    """Return the bytes of shared memory in which a block can keep slices: none on a CPU."""
+    """Return the bytes of shared memory per block that can hold slices; 0 on a CPU."""
     return max(0, device.target.shared_bytes - OWN_SHARED) if device.backend == "cuda" else 0
 
 
-#: Rows are clustered if the matrix has at most so many times the bytes of all shared memory, since of a larger one most
-#: is read from memory; and if the sectors of x that are loaded then are at most so many times those before.
+#: Rows are clustered if two conditions hold: the matrix has at most this multiple of the bytes of all shared memory
+#: (larger ones are mostly read from memory), and clustering increases the loaded sectors of x at most by this factor.
 MAX_CLUSTERED, MAX_SECTORS = 4, 1.1
 
 
 def deal_rows(matrix: Matrix, dtype: np.dtype[Any], device: Device) -> Slices:
-    """Assign the rows of a matrix to the blocks of a device, in clusters where blocks then load hardly more of x.
+    """Assign the rows of a matrix to the blocks of a device, clustered unless blocks then load clearly more of x.
 
     Raise `ReproError` if the matrix has too many slots.
     """
@@ -311,7 +315,7 @@ def deal_rows(matrix: Matrix, dtype: np.dtype[Any], device: Device) -> Slices:
 
 
 def slices_on(workspace: Workspace) -> Slices:
-    """Return the rows assigned to the blocks of a persistent solver; `Unsupported` if there are too many slots."""
+    """Return the rows as assigned to the blocks of a persistent solver; `Unsupported` if there are too many slots."""
     operands, device = operands_of(workspace), workspace.device
 
     def assigned() -> Slices:
@@ -324,16 +328,16 @@ def slices_on(workspace: Workspace) -> Slices:
 
 
 def kept_on(workspace: Workspace) -> Kept:
-    """Return what the blocks of a persistent solver keep in shared memory."""
+    """Return which slices the blocks of a persistent solver keep in shared memory; computed once per workspace."""
     slices, room, entry = slices_on(workspace), chip_room(workspace.device), operands_of(workspace).problem.entry
     return workspace.cached((ON_CHIP, "kept"), lambda: keep_slices(slices, entry, room), lend_device=True)
 
 
 class PersistentRun(Runnable):
-    """As `SolverRun`, without a preconditioner, on a matrix of real entries; the matrix stays on the chip if it fits.
+    """A persistent BiCGSTAB solve with a fixed number of iterations, without preconditioner, for real entries.
 
-    Preparation verifies both residuals, by recurrence and from x, against the host's recurrence in double precision.
-    Binaries of `module` are relative to `folder`.
+    Preparation verifies the norm of the recurrence's r and the norm of b - A x against a host solve in double
+    precision. Binaries of `module` are relative to `folder`.
     """
 
     kind = "solver"
@@ -356,12 +360,15 @@ class PersistentRun(Runnable):
         return {**own, "error": self._error}
 
     def pack(self, workspace: Workspace) -> None:
-        """Deal the rows, and compute the expected residual on the host."""
+        """Assign rows to blocks, and compute the expected residual on the host."""
         kept_on(workspace)
         expect(workspace, self._iterations, lend_device=True)
 
     def prepare(self, workspace: Workspace) -> None:
-        """Upload the matrix and the right side, solve once and verify; a wrong residual raises as in `SolverRun`."""
+        """Upload the matrix and the right-hand side, solve once and verify.
+
+        A wrong residual raises as in `SolverRun`.
+        """
         if self._module.binary is None:
             raise ModuleError(self._module.message)
         self.release()

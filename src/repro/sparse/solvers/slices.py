@@ -1,9 +1,9 @@
-"""The rows of a matrix dealt to the blocks of a persistent solver, and what of them each block keeps in shared memory.
+"""Assignment of matrix rows to blocks of a persistent solver, and the slices that each block keeps in shared memory.
 
-Rows are dealt in slices of 32 slots, one for each lane of a warp. A row has one lane, or several if it is long or if
-rows are few, so that rows of any length cost little padding. A block keeps its first slices: as they are, or as a table
-of the different values among them and a code of 32 bits for each slot. The table has one value for a pair A_ij and
-A_ji whose rows lie in the same block, for entries that repeat, and for all padding.
+Slices are 32 slots wide, one for each lane of a warp; a step is one row of 32 slots. A row of the matrix has one lane,
+or several if it is long or if rows are few, so that rows of any length cost little padding. A block keeps its first
+slices: plain, or as a table of their different values and a code of 32 bits for each slot. The table stores a value
+once for a pair A_ij and A_ji whose rows lie in the same block, for repeated entries, and for all padding.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.symmetry import adjoint_members
 
-#: Slots of a step of a slice: the lanes of a warp.
+#: Slots per step of a slice: one for each lane of a warp.
 LANES = 32
-#: Cost of a row besides its slots, in slots: one for each vector of conjugate gradients. This and the limits below are
-#: choices of this project, whose measurements are not recorded; `_lanes_of_rows` and `assign_rows` use them.
+#: Cost of a row in addition to its slots, in units of a slot: one for each vector of conjugate gradients. This and the
+#: limits below are choices of this project, without a published source; `_lanes_of_rows` and `assign_rows` use them.
 ROW_COST = 6
-#: A row gets twice the lanes while a lane has more than `SHORT` slots, and more than `LONG` times the mean row's slots
-#: per lane.
+#: The lanes of a row are doubled as long as each has more than `SHORT` slots, and more than `LONG` times the slots per
+#: lane of a mean row.
 LONG, SHORT = 2, 8
-#: All rows get twice the lanes while they fill less than this share of all warps, and a lane of the mean row keeps at
-#: least `MIN_STEPS` slots.
+#: The lanes of all rows are doubled as long as rows fill less than this share of all warps, and each lane of a mean row
+#: keeps at least `MIN_STEPS` slots.
 FILLED, MIN_STEPS = 0.5, 4
-#: Bytes that a GPU loads at least.
+#: Bytes of a sector, the smallest unit that a GPU loads.
 SECTOR_BYTES = 32
 #: Largest number of slots: kernels count them in int32.
 MAX_SLOTS = (1 << 31) - 1
@@ -41,15 +41,15 @@ MAX_SLOTS = (1 << 31) - 1
 class Slices:
     """A square matrix with m ≥ 1 members per entry, as the kernels of a persistent solver read it."""
 
-    #: int64 `(n,)`: row of the matrix for each row of the solver; columns are numbered alike.
+    #: int64 `(n,)`: row of the matrix for each row of the solver; columns are renumbered in the same way.
     rows: NDArray[np.int64]
     #: int32 `(blocks + 1,)`: first slice of each block.
     starts: NDArray[np.int32]
-    #: int32 `(slices, 4)`: first row, number of rows and lanes per row (rows + 64 · lanes), first step, steps.
+    #: int32 `(slices, 4)`: first row; number of rows + 64 · lanes per row; first step; number of steps.
     slices: NDArray[np.int32]
-    #: int32 `(steps, 32)`: column of each slot; padding has value 0 and a column of its row.
+    #: int32 `(steps, 32)`: column of each slot; a padding slot has value 0 and a column of its row.
     columns: NDArray[np.int32]
-    #: `(steps, m, 32)`: members of each slot.
+    #: `(steps, m, 32)`: members of the entry in each slot.
     values: NDArray[np.floating]
     #: `(n, k)`: reciprocal of the diagonal's real expansion, or 1 where the diagonal is 0 or absent.
     scale: NDArray[np.floating]
@@ -71,11 +71,14 @@ class Slices:
         return len(self.columns) * self.step_bytes
 
     def max_slices_per_warp(self, warps: int) -> int:
-        """Return the largest number of slices of a warp, if a block deals its slices to `warps` warps in turn."""
+        """Return the largest number of slices per warp, if a block distributes its slices to `warps` warps in turn."""
         return int(-(-np.diff(self.starts).max(initial=0) // warps))
 
     def sectors(self) -> int:
-        """Return the sectors of x that the warps load in an iteration: of a step's 32 entries, each sector once."""
+        """Return the number of sectors of x that all warps load in an iteration.
+
+        A step loads each of its sectors once.
+        """
         entry_bytes = self.scale.shape[1] * self.scale.itemsize
         loaded = np.sort(self.columns.astype(np.int64) * entry_bytes // SECTOR_BYTES, axis=1)
         return int((np.diff(loaded, axis=1) != 0).sum()) + len(loaded)
@@ -85,18 +88,18 @@ class Slices:
         return (self.slices[:, 2] + self.slices[:, 3]).astype(np.int64)
 
     def first_steps(self) -> NDArray[np.int64]:
-        """Return the first step of each block, and the number of all, `(blocks + 1,)`."""
+        """Return the first step of each block, followed by the number of all steps, `(blocks + 1,)`."""
         return np.append(self.slices[:, 2], len(self.columns)).astype(np.int64)[self.starts]
 
 
 def assign_rows(
     matrix: Matrix, dtype: np.dtype[Any], blocks: int, warps: int, order: NDArray[np.int64] | None = None
 ) -> Slices:
-    """Deal the rows of a matrix, of n ≥ 1 rows, to at most `blocks` blocks of `warps` warps each.
+    """Assign the rows of a matrix, of n ≥ 1 rows, to at most `blocks` blocks of `warps` warps each.
 
-    Blocks get successive rows of `order`, int64 `(n,)`, by default that of the matrix: of about equal cost; or of equal
-    number, where the most slices of a warp are fewer then. Inside a block, rows with as many lanes lie together,
-    otherwise in that order. Raise `ReproError` if the matrix has too many slots.
+    Each block gets successive rows of `order`, int64 `(n,)`, by default the matrix's order. Blocks get about equal
+    cost; or equal numbers of lanes, if this reduces the largest number of slices per warp. Within a block, rows are
+    sorted by their number of lanes, stably. Raise `ReproError` if the matrix has too many slots.
     """
     n, indptr = matrix.n, matrix.indptr.astype(np.int64)
     lengths = np.diff(indptr)
@@ -128,7 +131,7 @@ def assign_rows(
 
 
 def _lanes_of_rows(lengths: NDArray[np.int64], all_warps: int) -> NDArray[np.int64]:
-    """Return the number of lanes of each row, a power of two: of all rows, and more of long ones."""
+    """Return the number of lanes of each row, a power of two, `(n,)`; long rows have more."""
     mean, lanes = float(lengths.mean()), 1
     while lanes < LANES and len(lengths) * lanes < FILLED * all_warps * LANES and mean >= 2 * MIN_STEPS * lanes:
         lanes *= 2
@@ -139,7 +142,10 @@ def _lanes_of_rows(lengths: NDArray[np.int64], all_warps: int) -> NDArray[np.int
 
 
 def _owners(costs: NDArray[np.int64], lanes: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
-    """Return the block of each row: successive rows of equal cost, and at most as many blocks as there are slices."""
+    """Return the block of each row, `(n,)`.
+
+    Blocks get successive rows of about equal cost. There are at most as many blocks as slices.
+    """
     blocks = min(blocks, -(-int(lanes.sum()) // LANES))
     before = np.cumsum(costs) - costs / 2
     owners: NDArray[np.int64] = np.minimum((before * blocks / costs.sum()).astype(np.int64), blocks - 1)
@@ -149,8 +155,9 @@ def _owners(costs: NDArray[np.int64], lanes: NDArray[np.int64], blocks: int) -> 
 def _cut(
     owners: NDArray[np.int64], lanes: NDArray[np.int64], steps: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """Cut rows, in the solver's order, into slices; return these, the first of each block, and each row's slice and
-    place in it.
+    """Cut rows, in the solver's order, into slices.
+
+    Return the slices, the first slice of each block, and for each row its slice and its place in the slice.
     """
     n = len(owners)
     runs = np.flatnonzero(np.append(True, (owners[1:] != owners[:-1]) | (lanes[1:] != lanes[:-1])))
@@ -172,7 +179,7 @@ def _fill(
     matrix: Matrix, dtype: np.dtype[Any], rows: NDArray[np.int64], lanes: NDArray[np.int64],
     slices: NDArray[np.int64], slice_of: NDArray[np.int64], place_of: NDArray[np.int64], count: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating]]:  # fmt: skip
-    """Return columns and values of all slots."""
+    """Return columns and values of all slots of `Slices`; `count` is the number of steps."""
     number = np.empty(matrix.n, np.int64)
     number[rows] = np.arange(matrix.n)
     lengths = np.diff(matrix.indptr).astype(np.int64)
@@ -190,7 +197,7 @@ def _fill(
 
 
 def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.floating], tuple[float, int]]:
-    """Return `scale` and `least` of `Slices`, the former in the matrix's own order."""
+    """Return `scale` and `least` of `Slices`, with `scale` in the matrix's own order."""
     entry = get_entry(matrix.entry)
     diagonal = np.zeros((matrix.n, entry.size))
     row = np.repeat(np.arange(matrix.n), np.diff(matrix.indptr))
@@ -205,37 +212,38 @@ def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.fl
 
 
 Form = Literal["slices", "table"]
-#: How kept slices lie in shared memory.
+#: Forms of kept slices in shared memory.
 FORMS: tuple[Form, ...] = ("slices", "table")
-#: Bits of a code: the lower ones are the slot's column less the least one of its step, the others the number of its
-#: value in the table. The highest bit says that the slot holds the transposed value.
+#: Bits of a code. The lower bits are the slot's column minus the smallest column of its step; the higher bits are the
+#: index of its value in the table. The highest bit says that the slot holds the transposed value.
 COLUMN_BITS, VALUE_BITS = 16, 15
-#: Bytes of a step of codes: 32 of them, and the least column.
+#: Bytes of a coded step: 32 codes, and the smallest column.
 CODED_STEP_BYTES = LANES * 4 + 4
-#: Blocks copy their image to shared memory in words of so many bytes.
+#: Blocks copy their image to shared memory in words of this size.
 IMAGE_WORD_BYTES = 16
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The first slices of each block, as they lie in its shared memory."""
+    """The first slices of each block, in the form in which the block keeps them in shared memory."""
 
     form: Form
-    #: int32 `(blocks,)`: end of the slices that each block keeps.
+    #: int32 `(blocks,)`: one past the index of the last slice that each block keeps.
     ends: NDArray[np.int32]
-    #: Number of steps that all blocks keep, and of bytes of the fullest block.
+    #: Total number of steps that blocks keep, and largest number of bytes of a block.
     steps: int
     max_bytes: int
-    #: uint8, of a table: images of all blocks. An image is all first members of the values, all second ones and so on;
-    #: the codes of the steps (32 of uint32 each); the least column of each step (int32).
+    #: uint8, for the form `table`: images of all blocks. An image has the table's values, member by member; the codes
+    #: of the steps (32 uint32 each); the smallest column of each step (int32).
     images: NDArray[np.uint8]
-    #: int32 `(blocks, 3)`, of a table: first word of a block's image, number of words, number of values.
+    #: int32 `(blocks, 3)`, for the form `table`: first word of a block's image, number of words, number of values.
     places: NDArray[np.int32]
 
 
 def keep_slices(slices: Slices, entry: str, capacity: int, forms: tuple[Form, ...] = FORMS) -> Kept:
-    """Return what each block keeps in `capacity` bytes: slices as they are; or a table, if it is among `forms` and more
-    slices fit then.
+    """Return the slices that each block keeps in `capacity` bytes.
+
+    The form is `table` if `forms` has it and more slices fit then, else `slices`.
     """
     plain = _keep_plain(slices, capacity)
     if "table" not in forms or plain.steps == len(slices.columns):
@@ -277,8 +285,11 @@ def _keep_table(slices: Slices, entry: str, capacity: int) -> Kept:
 
 @dataclass(frozen=True)
 class _Table:
-    """Different values of some steps, `(values, m)`; for each slot, the number of its value and whether it holds the
-    transposed one, `(steps, 32)`; the least column of each step, `(steps,)`, and the columns less that.
+    """Coded form of some steps.
+
+    `values` are the different values, `(values, m)`. `numbers`, `(steps, 32)`, is the index of each slot's value, and
+    `transposed` says whether the slot holds the transposed value. `least`, `(steps,)`, is the smallest column of each
+    step, and `offsets` are the columns minus it.
     """
 
     values: NDArray[np.floating]
@@ -288,11 +299,14 @@ class _Table:
     offsets: NDArray[np.int32]
 
     def _values_of_first(self) -> NDArray[np.int64]:
-        """Return how many values the steps up to each one need: they are numbered as they appear."""
+        """Return how many values the steps up to and including each one need.
+
+        Values are numbered in order of appearance.
+        """
         return np.maximum.accumulate(self.numbers.max(axis=1)) + 1
 
     def fitting_steps(self, capacity: int) -> int:
-        """Return how many of the first steps fit into `capacity` bytes and into codes."""
+        """Return how many of the first steps fit into `capacity` bytes and into the bits of codes."""
         needed = self._values_of_first()
         nbytes = needed * self.values[0].nbytes + np.arange(1, len(needed) + 1) * CODED_STEP_BYTES
         narrow = self.offsets.max(axis=1) < 1 << COLUMN_BITS
@@ -300,7 +314,7 @@ class _Table:
         return int(np.logical_and.accumulate(fits).sum())
 
     def image(self, steps: int) -> tuple[NDArray[np.uint8], int]:
-        """Return the bytes of the first `steps` steps, and the number of their values."""
+        """Return the image of the first `steps` steps as bytes, and the number of their values."""
         count = int(self._values_of_first()[steps - 1])
         codes = self.numbers[:steps] | self.transposed[:steps].astype(np.int64) << VALUE_BITS
         codes = codes << COLUMN_BITS | self.offsets[:steps]
@@ -310,15 +324,16 @@ class _Table:
 
 
 def _encode(columns: NDArray[np.int32], values: NDArray[np.floating], entry: str) -> _Table:
-    """Return the table of some steps. Of a value and its transposed one, the larger is in the table; padding has the
-    value 0 and the least column.
+    """Return the coded form of some steps.
+
+    Of a value and its transposed value, the table has the larger. Padding has the value 0 and the smallest column.
     """
     members = values.shape[1]
     filled: NDArray[np.bool_] = (values != 0).any(axis=1)
     least = np.where(filled, columns, np.iinfo(np.int32).max).min(axis=1)
     least[~filled.any(axis=1)] = 0
     sources, signs = (np.array(column) for column in zip(*adjoint_members(entry), strict=True))
-    of_slots = np.moveaxis(values, 1, 2).reshape(-1, members) + 0  # no -0, whose bits differ
+    of_slots = np.moveaxis(values, 1, 2).reshape(-1, members) + 0  # adding 0 turns -0 into 0, as their bits differ
     transposed = of_slots[:, sources] * signs.astype(values.dtype) + 0
     slots = np.arange(len(of_slots))
     differs = (transposed != of_slots).argmax(axis=1)

@@ -1,1 +1,1 @@
-"""Products of sparse matrices on a device, whose rows are dealt to bins (King 2017, chapter 6)."""
+"""Sparse matrix products C = A B on a device; rows are grouped into bins by size (King 2017, chapter 6)."""

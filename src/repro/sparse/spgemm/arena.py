@@ -1,8 +1,8 @@
-"""Memory on a device for the entries and the rows of products, which later products take over.
+"""Pooled device memory for sparse matrix products C, which later products reuse.
 
-A driver and a pool give out whole blocks of memory. An arena has some blocks of them, and gives out ranges of entries,
-columns and values each in an array of its own, so that a range can be cut at its end, once the size of a product is
-known. The arrays of a product's rows are kept whole, for the next product of as many rows.
+An arena allocates a few large blocks and hands out ranges of them. A range holds columns and values of consecutive
+entries, in two arrays. A range is reserved for the largest possible product, and is shortened once the size of the
+product is known. The arrays with one element per row are pooled as a whole, for the next product with as many rows.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from repro.devices.base import PART_ALIGNMENT, Buffer, Device
 from repro.sparse.dynamic.storage import allocate_row_arrays
 
-#: Entries of the smallest block, which stays when nothing is in it.
+#: Entries of the smallest block; a block of this size is kept even when it is empty.
 MIN_ENTRIES = 1 << 22
-#: Most bytes of a larger block that stays for the next product: a pool takes tens of microseconds to give it again.
+#: Larger blocks of at most this many bytes are also kept when empty, since a new allocation takes tens of microseconds.
 KEPT_BYTES = 1 << 28
-#: Bytes of row arrays that are kept for products of as many rows.
+#: Largest number of bytes of released row arrays that are kept for later products.
 SHELVED_BYTES = 1 << 26
-#: Ranges begin at multiples of this many entries, so that parts of both arrays are aligned.
+#: Ranges begin at multiples of this many entries, so that their columns and values are aligned.
 _ALIGNED = PART_ALIGNMENT // 4
 
 
@@ -44,13 +44,13 @@ class _Block:
 
 
 class Range:
-    """Some entries of an arena."""
+    """A range of consecutive entries in a block of an arena: columns and values."""
 
     def __init__(self, arena: Arena, block: _Block, begin: int, end: int) -> None:
         self._arena, self._block, self._begin, self._end = arena, block, begin, end
 
     def buffers(self, capacity: int) -> tuple[Buffer, Buffer]:
-        """Return the memory of the first `capacity` columns and values."""
+        """Return the parts of the block's columns and values that hold the first `capacity` entries of the range."""
         device, itemsize, count = self._arena.device, self._arena.itemsize, max(capacity, 1)
         return (
             device.part(self._block.columns, 4 * self._begin, 4 * count),
@@ -58,32 +58,32 @@ class Range:
         )
 
     def cut(self, capacity: int) -> None:
-        """Return the range after the first `capacity` entries to the arena."""
+        """Shorten the range to its first `capacity` entries; the arena can hand out the rest again."""
         end = min(self._begin + _aligned(capacity), self._end)
         self._arena.give_back(self._block, end, self._end)
         self._end = end
 
     def release(self) -> None:
-        """Return the rest of the range to the arena; a second call has no effect."""
+        """Return the whole range to the arena; a second call has no effect."""
         self._arena.give_back(self._block, self._begin, self._end)
         self._end = self._begin
 
 
 class Arena:
-    """Blocks of a device's memory for entries of one dtype, for work on the device's own queue."""
+    """Pool of device memory for entries of one value dtype, for work on the device's default queue."""
 
     def __init__(self, device: Device, dtype: np.dtype[np.floating]) -> None:
         self.device, self.itemsize = device, dtype.itemsize
         self._blocks: list[_Block] = []
-        self._lock = RLock()  # a matrix may be released while another is made, by the collector of garbage
+        self._lock = RLock()  # the garbage collector may release a matrix while this thread creates another one
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all blocks."""
+        """Total bytes of all blocks."""
         return sum(block.capacity for block in self._blocks) * (4 + self.itemsize)
 
     def reserve(self, capacity: int) -> Range:
-        """Return a range of at least `capacity` entries; `OutOfDeviceMemory` where there is no memory for it."""
+        """Return a range of at least `capacity` entries; raise `OutOfDeviceMemory` if no block can be allocated."""
         count = _aligned(capacity)
         with self._lock:
             for block in self._blocks:
@@ -108,7 +108,7 @@ class Arena:
         return self._blocks[-1]
 
     def give_back(self, block: _Block, begin: int, end: int) -> None:
-        """Return a range to its block. An empty large block is released, unless it is kept for the next product."""
+        """Mark a range of a block as free. Release the block if it is empty and `_stays` says no."""
         if begin >= end:
             return
         with self._lock:
@@ -125,20 +125,20 @@ class Arena:
                 block.release()
 
     def _stays(self, block: _Block) -> bool:
-        """Return whether an empty block is left for the next product: one that is not too large."""
+        """Return whether an empty block is kept: it has at most `KEPT_BYTES`, and no other large block is empty."""
         if block.capacity * (4 + self.itemsize) > KEPT_BYTES:
             return False
         return not any(other.empty and other.capacity > MIN_ENTRIES for other in self._blocks if other is not block)
 
     def trim(self) -> None:
-        """Release the empty blocks."""
+        """Release all empty blocks."""
         with self._lock:
             for block in [block for block in self._blocks if block.empty]:
                 self._blocks.remove(block)
                 block.release()
 
     def release(self) -> None:
-        """Release all blocks, also those in use."""
+        """Release all blocks, including those in use."""
         with self._lock:
             while self._blocks:
                 self._blocks.pop().release()
@@ -149,11 +149,11 @@ def _aligned(count: int) -> int:
 
 
 class RowArrays:
-    """The memory of the rows of a product, in one block, which a later product of as many rows takes over."""
+    """The arrays of a product with one element per row, in one block of device memory; reused after `release`."""
 
     def __init__(self, shelf: RowArrayPool, n_rows: int) -> None:
         with shelf.device.pooling():
-            #: Table, sizes, versions and state.
+            #: `parts` are the segment table, row sizes, versions, and words of state of the matrix.
             self._block, self.parts = allocate_row_arrays(shelf.device, n_rows)
         self._shelf, self.rows, self.nbytes = shelf, n_rows, self._block.nbytes
 
@@ -165,12 +165,12 @@ class RowArrays:
 
 
 class RowArrayPool:
-    """Row arrays of products that were released, the latest last, up to `SHELVED_BYTES` of them."""
+    """Pool of released row arrays, the most recently released last, of at most `SHELVED_BYTES` in total."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self._left: list[RowArrays] = []
-        self._lock = RLock()  # as in an arena
+        self._lock = RLock()  # for the same reason as in `Arena`
 
     def take(self, n_rows: int) -> RowArrays:
         """Return arrays for `n_rows` rows, with undefined content."""

@@ -1,7 +1,8 @@
 """Rows of a sparse matrix product on a device, binned by size and computed bin by bin.
 
-Bins are by the products or entries of a row. Shapes assign a kernel to each bin. A sample of some rows of each bin
-estimates entries, for the choice of tables and memory.
+The size of a row of C = A B is its number of intermediate products a_ik b_kj, called products here, or its number of
+entries. A shape says which kernel, with which hash table and how many lanes per row, computes the rows of a bin. For
+large products, some rows of each bin are computed first, as a sample: they give the sizes of tables and of memory.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ from repro.sparse.spgemm.kernels import (
 
 @dataclass(frozen=True)
 class Factors:
-    """Two matrices on a device; `ReproError` if shapes or precisions do not match."""
+    """The factors A and B of a product on a device; `ReproError` if shapes or precisions do not match."""
 
     a: Storage
     b: Storage
-    #: `exact`: both have one segment a row, no free space and no duplicates. `chain`: any.
+    #: `exact`: both have one segment per row, no free space and no duplicates. `chain`: any dynamic matrix.
     format: Format = "exact"
 
     def __post_init__(self) -> None:
@@ -73,42 +74,43 @@ def arguments_of(matrix: Storage) -> list[Argument]:
     return [np.int32(matrix.pitch), matrix.table, matrix.sizes, matrix.columns, matrix.values]
 
 
-#: Rows count as different if the longest one has this many times the mean's products or entries. Like the other limits
-#: of this module it was tuned, and the measurements behind it are not recorded.
+#: Rows count as different if the longest row has this many times the mean number of intermediate products, or of
+#: entries.
 DIFFERING = 3
-#: Words behind the row counts: those of each bin, and one for the entries of A.
+#: Number of words that follow the row counts: those of each bin, and one for the entries of A.
 _WORDS = len(BinWord) * BINS + 1
 
 
 @dataclass(frozen=True)
 class BinCounts:
-    """Contents of the bins."""
+    """Number and sizes of the rows in each bin."""
 
-    #: Rows of each bin, `(BINS,)`.
+    #: Number of rows in each bin, `(BINS,)`.
     rows: tuple[int, ...]
-    #: Products, or entries, of each bin's rows, and of its largest row.
+    #: Number of intermediate products, or of entries, of all rows of each bin, and of the largest row of each bin,
+    #: `(BINS,)` each.
     totals: tuple[int, ...]
     largest: tuple[int, ...]
-    #: Entries of A in these rows, for bins by products; else 0.
+    #: Number of entries of A in all binned rows, if rows are binned by intermediate products; else 0.
     entries: int = 0
 
     @property
     def mean_of_a(self) -> float:
-        """Mean row length of A; 0: unknown."""
+        """Mean row length of A; 0 if unknown."""
         return self.entries / max(sum(self.rows), 1)
 
     @property
     def mean_row(self) -> float:
-        """Mean length of B's rows, weighted by use; 0: unknown."""
+        """Mean length of B's rows, weighted by how often A refers to each; 0 if unknown."""
         return sum(self.totals) / self.entries if self.entries else 0.0
 
     @property
     def differ(self) -> bool:
-        """Whether rows differ so much that tables are made for the most that a row can be."""
+        """Whether row sizes differ so much that tables have to be sized for the upper bound of each bin."""
         return max(self.largest, default=0) * sum(self.rows) >= DIFFERING * max(sum(self.totals), 1)
 
     def bound(self, columns: int) -> int:
-        """Return an upper bound of C's number of entries, given its number of columns."""
+        """Return an upper bound of the number of entries of C, which has `columns` columns."""
         return sum(min(total, rows * columns) for total, rows in zip(self.totals, self.rows, strict=True))
 
 
@@ -117,12 +119,15 @@ Shape = HashShape | SortShape | LongShape | None
 
 
 def wide_sum(high: int, low: int) -> int:
-    """Return the number in two words of a kernel, the upper one in units of 2¹⁶, the lower one read as signed."""
+    """Return a sum that a kernel stores in two int32 words: `high` in units of 2¹⁶, and `low` read as unsigned."""
     return (high << 16) + (low & 0xFFFFFFFF)
 
 
 class ProductBins:
-    """Lists of rows, one for each bin, with capacity for all `rows` of the product; `program` is a module `count-…`."""
+    """Device lists of row numbers, one for each bin, each with capacity for `n_rows`.
+
+    `program` is a module `count-…`.
+    """
 
     def __init__(self, device: Device, program: Program, n_rows: int) -> None:
         self._device, self._kernels, self.stride = device, Kernels(device, program), max(n_rows, 1)
@@ -134,14 +139,17 @@ class ProductBins:
             self._stack = stack.pop_all()
 
     def by_products(self, a: Storage, b: Storage, c: Storage, listed: tuple[Buffer, int] | None = None) -> None:
-        """Queue the binning of rows of C = A B by products, all or `listed` (int32 rows, count), and empty them."""
-        rows, count = listed or (self.counts, a.shape[0])  # without a list the argument is not read
+        """Bin rows of C = A B by intermediate products, and empty them.
+
+        `listed` (int32 row numbers, count) restricts this to some rows.
+        """
+        rows, count = listed or (self.counts, a.shape[0])  # without a list, the kernel does not read this argument
         arguments: list[Argument] = [np.int32(count), np.int32(listed is not None), rows]
         arguments += [*arguments_of(a), *arguments_of(b), np.int32(c.segments), np.int32(c.pitch), c.table, c.sizes]
         self._list("count_products", count, arguments)
 
     def by_sizes(self, c: Storage, sizes: Buffer | None = None) -> None:
-        """Queue the binning of rows by their entries, or by other `sizes`, where rows of size 0 are in no bin."""
+        """Bin all rows by `c.sizes`, or by other `sizes` (int32, one per row); a row of size 0 is in no bin."""
         self._list("list_sizes", c.shape[0], [np.int32(c.shape[0]), sizes or c.sizes])
 
     def _list(self, kernel: str, n_rows: int, arguments: list[Argument]) -> None:
@@ -161,15 +169,15 @@ class ProductBins:
         self._stack.close()
 
 
-#: A bin that uses less than 1/IDLE of the device's lanes gets more lanes for each row (measurements not recorded).
+#: A bin whose rows use less than 1/IDLE of the device's lanes (resident threads) gets more lanes per row.
 IDLE = 8
 
 
 @dataclass(frozen=True)
 class BinShapes:
-    """A kernel for each bin."""
+    """A kernel shape for each bin."""
 
-    #: Shape for each bin's rows, `(BINS,)`.
+    #: Shape for the rows of each bin, `(BINS,)`.
     shapes: tuple[Shape, ...]
 
 
@@ -180,10 +188,10 @@ def shapes_by_products(
     largest: tuple[int, ...] = (*LIMITS, MAX_ENTRIES),
     mean_row: float = 0.0,
 ) -> BinShapes:
-    """Return shapes for rows binned by products.
+    """Return kernel shapes for rows binned by intermediate products, with tables for the expected number of entries.
 
-    `expected` are products per entry, and `largest` the largest row's products, `(BINS,)` each. `mean_row` is B's mean
-    row length; 0: unknown.
+    `expected` is the expected ratio of intermediate products to entries, and `largest` the number of intermediate
+    products of the largest row, both `(BINS,)`. `mean_row` is the mean row length of B; 0 if unknown.
     """
     entries = [-(-products // fewer) for products, fewer in zip(largest, expected, strict=True)]
     return shapes_by_entries(target, scalar_bytes, entries, largest, mean_row)
@@ -196,9 +204,10 @@ def shapes_by_entries(
     products: Sequence[int] | None = None,
     mean_row: float = 0.0,
 ) -> BinShapes:
-    """Return shapes whose tables hold rows of `entries`, `(BINS,)`.
+    """Return kernel shapes whose hash tables hold rows of up to `entries` entries, `(BINS,)`.
 
-    `products` are maximal products of each bin's rows, if known. `mean_row` is B's mean row length; 0: unknown.
+    `products` is the largest number of intermediate products of a row in each bin, if known. `mean_row` is the mean row
+    length of B; 0 if unknown.
     """
     given = zip(entries, products or [0] * BINS, strict=True)
     return BinShapes(
@@ -207,7 +216,7 @@ def shapes_by_entries(
 
 
 def shapes_by_bounds(target: Target, scalar_bytes: int, counts: BinCounts, columns: int) -> BinShapes:
-    """Return shapes whose tables hold whatever a row can be, so that none is computed twice; long rows have a block."""
+    """Return kernel shapes whose tables hold the largest possible row of each bin; each long row has a whole block."""
     shapes: list[Shape] = []
     for largest in counts.largest:
         max_columns = min(largest, columns)
@@ -220,11 +229,11 @@ def shapes_by_bounds(target: Target, scalar_bytes: int, counts: BinCounts, colum
 
 @dataclass(frozen=True)
 class RowDemand:
-    """How much work a product has in rows and in their lengths, beside the lanes that could share it."""
+    """Number of rows and row lengths of a product, and the number of lanes of the device."""
 
     #: Rows of each bin, `(BINS,)`.
     rows: Sequence[int]
-    #: Lanes of the device.
+    #: Number of lanes of the device: threads that it can hold at once.
     lanes: int
     #: Mean row lengths of A and B.
     mean_row_of_a: float
@@ -232,9 +241,9 @@ class RowDemand:
 
 
 def spread_out(shapes: BinShapes, target: Target, scalar_bytes: int, demand: RowDemand) -> BinShapes:
-    """Return shapes with more lanes a row in bins that would leave most of the device idle.
+    """Return kernel shapes with more lanes per row, in bins whose rows would leave most of the device idle.
 
-    Lanes of a warp follow the row length of B; several warps need long rows of A.
+    Within a warp, the number of lanes follows the row length of B; several warps share a row if rows of A are long.
     """
     made: list[Shape] = []
     for shape, rows in zip(shapes.shapes, demand.rows, strict=True):
@@ -249,13 +258,13 @@ def spread_out(shapes: BinShapes, target: Target, scalar_bytes: int, demand: Row
 
 @cache
 def shapes_for_any_row(target: Target, scalar_bytes: int) -> BinShapes:
-    """Return shapes whose tables hold any row, binned by entries or products."""
+    """Return kernel shapes whose tables hold any row, binned by entries or by intermediate products."""
     return shapes_by_entries(target, scalar_bytes, (*LIMITS, MAX_ENTRIES))
 
 
 @cache
 def retry_shapes(target: Target, scalar_bytes: int) -> BinShapes:
-    """Return shapes with slots for all products of a row, or the largest table."""
+    """Return kernel shapes with a table slot for each intermediate product of a row, or with the largest table."""
     shapes = hash_shapes(target, scalar_bytes)
     largest = max(shapes, key=lambda shape: (shape.table, shape.width))
     fitting = (fastest_hash_shape(target, scalar_bytes, limit) for limit in (*LIMITS, MAX_ENTRIES))
@@ -263,10 +272,10 @@ def retry_shapes(target: Target, scalar_bytes: int) -> BinShapes:
 
 
 def papers_shapes(target: Target, scalar_bytes: int, width: int = 32, n_rows: int = 1) -> BinShapes:
-    """Return the shapes of King 2017, section 6.1: rows of up to 2,048 products are sorted in shared memory.
+    """Return the kernel shapes of King 2017, section 6.1: rows of up to 2,048 intermediate products are sorted.
 
-    The paper does not describe longer rows; they have `shapes_by_products`. `width` threads a row and `n_rows` rows a
-    block are taken where available, else the nearest shape.
+    The paper does not describe longer rows; they get `shapes_by_products`. `width` is the number of threads per row and
+    `n_rows` the number of rows per block; if no kernel has them, the nearest one is taken.
     """
     shapes = sort_shapes(target, scalar_bytes)
     made: list[Shape] = list(shapes_by_products(target, scalar_bytes).shapes)
@@ -277,22 +286,21 @@ def papers_shapes(target: Target, scalar_bytes: int, width: int = 32, n_rows: in
     return BinShapes(tuple(made))
 
 
-#: Limit of blocks per multiprocessor for grid-stride loops over a bin's rows (measurements not recorded).
+#: Largest number of blocks per multiprocessor for grid-stride loops over the rows of a bin.
 BIN_BLOCKS_PER_SM = {"cuda": 32, "opencl": 4}
-#: Limit of blocks with dense accumulators or tables in global memory, and of the bytes of these (measurements not
-#: recorded).
+#: Largest number of blocks that have arrays of sums or hash tables in global memory, and largest bytes of all of these.
 GLOBAL_BLOCKS, GLOBAL_BYTES = 256, 1 << 29
 
 
 def in_global_memory(shape: Shape) -> bool:
-    """Return whether each block of a kernel has memory of its own beside the shared memory."""
+    """Return whether each block of a kernel needs a table or an array of sums in global memory."""
     return shape is None or (isinstance(shape, LongShape) and shape.in_global)
 
 
 class BinLists(Protocol):
-    """Lists of rows, one for each bin."""
+    """Device lists of row numbers, one for each bin."""
 
-    #: Distance of two lists in numbers.
+    #: Distance between the beginnings of consecutive lists, in numbers.
     @property
     def stride(self) -> int: ...
     @property
@@ -302,9 +310,9 @@ class BinLists(Protocol):
 
 
 class ProductRows:
-    """The binned rows of C = A B.
+    """The binned rows of C = A B, and the kernels that compute them.
 
-    `unfinished` has capacity for the numbers of all rows; kernels list unfinished rows there.
+    `unfinished` is an int32 buffer with one element per row, in which kernels list the rows that they could not finish.
     """
 
     def __init__(
@@ -314,9 +322,10 @@ class ProductRows:
         self._factors, self._c, self._bins, self._unfinished = factors, c, bins, unfinished
 
     def bind(self, mode: Mode, counts: BinCounts, shapes: BinShapes, stack: ExitStack) -> Callable[[], None]:
-        """Return a launch of all bins' rows, queued longest first; they may run in any order.
+        """Return a launch of the kernels of all bins, longest rows first; the kernels may run concurrently.
 
-        C needs memory for the output of `mode`. `stack` releases the kernels' working memory after they are done.
+        C needs memory for the output of `mode`. `stack` owns the kernels' working memory: close it after they have
+        ended.
         """
         bins = list(enumerate(zip(shapes.shapes, counts.rows, strict=True)))
         share = GLOBAL_BYTES // max(sum(rows > 0 and in_global_memory(shape) for _, (shape, rows) in bins), 1)
@@ -340,7 +349,10 @@ class ProductRows:
         return self._device.bind(*launches[0]) if len(launches) == 1 else self._device.bind_concurrent(launches)
 
     def _dense(self, n_rows: int, share: int, stack: ExitStack) -> tuple[int, list[Argument]]:
-        """Return the blocks that have a sum for every column each, and their memory, in which kernels leave no mark."""
+        """Allocate a sum and a zeroed mark bit per column for each block.
+
+        Return the number of blocks and the arguments.
+        """
         columns = self._c.shape[1]
         nbytes = 4 * -(-columns // 32), columns * self._c.dtype.itemsize
         blocks, (marks, sums) = self._global_memory(nbytes, n_rows, share, stack)
@@ -350,7 +362,10 @@ class ProductRows:
     def _tables(
         self, mode: Mode, shape: LongShape, n_rows: int, share: int, stack: ExitStack
     ) -> tuple[int, list[Argument]]:
-        """Return the blocks that have a table in global memory each, and the keys and sums of all tables."""
+        """Allocate a hash table per block in global memory.
+
+        Return the number of blocks, and the keys and sums of all tables.
+        """
         sums = 0 if mode == "symbolic" else shape.table * self._c.dtype.itemsize
         blocks, memory = self._global_memory((shape.table * COLUMN_BYTES, sums), n_rows, share, stack)
         return blocks, [*memory]
@@ -358,7 +373,10 @@ class ProductRows:
     def _global_memory(
         self, nbytes: tuple[int, int], n_rows: int, share: int, stack: ExitStack
     ) -> tuple[int, tuple[Buffer, Buffer]]:
-        """Return as many blocks as rows or `share` bytes allow, and two buffers with the bytes of all of them."""
+        """Allocate two arrays per block, of `nbytes` each, within `share` bytes.
+
+        Return the number of blocks and both buffers.
+        """
         blocks = max(1, min(n_rows, GLOBAL_BLOCKS, share // max(sum(nbytes), 1)))
         first, second = (keep(stack, self._device.allocate(max(blocks * each, 4))) for each in nbytes)
         return blocks, (first, second)
@@ -371,18 +389,17 @@ class ProductRows:
         ]  # fmt: skip
 
 
-#: Rows of a bin that are sampled; and products from which on a problem is sampled (measurements not recorded, nor those
-#: behind the next two).
+#: Number of sampled rows per bin, and smallest number of intermediate products of C for which rows are sampled.
 SAMPLE_ROWS, MIN_PRODUCTS = 128, 30_000_000
-#: Share of all products from which on a bin is sampled.
+#: A bin is sampled if it has at least this share of all intermediate products.
 MIN_SHARE = 0.05
-#: Entries that are allocated, as a multiple of those estimated.
+#: Ratio of allocated entries to estimated entries.
 ALLOCATION_FACTOR = 1.15
 
 
 @dataclass(frozen=True)
 class DeviceBinLists:
-    """Lists of rows, one for each bin, at a stride, and their lengths on the device."""
+    """Device lists of row numbers, one for each bin, `stride` numbers apart; `counts` are the lengths of the lists."""
 
     stride: int
     lists: Buffer
@@ -391,28 +408,31 @@ class DeviceBinLists:
 
 @dataclass(frozen=True)
 class Sample:
-    """Results of the sampled rows of each bin."""
+    """Sizes of the sampled rows of each bin."""
 
-    #: Sampled rows, `(BINS,)`.
+    #: Number of sampled rows, `(BINS,)`.
     rows: tuple[int, ...]
-    #: Their entries, without rows that exceed the largest table.
+    #: Total number of entries of the sampled rows, without rows that exceed the largest table, `(BINS,)`.
     entries: tuple[int, ...]
-    #: Entries of the largest; 0 without a sample.
+    #: Number of entries of the largest sampled row; 0 without a sample, `(BINS,)`.
     largest: tuple[int, ...]
-    #: Maximal products of a row of each bin, sampled or not.
+    #: Largest number of intermediate products of a row in each bin, sampled or not, `(BINS,)`.
     products: tuple[int, ...]
     #: Mean row length of B.
     mean_row: float
 
     def shapes(self, target: Target, scalar_bytes: int) -> BinShapes:
-        """Return shapes with slots for the largest sampled row of each bin."""
+        """Return kernel shapes with table slots for the largest sampled row of each bin."""
         fitting = shapes_by_entries(target, scalar_bytes, self.largest, self.products, self.mean_row)
         usual = shapes_by_products(target, scalar_bytes, largest=self.products, mean_row=self.mean_row)
         given = zip(self.rows, self.largest, fitting.shapes, usual.shapes, strict=True)
         return BinShapes(tuple(shape if rows and size else kept for rows, size, shape, kept in given))
 
     def entries_of(self, counts: BinCounts) -> int:
-        """Return the estimated entries of all rows; without a sample the expected ones."""
+        """Return the estimated number of entries of all rows.
+
+        Bins without a sample count with their expected entries.
+        """
         expected = zip(self.rows, self.entries, counts.rows, expected_entries(counts), strict=True)
         return sum(
             int(ALLOCATION_FACTOR * all_rows * entries / rows) + rows if rows and entries else most
@@ -421,14 +441,17 @@ class Sample:
 
 
 def expected_entries(counts: BinCounts) -> list[int]:
-    """Return the entries to allocate for each bin without a sample: about twice the expected ones."""
+    """Return the number of entries to allocate for each bin without a sample: about twice the expected number."""
     return [2 * total // max(fewer, 2) for total, fewer in zip(counts.totals, EXPECTED, strict=True)]
 
 
 def take_sample(
     device: Device, load: Load, factors: Factors, c: Storage, bins: ProductBins, counts: BinCounts
 ) -> Sample:
-    """Find the sizes of some rows of each bin, and wait; other rows of C stay unchanged."""
+    """Compute the sizes of some rows of each bin, and wait for the result.
+
+    The sizes of other rows of C stay unchanged.
+    """
     with ExitStack() as stack:
         kernels = Kernels(device, load(f"count-{factors.format}"))
         listed = DeviceBinLists(
@@ -448,7 +471,7 @@ def take_sample(
         shapes = retry_shapes(device.target, c.dtype.itemsize)
         ProductRows(device, load, factors, c, listed, unfinished).bind("symbolic", some, shapes, stack)()
         kernels.blocks("sum_sample", BINS, [np.int32(SAMPLE_ROWS), listed.lists, listed.counts, c.sizes, sums])()
-        device.fill(c.state, 0)  # rows beyond the largest table are computed later
+        device.fill(c.state, 0)  # clears the count of rows beyond the largest table: these rows are computed later
         numbers = np.empty((BINS, len(SampleWord)), np.int32)
         device.download(sums, numbers)
     of_bins = numbers.T.tolist()

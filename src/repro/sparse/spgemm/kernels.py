@@ -1,4 +1,8 @@
-"""Kernels of sparse matrix products: row bins, shapes of hash tables and sorts, and rendering."""
+"""Kernels of sparse matrix products C = A B: row bins, sizes of hash tables and sorts, and rendering.
+
+The products of a row are its intermediate products a_ik b_kj. A shape is a kernel's table size, lanes per row and rows
+per block.
+"""
 
 from __future__ import annotations
 
@@ -17,63 +21,65 @@ from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
 
 class BinWord(IntEnum):
-    """Index of each word of a bin."""
+    """Index of each of the words that a kernel writes for a bin."""
 
-    #: Products, or entries, of all its rows: a sum in two words, the upper one in units of 2¹⁶.
+    #: Intermediate products, or entries, of all rows of the bin: a sum in two words, the upper one in units of 2¹⁶.
     TOTAL_HIGH = 0
     TOTAL_LOW = 1
-    #: Those of its largest row.
+    #: Intermediate products, or entries, of the largest row of the bin.
     LARGEST = 2
 
 
 class SampleWord(IntEnum):
-    """Index of each word of a bin's sample: entries of its rows, and of the largest."""
+    """Index of each word that a kernel writes for a sampled bin.
+
+    These are the number of entries of its sampled rows, and of the largest of these rows.
+    """
 
     ENTRIES = 0
     LARGEST = 1
 
 
 class DestinationsWord(IntEnum):
-    """Index of each word of all rows' destinations: their bytes, a sum as in `BinWord`."""
+    """Index of the words with the total bytes of all stored destinations, a sum in two words as in `BinWord`."""
 
     BYTES_HIGH = 0
     BYTES_LOW = 1
 
 
-#: Maximum products, or entries, of a row in each bin; the last bin has longer rows.
+#: Largest number of intermediate products, or of entries, of a row in each bin; the last bin has all longer rows.
 LIMITS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 BINS = len(LIMITS) + 1
-#: Bins of King 2017, Table 6.1, with rows sorted in shared memory.
+#: Number of bins of King 2017, Table 6.1, whose rows are sorted in shared memory.
 PAPERS_BINS = LIMITS.index(2048) + 1
-#: Static shared memory of a block; on the CPU a part of its L1 cache.
+#: Bytes of static shared memory that a block may use; on the CPU a part of the L1 cache.
 SHARED_BYTES = {"cuda": 44 * 1024, "opencl": 24 * 1024}
-#: Wanted threads of a block (measurements not recorded).
+#: Targeted number of threads per block.
 MIN_BLOCK_SIZE = {"cuda": 256, "opencl": 8}
 COLUMN_BYTES, KEY_BYTES = 4, 8
-#: Expected products per entry of C, by bin (measurements not recorded). Rows with fewer products per entry may be
-#: computed again.
+#: Expected number of intermediate products per entry of C, by bin. Rows with fewer products per entry may overflow
+#: their table, and are computed again.
 EXPECTED = (2, 2, 4, 4, 8, 8, 16, 16, 32, 64, 64)
-#: Fastest number of lanes by table slots on a GPU; larger tables use a whole warp. Of an H200's bins
-#: (results/h200/tables/spgemm_amg/table-bins.csv, column `hash_kernel`) these are the most frequent at 32, 128 and 256
-#: slots; what the others rest on is not recorded.
+#: Fastest number of lanes per row on a GPU, by the slots of the table; for larger tables it is a whole warp. In
+#: an H200's results/h200/tables/spgemm_amg/table-bins.csv (`hash_kernel`) these are the most frequent at 32, 128 and 256.
 LANES = {16: 2, 32: 4, 64: 4, 128: 8, 256: 16}
-#: Products of a row at which tables of 64 use twice as many lanes (measurements not recorded).
+#: From this number of intermediate products per row on, tables of 64 slots use twice as many lanes.
 LONG_ROW = 500
 
 
 @dataclass(frozen=True, order=True)
 class HashShape:
-    """Launch shape of a kernel that computes a row by a hash table in shared memory."""
+    """Shape of a kernel that adds up the intermediate products of a row in a hash table in shared memory."""
 
-    #: Lanes of a row: a part of a warp, or several warps, each with a part of A's row.
+    #: Lanes per row: part of a warp, or several warps, which split the entries of the row of A.
     width: int
-    #: Slots, a power of two.
+    #: Slots of the table, a power of two.
     table: int
-    #: Rows of a block; 1 for several warps a row.
+    #: Rows per block; 1 if several warps share a row.
     rows: int
 
     def kernel(self, mode: str) -> tuple[str, str]:
-        """Return module and kernel name."""
+        """Return the names of module and kernel."""
         return mode, f"{mode}_w{self.width}_t{self.table}"
 
     @property
@@ -87,17 +93,17 @@ class HashShape:
 
 @dataclass(frozen=True, order=True)
 class SortShape:
-    """A row by expansion, sorting and compression in shared memory."""
+    """Shape of a kernel that expands, sorts and compresses a row in shared memory."""
 
-    #: Threads of a row.
+    #: Threads per row.
     width: int
-    #: Capacity in products, a power of two.
+    #: Largest number of intermediate products of a row, a power of two.
     max_products: int
-    #: Rows of a block; 1 for more threads than a warp.
+    #: Rows per block; 1 if a row has more threads than a warp.
     rows: int
 
     def kernel(self, mode: str) -> tuple[str, str]:
-        """Return module and kernel name; there is only the one-phase kernel."""
+        """Return the names of module and kernel; only mode `one` exists."""
         assert mode == "one"
         return "esc", f"esc_w{self.width}_p{self.max_products}_r{self.rows}"
 
@@ -106,35 +112,35 @@ class SortShape:
         return self.width * self.rows
 
 
-#: Slots of the tables of long rows in shared memory, and in global memory, for rows that these do not hold; products
-#: that a block deals out at once; and products from which a row is long. A table of 32,768 in global memory beat dense
-#: sums on an H100, one of 131,072 did not (results/h100/trials/products-shared-rows.csv); measurements behind the
-#: others are not recorded.
+#: For long rows: slots of the tables in shared memory; slots of the tables in global memory, for rows that exceed
+#: these; intermediate products that a block distributes to its threads at once; and number of these above which a row
+#: is long. On an H100 a table of 32,768 slots in global memory took less than dense sums, one of 131,072 more
+#: (results/h100/trials/products-shared-rows.csv).
 LONG_TABLES = {"cuda": (1024, 2048, 4096, 8192, 16384), "opencl": (4096,)}
 GLOBAL_TABLES = {"cuda": (32768,), "opencl": ()}
 LONG_CHUNK = {"cuda": 1024, "opencl": 256}
 LONG_PRODUCTS = {"cuda": 512, "opencl": 1792}
-#: The largest part of such a table that is filled (measurements not recorded).
+#: Largest share of a table's slots that a long row may fill.
 LONG_FILLED = 7 / 8
 
 
 @dataclass(frozen=True, order=True)
 class LongShape:
-    """A row by a block whose threads have as many products each, whatever B's rows are."""
+    """Shape of a kernel that computes a row by one block, whose threads get equal numbers of intermediate products."""
 
-    #: Slots, a power of two; 0: a sum for every column in global memory.
+    #: Slots of the table, a power of two; 0: an array of sums for all columns in global memory instead of a table.
     table: int
     threads: int
-    #: Products of a thread in a chunk.
+    #: Intermediate products per thread that are distributed at once.
     items: int
-    #: Blocks that a multiprocessor shall hold.
+    #: Targeted number of resident blocks per multiprocessor.
     blocks_per_sm: int = 1
     rows: int = 1
     #: Whether the table is in global memory.
     in_global: bool = False
 
     def kernel(self, mode: str) -> tuple[str, str]:
-        """Return module and kernel name."""
+        """Return the names of module and kernel."""
         return mode, f"{mode}_long_t{self.table}" if self.table else f"{mode}_dense"
 
     @property
@@ -142,11 +148,11 @@ class LongShape:
         return self.table.bit_length() - 1
 
     def table_bytes(self, mode: str, scalar_bytes: int) -> int:
-        """Return the dynamic shared memory of a block."""
+        """Return the bytes of dynamic shared memory per block."""
         return 0 if self.in_global else self.table * (COLUMN_BYTES + (0 if mode == "symbolic" else scalar_bytes))
 
     def shared_bytes(self, scalar_bytes: int) -> int:
-        """Return an upper bound of a block's shared memory in bytes."""
+        """Return an upper bound of the shared memory per block, in bytes."""
         of_product, of_thread = COLUMN_BYTES + scalar_bytes, 2 * COLUMN_BYTES + scalar_bytes
         tallies = COLUMN_BYTES * (self.threads // 32) ** 2
         of_table = 0 if self.in_global else self.table * of_product
@@ -155,11 +161,14 @@ class LongShape:
 
 @cache
 def long_shapes(target: Target, scalar_bytes: int) -> tuple[LongShape, ...]:
-    """Return the kernels for long rows: the first has a dense array of sums, the others tables of ascending sizes."""
+    """Return the kernels for long rows.
+
+    The first has an array of sums for all columns, the others tables, ascending in size.
+    """
     chunk, in_global, made = LONG_CHUNK[target.dialect], GLOBAL_TABLES[target.dialect], []
     for table in (0, *LONG_TABLES[target.dialect], *in_global):
         threads = 8 if target.dialect == "opencl" else 256 if 0 < table <= 2048 else 512
-        # without a table in shared memory there is room for more products at once
+        # if shared memory has no table, a block can distribute more intermediate products at once
         roomy = target.dialect == "cuda" and (not table or table in in_global)
         shape = LongShape(table, threads, chunk // threads * (2 if roomy else 1), in_global=table in in_global)
         fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
@@ -169,9 +178,10 @@ def long_shapes(target: Target, scalar_bytes: int) -> tuple[LongShape, ...]:
 
 
 def long_shape(target: Target, scalar_bytes: int, entries: int, columns: int) -> LongShape | None:
-    """Return the kernel for long rows with slots for `entries`, of a matrix of so many columns; None without one.
+    """Return the kernel for long rows of up to `entries` entries of a matrix with `columns` columns, or None.
 
-    A table in global memory is for a matrix of more columns than it has slots: else a sum for every column takes less.
+    A table in global memory is used only if it has fewer slots than the matrix has columns; else None is returned,
+    which means an array of sums for all columns.
     """
     fitting = (shape for shape in long_shapes(target, scalar_bytes) if LONG_FILLED * shape.table >= entries)
     shape = next(fitting, None)
@@ -180,17 +190,17 @@ def long_shape(target: Target, scalar_bytes: int, entries: int, columns: int) ->
 
 @cache
 def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
-    """Return the available hash tables for a number size."""
+    """Return the available kernels with hash tables in shared memory, for values of `scalar_bytes` bytes."""
     if target.dialect == "opencl":
         widths = {1: tuple(2**bits for bits in range(5, 12))}
     else:
         max_tables = {1: 64, 2: 128, 4: 256, 8: 512, 16: 1024, 32: 2048}
-        # lanes of a row scan a table together, so a table has at least as many slots as lanes
+        # all lanes of a row scan the table together, so a table has at least as many slots as lanes
         tables = [16 << bits for bits in range(8)]
         widths = {
             width: tuple(table for table in tables if width <= table <= max_tables[width]) for width in max_tables
         }
-        # with several warps each has its own table, and one table limits the row
+        # if several warps share a row, each has a table of its own, whose size limits the row
         widths |= {64: (256, 512, 1024), 128: (128, 256, 512), 256: (128, 256)}
     shapes = []
     for width, table in [(width, table) for width, tables in widths.items() for table in tables]:
@@ -203,7 +213,7 @@ def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
 
 
 def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
-    """Return the available sorts: several numbers of threads and rows for each of the paper's bins."""
+    """Return the available sort kernels: several numbers of threads and rows for each bin of the paper."""
     made: list[SortShape] = []
     for max_products in LIMITS[:PAPERS_BINS]:
         if target.dialect == "opencl":
@@ -219,10 +229,10 @@ def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
 def fastest_hash_shape(
     target: Target, scalar_bytes: int, entries: int, products: int = 0, mean_row: float = 0.0
 ) -> HashShape | None:
-    """Return the fastest shape with the smallest table for `entries`; None without one.
+    """Return the fastest kernel shape whose table is the smallest that holds `entries`; None if no table does.
 
-    At most seven of eight slots are filled: larger tables cost more time than collisions. Rows with many `products` use
-    more lanes. `mean_row`, B's mean row length, limits the lanes; 0: unknown.
+    At most 7/8 of the slots are filled: collisions in a fuller table cost more time than a larger table. Rows with many
+    intermediate `products` get more lanes. `mean_row`, the mean row length of B, limits the lanes; 0 if unknown.
     """
     max_lanes = 1 << (int(mean_row).bit_length() - 1) if mean_row >= 1 else target.warp
     fastest = _fastest(target, scalar_bytes, products >= LONG_ROW, max_lanes)
@@ -230,7 +240,10 @@ def fastest_hash_shape(
 
 
 def widen_shape(shape: HashShape, target: Target, scalar_bytes: int, max_lanes: float) -> HashShape:
-    """Return the shape with the most lanes for the same table, within a limit; else the given shape."""
+    """Return the kernel shape with the same table and the most lanes, at most `max_lanes`.
+
+    It returns `shape` if there is no wider one.
+    """
     wider = [
         other
         for other in hash_shapes(target, scalar_bytes)
@@ -241,7 +254,7 @@ def widen_shape(shape: HashShape, target: Target, scalar_bytes: int, max_lanes: 
 
 @cache
 def _fastest(target: Target, scalar_bytes: int, long_rows: bool, max_lanes: int) -> tuple[HashShape, ...]:
-    """Return the fastest shape for each table size, ascending."""
+    """Return the fastest kernel shape for each table size, ascending in size."""
     lanes = LANES | {64: 8} if long_rows else LANES
     by_table: dict[int, list[HashShape]] = {}
     for shape in hash_shapes(target, scalar_bytes):
@@ -252,40 +265,48 @@ def _fastest(target: Target, scalar_bytes: int, long_rows: bool, max_lanes: int)
     )
 
 
-#: Rooms of rows of C with stored destinations; longer rows have none. Up to `BYTES_ROOM` entries these are bytes.
+#: Row capacities for products with stored destinations: a row of C belongs to the smallest one that holds its entries;
+#: longer rows have no destinations. Up to `BYTES_ROOM` entries, a destination takes one byte, else two.
 ROOMS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 BYTES_ROOM = 256
-#: Low bits of a word for the number of the entry's products; the high bits count earlier products.
+#: A word of the plan for an entry of A has the number of its products in this many low bits, and the number of earlier
+#: products of the row in the high bits.
 COUNT_BITS = 12
-#: Bytes of a staged entry of A, and targeted block size, of kernels for stored destinations.
+#: Bytes of shared memory per staged entry of A, and targeted block size, of kernels for stored destinations.
 STEP_BYTES, REFILL_BLOCK_SIZE = 16, {"cuda": 256, "opencl": 64}
-#: Maximum number of sums of all groups of a row.
+#: Largest number of sums that all groups of a row may have in shared memory.
 MAX_SUMS = 2048
 
 
 @dataclass(frozen=True, order=True)
 class RefillShape:
-    """Rows of C of up to `room` entries by stored destinations."""
+    """Shape of a kernel that adds products to stored positions in C, for rows of C of up to `room` entries."""
 
     room: int
-    #: Lanes of a row of B, groups of them of a row of A, and rows of a block.
+    #: Lanes that share a row of B; groups of such lanes that share a row of A; and rows per block.
     lanes: int
     groups: int
     rows: int
 
     @property
     def entries_at_once(self) -> int:
-        """Entries of A's row that are read at once: most rows of a stencil, by each lane few."""
+        """Number of entries of A's row that a block stages at once.
+
+        Most rows of a stencil fit, and each lane loads only a few.
+        """
         return max(2 * self.lanes * self.groups, 16)
 
     @property
     def stride(self) -> int:
-        """Distance between the sums of consecutive groups, padded so that groups use different banks."""
+        """Distance between the sums of consecutive groups in numbers, padded so that groups use different banks."""
         return self.room + (self.lanes if self.lanes < 16 else 0)
 
     @property
     def blocks_per_sm(self) -> int:
-        """Blocks that a multiprocessor shall hold; short rows wait for memory most of the time."""
+        """Targeted number of resident blocks per multiprocessor.
+
+        Short rows need more blocks, as they mostly wait for memory.
+        """
         return 6 if self.room <= 64 else 5
 
     @property
@@ -299,7 +320,7 @@ class RefillShape:
 
 @cache
 def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
-    """Return the available kernels that add to stored destinations."""
+    """Return the available kernels that add intermediate products to stored destinations."""
     wanted = REFILL_BLOCK_SIZE[target.dialect]
     if target.dialect != "cuda":
         return tuple(RefillShape(room, 1, 1, wanted) for room in ROOMS)
@@ -308,12 +329,12 @@ def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
         for lanes in (4, 8, 16, 32):
             for groups in (1, 2, 4, 8):
                 shape = RefillShape(room, lanes, groups, 1)
-                # the lanes of a row clear and store its sums together, and rows in parts of a warp are short
+                # a row's sums are cleared and stored within one warp, and rows that share a warp must be short
                 if lanes * groups > target.warp or groups * room > MAX_SUMS or room > 64 * lanes * groups:
                     continue
                 of_row = groups * shape.stride * scalar_bytes + (shape.entries_at_once + 1) * STEP_BYTES
                 rows = min(wanted // (lanes * groups), SHARED_BYTES["cuda"] // of_row)
-                least = target.warp // (lanes * groups)  # whole warps
+                least = target.warp // (lanes * groups)  # a block has whole warps
                 if rows >= least:
                     made.append(replace(shape, rows=1 << (rows.bit_length() - 1)))
     return tuple(made)
@@ -322,11 +343,11 @@ def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
 def refill_shape(
     target: Target, scalar_bytes: int, room: int, n_rows: int, mean_row_of_a: float, mean_row_of_b: float, resident: int
 ) -> RefillShape:
-    """Return the kernel for `n_rows` rows of a room.
+    """Return the kernel for `n_rows` rows of C of up to `room` entries each.
 
-    `mean_row_of_a` and `mean_row_of_b` are mean row lengths of A and B, `resident` the lanes of the device, which few
-    rows share. The limits are those between the fastest kernels of the 24 products of Poisson problems on an H100; the
-    times are not recorded.
+    `mean_row_of_a` and `mean_row_of_b` are mean row lengths of A and B. `resident` is the number of threads that the
+    device holds at once: if rows are few, each gets more of them. The thresholds are those between the fastest kernels
+    of 24 products of Poisson problems on an H100.
     """
     shapes = [shape for shape in refill_shapes(target, scalar_bytes) if shape.room == room]
     lanes = 4 if mean_row_of_b < 6 else 8 if mean_row_of_b < 16 else 16 if mean_row_of_b < 128 else target.warp
@@ -339,43 +360,44 @@ def refill_shape(
 
 
 class LaunchWord(IntEnum):
-    """Index of each word that blocks of a product in one launch count in, and the host reads."""
+    """Index of each counter that the blocks of a one-launch product update and the host reads."""
 
-    #: Offset of the next share of the buffer.
+    #: Offset in the buffer of C of the next free entry.
     BUFFER_END = 0
-    #: Stored entries of C, and those of its largest row.
+    #: Number of stored entries of C, and of the largest row of C.
     ENTRIES = 1
     LARGEST = 2
-    #: Rows that are not stored: a table or the buffer lacked room.
+    #: Number of rows that are not stored because a table or the buffer was too small.
     LACKING = 3
-    #: Blocks that have ended.
+    #: Number of blocks that have ended.
     DONE = 4
 
 
-#: Tables of products in one launch, and wanted threads of a block.
+#: Numbers of table slots of one-launch products, and targeted threads per block.
 SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 2048)
 SINGLE_BLOCK_SIZE = 256
-#: Tables of a block that has one row, multiples of its threads, and its warps; with four of them R·(A·P) of elasticity
-#: took 1.3 to 1.7 times as long on an H100 (results/h100/trials/products-shared-rows.csv).
+#: Numbers of table slots where a whole block computes one row, multiples of its threads; and warps of such a block.
+#: With four warps, the product R·(A·P) of elasticity took 1.3 to 1.7 times as long on an H100
+#: (results/h100/trials/products-shared-rows.csv).
 BLOCK_TABLES, BLOCK_WARPS = (256, 512, 768, 1024, 1280, 1536, 2048), 8
-#: Registers of a multiprocessor, and of a thread that loads several entries of B at once.
+#: Registers of a multiprocessor, and registers per thread that loads several entries of B at once.
 SM_REGISTERS, REGISTERS_IN_FLIGHT = 1 << 16, 56
-#: The smallest table of so many lanes: a row of C has the columns of each row of B that it is a sum of.
+#: Smallest table, by lanes per row of B: a row of C has at least as many entries as each row of B in its sum.
 MIN_TABLE = {4: 16, 8: 16, 16: 32, 32: 96}
 
 
 @dataclass(frozen=True, order=True)
 class SingleShape:
-    """Rows of C of up to `table` entries, in a product of one launch."""
+    """Shape of a one-launch kernel for rows of C in tables of `table` slots."""
 
     table: int
-    #: Lanes of a row of B, groups of them of a row of A, and rows of a block.
+    #: Lanes that share a row of B; groups of such lanes that share a row of A; and rows per block.
     lanes: int
     groups: int
     rows: int
-    #: Blocks that a multiprocessor holds at once.
+    #: Largest number of resident blocks per multiprocessor.
     blocks_per_sm: int
-    #: Warps of a row of A, each of them a group; 1: the groups are of one warp.
+    #: Warps that share a row of A, each of them one group; 1: all groups of a row are in one warp.
     warps: int = 1
 
     @property
@@ -392,7 +414,7 @@ class SingleShape:
 
     @property
     def in_flight(self) -> int:
-        """Entries of a row of B that a lane loads at once: several where few rows share the device."""
+        """Number of entries of a row of B that a lane loads at once: several if registers suffice."""
         registers = SM_REGISTERS // (self.blocks_per_sm * self.threads)
         return 4 if self.groups > 1 and self.lanes >= 8 and registers >= REGISTERS_IN_FLIGHT else 1
 
@@ -401,7 +423,10 @@ class SingleShape:
         return self.lanes * self.groups * self.rows
 
     def dynamic_bytes(self, scalar_bytes: int) -> int:
-        """Return the shared memory of a block that a launch states: all of it where a block has one row."""
+        """Return the bytes of dynamic shared memory per block.
+
+        It is 0 if a block has several rows, whose memory is static.
+        """
         return self.shared_bytes(scalar_bytes) if self.warps > 1 else 0
 
     def shared_bytes(self, scalar_bytes: int) -> int:
@@ -413,26 +438,27 @@ class SingleShape:
         return self.rows * of_row
 
 
-#: Blocks of `SINGLE_BLOCK_SIZE` threads that registers are left for; and where several warps share a row.
+#: Largest number of resident blocks of `SINGLE_BLOCK_SIZE` threads, so that each thread has enough registers; the
+#: second is for rows that several warps share.
 SINGLE_REGISTERED, BLOCK_REGISTERED = 6, 4
 
 
 @cache
 def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
-    """Return the available kernels of products in one launch."""
+    """Return the available kernels of one-launch products."""
     made = []
     for table in SINGLE_TABLES:
         for lanes in (4, 8, 16, 32):
             for groups in (1, 2, 4, 8):
                 width = lanes * groups
-                # the lanes of a warp clear and read its tables together
+                # the lanes of a warp clear and read a table together
                 if width > target.warp or table % width or groups * table > MAX_SUMS or table > 32 * width:
                     continue
                 if table < MIN_TABLE[lanes]:
                     continue
                 single_row = SingleShape(table, lanes, groups, 1, 1)
                 rows = min(SINGLE_BLOCK_SIZE // width, SHARED_BYTES["cuda"] // single_row.shared_bytes(scalar_bytes))
-                if rows < target.warp // width:  # whole warps
+                if rows < target.warp // width:  # a block has whole warps
                     continue
                 shape = replace(single_row, rows=1 << (rows.bit_length() - 1))
                 most = SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads
@@ -446,20 +472,19 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
 
 
 def _resident(shape: SingleShape, target: Target, scalar_bytes: int) -> int:
-    """Return the blocks for which a multiprocessor has the shared memory, one KiB of each for the runtime."""
+    """Return how many blocks fit into a multiprocessor's shared memory, of which the runtime takes 1 KiB per block."""
     return min(target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024), target.blocks_per_sm)
 
 
-#: Mean products of a row from which several warps share it, where rows are few: on an H100 they were faster on rows of
-#: elasticity's R·(A·P) (results/h100/trials/products-shared-rows.csv), but the limit's measurements are not recorded.
+#: If rows are few, and have at least this many intermediate products on average, several warps share each row. On an
+#: H100 that took less for elasticity's R·(A·P) (results/h100/trials/products-shared-rows.csv).
 PRODUCTS_OF_A_BLOCK = 2048
-#: From this mean row length of B on, all lanes share one row of B instead of forming groups. The measurements behind
-#: this and the next number are not recorded.
+#: From this mean row length of B on, all lanes of a warp share one row of B, in a single group.
 WIDE_ROW = 24
-#: Mean row length of A for each group of lanes.
+#: Number of entries of a row of A for each group of lanes that shares the row, approximately.
 ROWS_OF_GROUP = 10
-#: Maximum fill ratio of a table whose row has one group; with several groups, which collide at slots; and with several
-#: warps, where a larger table leaves fewer blocks (measurements not recorded).
+#: Largest share of filled slots of a table: with one group per row; with several groups, whose insertions collide; and
+#: with several warps per row, where a larger table would reduce the number of resident blocks.
 MAX_FILLED, MAX_FILLED_BY_GROUPS, MAX_FILLED_BY_WARPS = 7 / 8, 0.72, 0.75
 
 
@@ -472,13 +497,16 @@ def single_shape(
     mean_row_of_b: float,
     resident: int,
 ) -> SingleShape | None:
-    """Return the kernel for `n_rows` rows of up to `entries`, or None; other parameters as for `refill_shape`."""
+    """Return the kernel for `n_rows` rows of up to `entries` entries, or None.
+
+    See `refill_shape` for the other parameters.
+    """
     wanted = 1.0 if mean_row_of_b >= WIDE_ROW else min(max(1.0, mean_row_of_a / ROWS_OF_GROUP), 4.0)
     least = 10 if wanted < 1.5 else 7.5
     lanes = 4 if mean_row_of_b < least else 8 if mean_row_of_b < WIDE_ROW else 16 if mean_row_of_b < 64 else target.warp
     if n_rows * lanes * wanted * 2 < resident:
         wanted = max(wanted, min(mean_row_of_a / 4, resident / (2 * max(n_rows, 1) * lanes), target.warp / lanes))
-    # the order of sums depends on the groups, so their number must not depend on `entries`, which may be a bound
+    # the groups determine the order of summation, so their number must not depend on `entries`, which may be a bound
     groups, warps = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted))), 1
     if 2 * n_rows * target.warp < resident and mean_row_of_a * mean_row_of_b >= PRODUCTS_OF_A_BLOCK:
         groups = warps = BLOCK_WARPS
@@ -492,26 +520,26 @@ def single_shape(
 
 
 def rows_that_plan(room: int, target: Target) -> int:
-    """Return the rows of a block that finds the destinations of rows of a room, by a table of twice the slots."""
+    """Return the rows per block of the kernel that finds destinations, with a table of 2 · `room` slots per row."""
     if target.dialect != "cuda":
         return 1
     rows = SHARED_BYTES["cuda"] // (2 * room * (COLUMN_BYTES + 2))
     return max(1, min(8, 1 << (rows.bit_length() - 1)))
 
 
-#: Format of operands. `exact`: one segment a row, no free space, no duplicates. `chain`: any dynamic matrix.
+#: Format of the factors. `exact`: one segment per row, no free space, no duplicates. `chain`: any dynamic matrix.
 Format = Literal["exact", "chain"]
 
-#: Output of a bin's kernel: rows in newly allocated segments, row sizes, rows in existing segments.
+#: Output of a kernel: `one`: rows in newly allocated segments; `symbolic`: row sizes; `numeric`: rows at given offsets.
 Mode = Literal["one", "symbolic", "numeric"]
 MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
-#: Lanes of a row for counting products (measurements not recorded).
+#: Lanes per row in the kernel that counts intermediate products.
 COUNT_WIDTH = {"cuda": 4, "opencl": 1}
-#: Entries of a row of A from which a whole block counts its products (measurements not recorded).
+#: For a row of A with at least this many entries, a whole block counts the intermediate products.
 COUNTED_BY_BLOCK = 128
-#: Modules: counting and binning, one for each mode, the paper's sort, and expansion to coordinates; in both formats.
+#: Modules of both formats: counting and binning; one for each mode; the paper's sort; expansion to coordinates.
 KERNELS = ("count", *MODES, "esc", "expand")
-#: Modules in the format `exact` alone: new values by stored destinations, and on a GPU products in one launch.
+#: Modules of the format `exact` only: products with stored destinations, and, on a GPU, one-launch products.
 EXACT_KERNELS = ("refill", "single")
 MODULES = tuple(f"{kernels}-{format}" for format in ("exact", "chain") for kernels in KERNELS) + tuple(
     f"{kernels}-exact" for kernels in EXACT_KERNELS
@@ -519,18 +547,18 @@ MODULES = tuple(f"{kernels}-{format}" for format in ("exact", "chain") for kerne
 
 
 def exact_modules(target: Target) -> tuple[str, ...]:
-    """Return the modules of products of matrices in the format `exact` that a target has."""
+    """Return the names of the modules for a target and for factors in the format `exact`."""
     own = EXACT_KERNELS if target.dialect == "cuda" else EXACT_KERNELS[:1]
     return tuple(f"{kernels}-exact" for kernels in (*KERNELS, *own))
 
 
 def _places(**words: type[IntEnum]) -> dict[str, Mapping[str, int]]:
-    """Return the places of words by name, for each prefix that templates give them."""
+    """Return names and values of enumerations, by the prefix under which templates refer to them."""
     return {prefix: {word.name: word.value for word in enum} for prefix, enum in words.items()}
 
 
 def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
-    """Return the source of module PRECISION/MODULE; `owner` stands in its title and in messages."""
+    """Return the source of module `key` (PRECISION/MODULE); `owner` is named in its title and in error messages."""
     precision, module = split_key(key, MODULES, owner)
     kernels, format = module.split("-")
     scalar, scalar_bytes = SCALARS[precision]

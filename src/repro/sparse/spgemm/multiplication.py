@@ -1,15 +1,15 @@
 """Sparse matrix products C = A B on a device: row by row, and by expansion, sorting and compression.
 
-The row sizes of C are unknown beforehand. In one phase a row is computed in shared memory and stored in a newly
-allocated segment (King 2017, section 6.1), so C is dynamic CSR with rows in any order. In two phases sizes come
-first, and rows are contiguous; the second phase can be repeated for other values.
+The row sizes of C are unknown beforehand. In one phase, each row is computed in shared memory and stored in a newly
+allocated segment (King 2017, section 6.1), so C is dynamic CSR with rows in any order. In two phases, row sizes are
+computed first, and rows are contiguous; the second phase can be repeated for other values.
 
-`CoordinateMultiplication` writes all products to memory, sorts and adds them, in slices: the baseline of King 2017,
-section 6.1, from CUSP (Bell, Dalton, Olson 2012).
+`CoordinateMultiplication` writes all intermediate products a_ik b_kj to memory, sorts them and adds equal coordinates,
+in slices: the baseline of King 2017, section 6.1, from CUSP (Bell, Dalton, Olson 2012).
 
-The numeric phase by stored destinations knows of each product the place in C's row that it is added to. Rows of C are
-listed by their rooms, a launch each; where most rows have one or two rooms, one launch takes all of them in the order
-of the matrix. Rows that are too long for a plan are computed by hash tables, as without one.
+`Destinations` stores, for each intermediate product, the position in the row of C to which it is added, and repeats the
+numeric phase by these. There is one launch for the rows of each capacity (`ROOMS`), or a single launch over all rows if
+most rows have one or two of the capacities. Longer rows are computed by hash tables.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from repro.sparse.spgemm.kernels import (
 )
 from repro.sparse.spgemm.one_launch import SingleLaunch, single_launch
 
-#: Steps of a product in one phase and in two.
+#: Names of the steps of a product in one phase, and in two phases.
 ONE_PHASE = ("count", "compute", "settle")
 TWO_PHASES = ("count", "symbolic", "place", "numeric")
 
@@ -69,7 +69,8 @@ class Multiplication:
     """Products of matrices of one dtype on a device.
 
     `load` loads modules of the precision: those of `repro.sparse.spgemm.kernels.MODULES`, `matrix` and `sort`.
-    `by_products` and `by_entries` have kernels for rows binned so; None: chosen by a sample or by expectation.
+    `by_products` and `by_entries` are the kernel shapes for rows binned by intermediate products and by entries; None:
+    shapes are chosen for each product.
     """
 
     def __init__(
@@ -82,42 +83,47 @@ class Multiplication:
     ) -> None:
         self.device, self.load = device, load
         self._scalar_bytes = scalar_bytes = np.dtype(dtype).itemsize
-        #: Shapes for rows binned by products, and for rows binned by entries; None: chosen for each product.
+        #: Kernel shapes for rows binned by intermediate products, and for rows binned by entries; None: chosen for each
+        #: product.
         self.by_products, self.by_entries = by_products, by_entries
-        #: Shapes for rows that had no room in their first table.
+        #: Kernel shapes for rows that did not fit into the table of their first kernel.
         self.retry = retry_shapes(device.target, scalar_bytes)
-        #: Shapes for rows that have no room in that one either, or of which nothing is known: any row fits.
+        #: Kernel shapes that fit any row: for rows that did not fit into the table of `retry` either, or whose sizes
+        #: are unknown.
         self.any_row = shapes_for_any_row(device.target, scalar_bytes)
 
     def choose_by_entries(self, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinShapes:
-        """Return shapes for rows binned by entries; see `spread`."""
+        """Return kernel shapes for rows binned by entries, with more lanes per row if rows are few."""
         fitting = shapes_by_entries(self.device.target, self._scalar_bytes, counts.largest)
         if counts.differ:
             fitting = shapes_by_bounds(self.device.target, self._scalar_bytes, counts, MAX_ENTRIES)
         return self.by_entries or self.spread(fitting, counts, mean_row_of_a, mean_row_of_b)
 
     def spread(self, shapes: BinShapes, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinShapes:
-        """Return shapes with more lanes for few rows, for mean row lengths of A and B."""
+        """Return the kernel `shapes` with more lanes per row if rows are few, given the mean row lengths of A and B."""
         lanes = self.device.sm_count * self.device.target.threads_per_sm
         return spread_out(
             shapes, self.device.target, self._scalar_bytes, RowDemand(counts.rows, lanes, mean_row_of_a, mean_row_of_b)
         )
 
     def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
-        """Return C = A B with one segment a row and no free space in it; order of rows and columns is undefined.
+        """Return C = A B with one segment per row and no free space in it; rows and columns are in any order.
 
-        Rows of C may grow to `segments` segments later. Too many entries for offsets raise `ReproError`.
+        Rows of C may grow to `segments` segments later. Raises `ReproError` if offsets into C would overflow.
         """
         with self.steps(factors, ONE_PHASE, segments) as steps:
             return steps.run()
 
     def in_two_phases(self, factors: Factors) -> Storage:
-        """Return C = A B with contiguous rows, columns in any order."""
+        """Return C = A B with contiguous rows; the columns of a row are in any order."""
         with self.steps(factors, TWO_PHASES) as product:
             return product.run()
 
     def in_one_launch(self, factors: Factors) -> Storage | None:
-        """Return C = A B as in one phase, where rows are alike and the host knows their sizes; else None."""
+        """Compute C = A B in a single launch, with rows and columns in any order.
+
+        It returns None if the matrices do not allow it.
+        """
         if self.device.backend != "cuda":
             return None
         return single_launch(self.device, factors.a.dtype).multiply(self.load, factors)
@@ -129,7 +135,10 @@ class Multiplication:
 
     @contextmanager
     def steps(self, factors: Factors, names: tuple[str, ...], segments: int = 1) -> Iterator[Steps]:
-        """Yield the steps of a product, `ONE_PHASE` or `TWO_PHASES`; the caller owns C unless the body fails."""
+        """Yield the steps `names` of a product, `ONE_PHASE` or `TWO_PHASES`.
+
+        The caller owns C unless the body fails.
+        """
         with self.device.pooling(), ExitStack() as stack:
             c = Storage.empty(self.device, factors.shape, segments, 1, factors.a.dtype)
             try:
@@ -140,7 +149,7 @@ class Multiplication:
 
     @contextmanager
     def refilled(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
-        """Yield a launch of C = A B into a product of factors with the same patterns."""
+        """Yield a launch that recomputes the values of C = A B, a product of factors with the same patterns."""
         with self.device.pooling(), ExitStack() as stack:
             bins = keep(stack, ProductBins(self.device, self.load(f"count-{factors.format}"), c.shape[0]))
             bins.by_sizes(c)
@@ -152,7 +161,7 @@ class Multiplication:
 
 
 class Steps:
-    """The steps of one product, to be taken in order; `c` is complete after the last one."""
+    """The steps of one product, to be called in order; `c` is complete after the last one."""
 
     def __init__(
         self, multiplication: Multiplication, factors: Factors, names: tuple[str, ...], c: Storage, stack: ExitStack
@@ -165,7 +174,7 @@ class Steps:
         self._rows = ProductRows(multiplication.device, multiplication.load, factors, c, self._bins, self._left)
         self._counts = self._products = BinCounts((), (), ())
         self._expected = 0
-        #: The most entries that C can have, where tables and memory are made for that; else 0.
+        #: Upper bound of the entries of C, if tables and memory are sized by it; else 0.
         self._bound = 0
         self._reserved: Range | None = None
         self._usual = multiplication.by_products or multiplication.any_row
@@ -208,7 +217,7 @@ class Steps:
 
     @property
     def _kept(self) -> SingleLaunch:
-        """Cached memory of earlier products, whose arena a product by bins shares."""
+        """The device's cache of product memory, whose arena this product shares."""
         return single_launch(self._multiplication.device, self._factors.a.dtype)
 
     def _spread(self, shapes: BinShapes, counts: BinCounts) -> BinShapes:
@@ -217,14 +226,17 @@ class Steps:
     # one phase -----------------------------------------------------------------------------------------------------
 
     def compute(self) -> None:
-        """Compute rows into newly allocated segments, in memory of the expected size, or for the most that C can be."""
+        """Compute rows into newly allocated segments, in memory for the expected entries or for the upper bound."""
         if not self._reserve():
             self.c.make_room(self._expected)
         self._multiplication.device.fill(self.c.state, 0)
         self._rows.bind("one", self._counts, self._usual, self._stack)()
 
     def _reserve(self) -> bool:
-        """Take memory of the arena for the most that C can be, where that is known; return False without."""
+        """Reserve memory of the arena for the upper bound of the entries of C.
+
+        Return False if there is no bound or no memory.
+        """
         if not self._affords(self._bound):
             return False
         try:
@@ -235,12 +247,12 @@ class Steps:
         return True
 
     def settle(self) -> None:
-        """Compute rows that did not fit into their table or into memory, and give back what C does not need."""
+        """Compute the rows that did not fit into their table or into memory; return unused memory of C to the arena."""
         c, tried = self.c, [self._usual, self._multiplication.retry, self._multiplication.any_row]
         while (words := self._state())[STATE_UNPLACED]:
             pointer = int(words[STATE_BUFFER_END])
             crowded = pointer <= c.capacity
-            if crowded and len(tried) > 1:  # otherwise memory was too small, and the same tables may suffice
+            if crowded and len(tried) > 1:  # else the memory was too small, and the same tables may suffice
                 tried.pop(0)
             self._bins.by_products(self._factors.a, self._factors.b, c, (self._left, int(words[STATE_UNPLACED])))
             again, used = self._bins.read(), min(pointer, c.capacity)
@@ -274,7 +286,7 @@ class Steps:
             self._rows.bind("symbolic", again, shapes, self._stack)()
 
     def place(self) -> None:
-        """Bin rows by size, and allocate C with an offset for each row."""
+        """Bin rows by their entries, and allocate C with an offset for each row."""
         c, device = self.c, self._multiplication.device
         self._bins.by_sizes(c)
         self._counts = self._bins.read()
@@ -289,7 +301,7 @@ class Steps:
         Kernels(device, self._multiplication.load("matrix")).over("segments_from_offsets", rows, adopt)()
 
     def numeric(self) -> None:
-        """Compute rows at their offsets."""
+        """Compute the values of all rows at their offsets."""
         shapes = self._multiplication.choose_by_entries(self._counts, self._products.mean_of_a, self._products.mean_row)
         self._rows.bind("numeric", self._counts, shapes, self._stack)()
 
@@ -299,12 +311,12 @@ class Steps:
         return words
 
 
-#: Limit of a slice in products, as in CUSP; a single row may have more.
+#: Largest number of intermediate products of a slice, as in CUSP; a slice of a single row may have more.
 SLICE_PRODUCTS = 16 << 20
 
 
 class Slice(NamedTuple):
-    """The entries of some rows of C before concatenation."""
+    """The entries of consecutive rows of C, before slices are concatenated."""
 
     first: int
     rows: int
@@ -314,7 +326,7 @@ class Slice(NamedTuple):
 
 
 class CoordinateMultiplication:
-    """Products of matrices by sorting, in slices of at most `max_products` products."""
+    """Products of matrices by sorting, in slices of at most `max_products` intermediate products."""
 
     def __init__(self, device: Device, load: Load, max_products: int = SLICE_PRODUCTS) -> None:
         self._device, self._load, self._max_products = device, load, max_products
@@ -354,7 +366,7 @@ class CoordinateMultiplication:
     def _slice(
         self, run: Launches, factors: Factors, c: Storage, begins: Buffer, first: int, counts: NDArray[np.int32]
     ) -> Slice:
-        """Return the entries of rows from `first` on, given their product counts."""
+        """Compute the entries of the rows from `first` on; `counts` are the intermediate products of each row."""
         rows, m, dtype = len(counts), int(counts.sum(dtype=np.int64)), c.dtype
         module, given = f"expand-{factors.format}", [*arguments_of(factors.a), *arguments_of(factors.b)]
         with ExitStack() as of_slice:
@@ -380,7 +392,10 @@ class CoordinateMultiplication:
 
 
 def _parts(counts: NDArray[np.int32], max_products: int) -> list[tuple[int, NDArray[np.int32]]]:
-    """Return ranges of rows with at most `max_products` products together: first row, and counts."""
+    """Cut rows into ranges of at most `max_products` intermediate products.
+
+    Return the first row and the counts of each.
+    """
     parts: list[tuple[int, NDArray[np.int32]]] = []
     ends = np.cumsum(counts, dtype=np.int64)
     first, before = 0, 0
@@ -391,33 +406,36 @@ def _parts(counts: NDArray[np.int32], max_products: int) -> list[tuple[int, NDAr
     return parts
 
 
-#: Bytes that a plan keeps for each entry of A.
+#: Bytes that a plan stores for each entry of A.
 PLAN_BYTES = 8
-#: Bytes of destinations that 32-bit offsets can address.
+#: Largest number of bytes of destinations: offsets have 32 bits.
 MAX_BYTES = (1 << 31) - 1
 _LISTS = len(ROOMS) + 1
-#: Lists of rows begin at multiples of this many numbers, the alignment of parts of a buffer.
+#: Lists of rows begin at multiples of this many numbers, so that each list is an aligned part of the buffer.
 _ALIGNED = PART_ALIGNMENT // 4
 
 
 class RoomRows(NamedTuple):
-    """The rows of one launch."""
+    """The rows of C that one launch computes: `number` rows with capacity `room`."""
 
     room: int
     number: int
-    #: Which they are, ascending, int32 `(number,)`; None: all rows of the matrix.
+    #: Row numbers, ascending, int32 `(number,)`; None: all rows of the matrix.
     listed: Buffer | None
 
     def arguments(self, instead: Buffer) -> list[Argument]:
-        """Return the arguments that name the rows; without a list another buffer stands there, which is not read."""
+        """Return the kernel arguments that select the rows.
+
+        Without a list the kernel gets the buffer `instead`, unread.
+        """
         return [np.int32(self.number), np.int32(self.listed is not None), self.listed or instead]
 
 
 class Destinations:
-    """Where each product of C = A B is added to, for one pattern of each matrix.
+    """Stored destinations for one pair of patterns: the position in C to which each intermediate product is added.
 
     `load` loads modules of the precision. `factors` are in the format `exact`, and `c` is their product, with one
-    segment a row and no free space. Other matrices may take their places later, if their tables are the same.
+    segment per row and no free space. `bind` also takes other matrices with equal segment tables.
     """
 
     def __init__(self, device: Device, load: Load, factors: Factors, c: Storage) -> None:
@@ -431,19 +449,19 @@ class Destinations:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the plan on the device."""
+        """Bytes of the stored destinations on the device."""
         return sum(buffer.nbytes for buffer in self._kept)
 
     @property
     def kernels(self) -> dict[str, int]:
-        """Number of rows of each kernel that adds to stored destinations."""
+        """Number of rows that each kernel with stored destinations computes, by kernel name."""
         return {self._shape(rows).kernel: rows.number for rows in self._launches}
 
     def _make(self, stack: ExitStack, factors: Factors, c: Storage) -> None:
         device, n = self._device, self._rows
         stride = -(-max(n, 1) // _ALIGNED) * _ALIGNED
         with ExitStack() as passing:
-            # rows of each list and, behind them, the bytes of all destinations: one call clears or reads both
+            # lengths of the lists and, behind them, the bytes of all destinations: one call clears or reads both
             counts = keep(passing, device.allocate(PART_ALIGNMENT + 4 * len(DestinationsWord)))
             totals = keep(passing, device.part(counts, PART_ALIGNMENT, 4 * len(DestinationsWord)))
             lists = keep(passing, device.allocate(4 * _LISTS * stride))
@@ -459,7 +477,7 @@ class Destinations:
             *of_rooms, self.unplanned = words[:_LISTS].tolist()
             of_all = words[_ALIGNED:].tolist()
             nbytes = wide_sum(of_all[DestinationsWord.BYTES_HIGH], of_all[DestinationsWord.BYTES_LOW])
-            if nbytes > MAX_BYTES:  # offsets would not reach the last rows
+            if nbytes > MAX_BYTES:  # 32-bit offsets would not reach the last rows
                 of_rooms, self.unplanned = [0] * len(ROOMS), n
                 device.write(unplanned, _sizes_of(device, c))
             self._unplanned = unplanned
@@ -477,7 +495,7 @@ class Destinations:
             for rows in self._launches:
                 found = [*given, c.columns, self._base, self._steps, self._destinations]
                 self._find(rows, [*rows.arguments(lists), *found])
-            device.synchronize()  # what is passed on is released here
+            device.synchronize()  # the buffers of `passing` are released here
 
     def _keep(self, stack: ExitStack, nbytes: int) -> Buffer:
         buffer = keep(stack, self._device.allocate(max(nbytes, 4)))
@@ -485,10 +503,10 @@ class Destinations:
         return buffer
 
     def _list(self, stack: ExitStack, counts: list[int], lists: Buffer, stride: int) -> list[RoomRows]:
-        """Choose between one launch over all rows and one for each room, with a list of its rows."""
+        """Choose between a single launch over all rows and a launch for each capacity with a list of its rows."""
         used = [room for room, count in enumerate(counts) if count]
         top = used[-1]
-        # shorter rows in a larger room cost less than lists: rows side by side share lines
+        # a larger capacity than a row needs costs less than lists: neighbouring rows share cache lines
         most = sum(counts[max(top - 1, 0) : top + 1])
         if not self.unplanned and ROOMS[top] <= BYTES_ROOM and 2 * most >= sum(counts):
             return [RoomRows(ROOMS[top], self._rows, None)]
@@ -504,7 +522,7 @@ class Destinations:
         return launches
 
     def _find(self, rows: RoomRows, arguments: list[Argument]) -> None:
-        """Queue the kernel that finds the destinations of some rows."""
+        """Queue the kernel that finds the destinations of the given rows."""
         target, device = self._device.target, self._device
         per_block = rows_that_plan(rows.room, target)
         kernel = self._load("refill-exact").kernel(f"plan_r{rows.room}")
@@ -517,7 +535,10 @@ class Destinations:
         return refill_shape(target, self._dtype.itemsize, rows.room, rows.number, *self._means, resident)
 
     def bind(self, factors: Factors, c: Storage, stack: ExitStack) -> Callable[[], None]:
-        """Return a launch of the values of C = A B; `stack` releases working memory for rows without destinations."""
+        """Return a launch that computes the values of C = A B.
+
+        `stack` owns the memory for rows without destinations.
+        """
         launches: list[Callable[[], None]] = []
         for rows in self._launches:
             shape = self._shape(rows)

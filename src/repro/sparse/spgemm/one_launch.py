@@ -1,8 +1,8 @@
-"""Whole products in one launch and one wait, for matrices whose rows are alike and whose sizes the host knows.
+"""Whole products C = A B in one launch and one wait, for matrices with similar row lengths whose sizes the host knows.
 
-No size is read before: the tables follow from the rows of both matrices, memory is a range for the most that the
-product can be, and the last block tells its size, to which the range is cut. What a product of matrices of the same
-sizes was like is kept for the next.
+The host reads no sizes before the launch: table sizes follow from the row lengths of A and B, and a memory range is
+reserved for an upper bound of C's entries. The last block reports the size of C, to which the range is shortened. The
+launch configuration that fitted is remembered for the next product of matrices of the same sizes.
 """
 
 from __future__ import annotations
@@ -29,26 +29,29 @@ from repro.sparse.spgemm.kernels import (
     single_shape,
 )
 
-#: Maximum products of the longest row, as a multiple of the mean row's. Rows of at most `SHORT_PRODUCTS` for each warp
-#: need not meet it, since a warp adds up so many in less time than the host takes for bins: `bayer10` is such a product
-#: (results/h200-products/tables/spgemm_amg/table-products.csv), but measurements behind both limits are not recorded.
+#: Largest ratio of the intermediate products of the longest row to those of a mean row. The limit does not apply to
+#: rows of at most `SHORT_PRODUCTS` per warp: a warp adds up so many in less time than the host needs to bin rows.
 MAX_SKEW, SHORT_PRODUCTS = 16, 1 << 18
-#: Share of the device's free memory that a product may reserve.
+#: A product may reserve 1/MEMORY_SHARE of the device's free memory.
 MEMORY_SHARE = 4
-#: Bytes that are reserved without a question for the free memory.
+#: Reservations of up to this many bytes do not ask the driver for the free memory.
 SMALL_BYTES = 1 << 28
-#: One part in so many of a product's largest size is reserved besides: warps leave ranges that are too short for a row.
+#: 1/SPARE_DIVISOR of the upper bound is reserved in addition: warps leave the ends of chunks that are too short for a
+#: row.
 SPARE_DIVISOR = 4
-#: Entries that a warp takes of the buffer at once (measurements not recorded).
+#: Largest number of entries that a warp reserves in the buffer of C at once, called a chunk.
 MAX_CHUNK = 512
-#: Chunks of a warp, about, in a whole product (measurements not recorded).
+#: Approximate number of chunks that a warp takes in a whole product.
 CHUNKS = 16
-#: Products of other sizes that are kept in mind.
+#: Number of different sizes of factors whose launch configurations are remembered.
 REMEMBERED = 256
 
 
 class Sizes(NamedTuple):
-    """Sizes of two factors that the host knows before their product."""
+    """Sizes of both factors, which the host knows before their product.
+
+    Fields without prefix are of A, except `columns`, which is of B.
+    """
 
     rows: int
     entries: int
@@ -60,23 +63,23 @@ class Sizes(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Expected products of a row of C."""
+        """Expected number of intermediate products of a row of C."""
         return self.entries / max(self.rows, 1) * (self.b_entries / max(self.b_rows, 1))
 
     @property
     def products(self) -> int:
-        """Most products of a row of C."""
+        """Upper bound of the intermediate products of a row of C."""
         return self.longest * self.b_longest
 
     @property
     def entries_of_row(self) -> int:
-        """Expected entries of the longest row of C, generously: too small a table costs a second launch."""
+        """Upper estimate of the entries of the longest row of C: a table that is too small costs a second launch."""
         number = next((bin for bin, limit in enumerate(LIMITS) if self.products <= limit), len(EXPECTED) - 1)
         return min(max(self.products * 5 // (4 * EXPECTED[number]), self.longest, self.b_longest), self.columns)
 
 
 def sizes_of(factors: Factors) -> Sizes | None:
-    """Return the sizes of two matrices; None where the host does not know them, or rows may have free space."""
+    """Return the sizes of two matrices; None if the host does not know them, or if rows may have free space."""
     a, b = factors.a, factors.b
     if factors.format != "exact" or a.entries is None or a.longest is None or b.entries is None or b.longest is None:
         return None
@@ -87,7 +90,10 @@ _kept: dict[Device, dict[int, SingleLaunch]] = {}
 
 
 def single_launch(device: Device, dtype: np.dtype[np.floating]) -> SingleLaunch:
-    """Return the device's multiplication for a dtype, with its cached memory, which is kept until the device closes."""
+    """Return the object for one-launch products on a device.
+
+    It is created once per dtype and released with the device.
+    """
     if device not in _kept:
         _kept[device] = {}
         device.at_close(lambda: _release(device))
@@ -98,7 +104,7 @@ def single_launch(device: Device, dtype: np.dtype[np.floating]) -> SingleLaunch:
 
 
 def trim_products(device: Device) -> None:
-    """Release cached memory for products on a device that holds no matrix."""
+    """Release the cached memory for products on a device, except memory in use by matrices."""
     for kept in _kept.get(device, {}).values():
         kept.trim()
 
@@ -109,47 +115,51 @@ def _release(device: Device) -> None:
 
 
 class SingleConfiguration(NamedTuple):
-    """How a product of certain sizes is launched, and the memory that it is given."""
+    """Launch configuration and memory of a product of certain sizes."""
 
     shape: SingleShape
-    #: The longest row of C that it is for.
+    #: Number of entries of the longest row of C that the table has to hold.
     longest: int
     blocks: int
-    #: Entries that a warp takes of the buffer at once.
+    #: Number of entries that a warp reserves in the buffer of C at once.
     chunk: int
-    #: The most entries that C is given.
+    #: Number of entries that are allocated for C.
     capacity: int
 
 
 class SingleLaunch:
-    """Products of one dtype on one device, a launch each."""
+    """One-launch products of one dtype on one device, with the memory that they share."""
 
     def __init__(self, device: Device, dtype: np.dtype[np.floating]) -> None:
         self._device, self._dtype = device, dtype
         self.arena, self._shelf = Arena(device, dtype), RowArrayPool(device)
-        #: Counters on the device, and the words in which a kernel reports to the host; allocated for the first launch.
+        #: Device counters of the blocks, and host-visible words in which the kernel reports them; allocated at the
+        #: first launch.
         self._counters: tuple[Buffer, HostWords] | None = None
-        #: Configurations by the sizes of the factors, the last asked for last; None: no launch holds such a product.
+        #: Configuration by the sizes of the factors, least recently used first; None: a single launch is not possible.
         self._configurations: OrderedDict[Sizes, SingleConfiguration | None] = OrderedDict()
         self._kernels: dict[tuple[Program, str], Kernel] = {}
 
     def configuration(self, sizes: Sizes) -> SingleConfiguration | None:
-        """Return how a product is launched; None where its rows are not alike or fit no table."""
+        """Return the launch configuration for factors of these sizes.
+
+        It returns None if row lengths differ too much or fit no table.
+        """
         configuration = self._configurations[sizes] if sizes in self._configurations else self._by_estimate(sizes)
         self._remember(sizes, configuration)
         return configuration
 
     def _by_estimate(self, sizes: Sizes) -> SingleConfiguration | None:
-        """Return a configuration for rows as long as they are expected to be; None where they are not alike."""
+        """Return a configuration for the estimated longest row of C; None if row lengths differ too much."""
         shape = self._shape(sizes, 1) if sizes.rows else None
         if shape is None or sizes.products >= max(MAX_SKEW * sizes.mean, SHORT_PRODUCTS * shape.warps):
             return None
-        # an estimate that no table has the slots for may be too high
+        # if no table holds the estimate, the estimate may be too high: try the table sizes, largest first
         guesses = (sizes.entries_of_row, *(int(table * MAX_FILLED_BY_GROUPS) for table in reversed(SINGLE_TABLES)))
         return next((found for guess in guesses if (found := self._for_longest(sizes, guess)) is not None), None)
 
     def _for_longest(self, sizes: Sizes, longest: int) -> SingleConfiguration | None:
-        """Return how a product with rows of up to `longest` entries is launched; None where no table holds them."""
+        """Return a configuration for rows of C of up to `longest` entries; None if no table holds them."""
         shape = self._shape(sizes, longest)
         return None if shape is None else self._with_shape(sizes, shape, longest)
 
@@ -160,7 +170,10 @@ class SingleLaunch:
         return single_shape(target, self._dtype.itemsize, entries, sizes.rows, mean_row_of_a, mean_row_of_b, resident)
 
     def multiply(self, load: Load, factors: Factors) -> Storage | None:
-        """Return C = A B with one segment a row, rows and columns in any order; None where another way has to do it."""
+        """Return C = A B with one segment per row, rows and columns in any order.
+
+        It returns None if a single launch is not possible.
+        """
         sizes = sizes_of(factors)
         if sizes is None:
             return None
@@ -182,7 +195,10 @@ class SingleLaunch:
         c: Storage,
         entries_of_c: Range,
     ) -> Storage | None:
-        """Launch a kernel, wait and return the product; None if it does not fit, which is remembered."""
+        """Launch a kernel, wait and return the product.
+
+        If it does not fit, remember a better configuration and return None.
+        """
         try:
             launch()
             words = self._launch_counters()[1].read()
@@ -192,21 +208,22 @@ class SingleLaunch:
         buffer_end, longest = words[LaunchWord.BUFFER_END], words[LaunchWord.LARGEST]
         if words[LaunchWord.LACKING]:
             c.release()
-            # of a row that its table has no room for no more is known than that
+            # a row that overflows its table only shows that it needs a larger one
             larger = [table for table in SINGLE_TABLES if table > configuration.shape.table]
             crowded = buffer_end <= c.capacity and larger
             again = int(larger[min(2, len(larger) - 1)] * MAX_FILLED_BY_GROUPS) if crowded else 0
             self._remember(sizes, self._for_longest(sizes, again) if again else None)
             return None
         if longest != configuration.longest:
-            # columns are in the order of slots: the table follows from the product, whatever was known of it before
+            # table size fixes the column order within rows: use the table for C's size, so that results do not depend
+            # on history
             right = self._for_longest(sizes, max(longest, 1))
             self._remember(sizes, right)
             if right is None or right.shape != configuration.shape:
                 c.release()
                 return None
         entries_of_c.cut(buffer_end)
-        # what a warp takes last may reach past the memory though its rows do not
+        # the last chunk of a warp may reach past the allocated memory, though its rows do not
         c.capacity = min(buffer_end, configuration.capacity)
         c.entries, c.longest = words[LaunchWord.ENTRIES], longest
         return c
@@ -214,7 +231,10 @@ class SingleLaunch:
     def bind(
         self, load: Load, factors: Factors, configuration: SingleConfiguration
     ) -> tuple[Callable[[], None], Storage, Range] | None:
-        """Return a launch of a product, the product, and the range for its entries; None without memory for it."""
+        """Return a launch of a product, the product, and the memory range of its entries.
+
+        It returns None if memory does not suffice.
+        """
         device, capacity = self._device, configuration.capacity
         nbytes = capacity * (4 + self._dtype.itemsize)
         if capacity > MAX_ENTRIES or not self.affords(nbytes):
@@ -243,18 +263,19 @@ class SingleLaunch:
             raise
 
     def affords(self, nbytes: int) -> bool:
-        """Return whether a product may reserve so many bytes. Small reservations do not ask the driver, because that
-        takes longer than a small product.
+        """Return whether a product may reserve `nbytes` bytes.
+
+        Small reservations do not ask the driver, because that takes longer than a small product.
         """
         if nbytes <= SMALL_BYTES or nbytes <= self._device.pooled_bytes():
             return True
         return nbytes * MEMORY_SHARE <= self._device.free_bytes()
 
     def _with_shape(self, sizes: Sizes, shape: SingleShape, longest: int) -> SingleConfiguration:
-        """Return the blocks and the memory for a kernel that is chosen."""
+        """Return the configuration of a given kernel: number of blocks, chunk size and capacity of C."""
         device, rows = self._device, sizes.rows
         bound = min(sizes.entries * sizes.b_longest, rows * min(shape.table, sizes.columns, sizes.products))
-        if shape.warps > 1:  # a block a row, which takes no more than it needs
+        if shape.warps > 1:  # each block has one row, and reserves exactly its entries
             return SingleConfiguration(shape, longest, rows, 0, bound)
         blocks = min(-(-rows // shape.rows), device.sm_count * shape.blocks_per_sm)
         warps = blocks * max(shape.threads // device.target.warp, 1)
@@ -263,7 +284,7 @@ class SingleLaunch:
         return SingleConfiguration(shape, longest, blocks, chunk, capacity)
 
     def _kernel(self, program: Program, shape: SingleShape) -> Kernel:
-        """Return a kernel, which takes a driver some time to find."""
+        """Return a kernel from the cache, as the driver takes some time to find one."""
         key = program, shape.kernel
         if key not in self._kernels:
             self._kernels[key] = program.kernel(shape.kernel, shape.dynamic_bytes(self._dtype.itemsize))
@@ -283,14 +304,14 @@ class SingleLaunch:
         return self._counters
 
     def _empty(self, factors: Factors, configuration: SingleConfiguration, entries: Range) -> Storage:
-        """Return a matrix without places for its rows: the kernel writes all of them, and the state."""
+        """Return an uninitialised matrix for C: the kernel writes all segments, sizes and words of state."""
         arrays = self._shelf.take(factors.shape[0])
         capacity = configuration.capacity
         of_c = self._device, factors.shape, 1, capacity, self._dtype, *entries.buffers(capacity)
         return Storage(*of_c, *arrays.parts, lease=entries, lease_of_rows=arrays)
 
     def trim(self) -> None:
-        """Release blocks of memory that hold no matrix."""
+        """Release the memory blocks that no matrix uses."""
         self.arena.trim()
         self._shelf.clear()
 

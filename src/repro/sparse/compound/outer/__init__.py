@@ -1,4 +1,4 @@
-"""Outer formats: places of the entries of rows.
+"""Outer formats: where the entries of each row are stored among the slots of a matrix.
 
 Each format has one file; importing this package registers the formats of all files, and those of extensions.
 """
@@ -20,44 +20,44 @@ from repro.problems.matrix import Matrix
 
 @dataclass(frozen=True)
 class Slots:
-    """Places of the entries of one matrix."""
+    """Slots of the entries of one matrix in an outer format."""
 
-    #: int32, the kernel's argument `index`, by which it finds the slots of a row.
+    #: int32, the kernel's argument `index`, from which the kernel finds the slots of a row.
     index: NDArray[np.int32]
-    #: int64 `(nnz,)`, the slot of each entry, in CSR's order.
+    #: int64 `(nnz,)`, the slot of each entry; entries are in CSR order.
     position: NDArray[np.int64]
     #: The kernel's argument `stride`; 0 if unused.
     stride: int = 0
-    #: int32, columns of the slots without an entry, ascending by slot; None: column 0. Kernels that run over the
-    #: padding read x there, so that the columns must be valid and should be cached. Entries without members have no
-    #: zero, and the column -1 in the padding instead.
+    #: int32, columns of the slots without an entry, ascending by slot; None: column 0. Kernels that also process
+    #: padding read x there, so these columns must be valid, and should be cached. For entries without members, which
+    #: have no zero, the column of padding is -1 instead.
     padding: NDArray[np.int32] | None = None
-    #: Slots from one entry of a row to the next.
+    #: Distance in slots from one entry of a row to the next.
     step: int = 1
 
 
 @dataclass(frozen=True)
 class Outer:
-    """An outer format: where the entries of a row lie among the slots of a matrix, on the host and in kernels."""
+    """An outer format: how the entries of a row are assigned to the slots of a matrix, on the host and in kernels."""
 
-    #: The first part of a layout's name: `CSR`, `ELL`, `Sl-16`.
+    #: First part of a layout's name: `CSR`, `ELL`, `Sl-16`.
     name: str
     #: `kernels/sparse/compound/<template>.j2`, the device's counterpart of `locate`, has the macros `row_range()` (a
     #: row's first slot, its end, and the step), `index_size()`, and `padded_rows()` (the rows with slots).
     template: str
-    #: ``count(row_lengths, warp)`` returns the number of slots, padding included, and the size of the index, without
-    #: packing. Packing checks that the slots fit into 32 bits.
+    #: ``count(row_lengths, warp)`` returns the number of slots, including padding, and the size of the index, without
+    #: packing. Packing checks that 32 bits can address the slots.
     count: Callable[[NDArray[np.int32], int], tuple[int, int]]
-    #: ``locate(problem, warp)`` returns the places of the entries.
+    #: ``locate(problem, warp)`` returns the slots of the entries.
     locate: Callable[[Matrix, int], Slots]
-    #: Further names that the template reads.
+    #: Further constants by name, which the template uses.
     constants: Mapping[str, int] = field(default_factory=dict)
-    #: The space of its variants: `paper`, or `extended` for ours.
+    #: The space of its variants: `paper`, or `extended` for formats of this project.
     space: str = "paper"
-    #: Whether a row's slots may hold no entry; False where the loop over them stops at the row's end.
+    #: Whether a row's slots may hold padding; False if the loop over them stops at the row's end.
     padded: bool = True
-    #: Whether entries of neighbouring rows are adjacent. If several threads share a row, neighbouring threads then take
-    #: neighbouring rows, otherwise neighbouring entries of one row.
+    #: Whether entries of neighbouring rows are adjacent. If several threads share a row, neighbouring threads then
+    #: process neighbouring rows, else neighbouring entries of one row.
     rows_adjacent: bool = True
 
 
@@ -65,12 +65,12 @@ _REGISTRY: dict[str, Outer] = {}
 
 
 def register(outer: Outer) -> Outer:
-    """Add an outer format.
+    """Add an outer format to the known ones.
 
     Raises
     ------
     ReproError
-        There is one of this name, or the name cannot be part of a layout's.
+        A format of this name exists, or the name cannot be part of a layout's name.
     """
     there = _REGISTRY.get(outer.name)
     if there is not None:
@@ -90,7 +90,7 @@ def outer_formats() -> dict[str, Outer]:
 
 
 def rows_of_entries(problem: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return row and index within the row of each entry, `(nnz,)` each."""
+    """Return the row of each entry, and the entry's index within the row, `(nnz,)` each."""
     rows = np.repeat(np.arange(problem.n, dtype=np.int64), problem.row_lengths)
     return rows, np.arange(problem.nnz) - problem.indptr[rows]
 

@@ -1,6 +1,7 @@
-"""ELLPACK: all rows as long as the longest, entry after entry; with the length of each row (ELLPACK-R), or without.
+"""ELLPACK: all rows are padded to the longest; with the length of each row (ELLPACK-R), or without.
 
-Without row lengths no row data precede the first column index, which saves a dependent load; kernels read the padding.
+Without row lengths, the first column index needs no row data, which saves a dependent load; kernels process the
+padding.
 
 Bell, Garland: Implementing sparse matrix-vector multiplication on throughput-oriented processors, 2009 (ELLPACK).
 Vázquez, Fernández, Garzón: A new approach for sparse matrix vector product on NVIDIA GPUs, 2011 (ELLPACK-R).
@@ -16,7 +17,7 @@ from repro.sparse.compound.outer import Outer, Slots, register, rows_of_entries
 
 
 def stride(n: int, warp: int) -> int:
-    """Return n padded to the warp, the distance between the entries of a row."""
+    """Return n rounded up to a multiple of the warp: the distance in slots between successive entries of a row."""
     return -(-n // warp) * warp
 
 
@@ -25,19 +26,19 @@ def count_with_lengths(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, 
 
 
 def locate_with_lengths(problem: Matrix, warp: int) -> Slots:
-    """Place the i-th entries of all rows next to each other; padding is never read."""
+    """Assign the i-th entries of all rows to adjacent slots; kernels never read padding."""
     rows, within = rows_of_entries(problem)
     distance = stride(problem.n, warp)
     return Slots(problem.row_lengths, within * distance + rows, distance, step=distance)
 
 
 def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
-    """Return slots as with lengths, and an index of one unused number."""
+    """Return the number of slots, as with row lengths, and the size of an index of one unused number."""
     return count_with_lengths(row_lengths, warp)[0], 1
 
 
 def locate(problem: Matrix, warp: int) -> Slots:
-    """Place entries as with lengths; padding repeats the column of a row's last entry."""
+    """Assign slots as with row lengths; padding repeats the column of a row's last entry."""
     distance = stride(problem.n, warp)
     lengths = problem.row_lengths
     within = np.arange(int(lengths.max()))[:, None]

@@ -1,4 +1,4 @@
-"""Sliced ELLPACK: slices of k rows, each as wide as its longest row, and no row lengths.
+"""Sliced ELLPACK without row lengths: slices of k rows, each padded to its longest row.
 
 Monakov, Lokhmotov, Avetisyan: Automatically tuning sparse matrix-vector multiplication for GPU architectures, 2010.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.outer import Outer, Slots, register, rows_of_entries
 
-#: Rows of a slice, and their space; small slices have several threads a row.
+#: Search space of variants, by the number of rows per slice; small slices have several threads per row.
 SLICES = {16: "paper", 32: "paper", 4: "extended", 8: "extended"}
 
 
@@ -23,7 +23,7 @@ def count(row_lengths: NDArray[np.int32], warp: int, *, k: int) -> tuple[int, in
 
 
 def locate(problem: Matrix, warp: int, *, k: int) -> Slots:
-    """Place the i-th entries of a slice's rows next to each other."""
+    """Assign the i-th entries of a slice's rows to adjacent slots."""
     offsets = np.concatenate([[0], np.cumsum(_widths(problem.row_lengths, k) * k)])
     rows, within = rows_of_entries(problem)
     position = offsets[rows // k] + within * k + rows % k
@@ -31,7 +31,7 @@ def locate(problem: Matrix, warp: int, *, k: int) -> Slots:
 
 
 def _widths(row_lengths: NDArray[np.int32], k: int) -> NDArray[np.int64]:
-    """Return the longest row of each slice of k rows."""
+    """Return the length of the longest row of each slice of k rows, `(slices,)`."""
     padded = np.zeros(-(-len(row_lengths) // k) * k, np.int64)
     padded[: len(row_lengths)] = row_lengths
     widths: NDArray[np.int64] = padded.reshape(-1, k).max(axis=1)
@@ -39,7 +39,10 @@ def _widths(row_lengths: NDArray[np.int32], k: int) -> NDArray[np.int64]:
 
 
 def _padding(problem: Matrix, k: int, offsets: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return padding columns: those of a row's last entry, valid and already cached."""
+    """Return the columns of padding slots.
+
+    Each repeats the column of its row's last entry, which is valid and cached.
+    """
     free = np.ones(int(offsets[-1]), bool)
     free[position] = False
     slots = np.flatnonzero(free)
