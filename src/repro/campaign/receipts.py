@@ -114,9 +114,7 @@ def _package(name: str) -> _Package:
     sources = {
         ".".join(parts[:-1] if parts[-1] == "__init__" else parts): path
         for path in folder.rglob("*.py")
-        if all(
-            map(str.isidentifier, parts := path.relative_to(folder.parent).with_suffix("").parts)
-        )  # no backup files of editors
+        if all(map(str.isidentifier, parts := path.relative_to(folder.parent).with_suffix("").parts))  # no backup files
     }
     for path in sources.values():
         # Python imports from such a folder, but the graph omits it, so that edits in it would go unnoticed
