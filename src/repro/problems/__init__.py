@@ -1,1 +1,1 @@
-"""Problems: matrices and fields with origin and statistics; they are downloaded, generated or read from a user's file."""
+"""Problems: matrices and fields with origin and statistics, downloaded, generated or read from a user's file."""

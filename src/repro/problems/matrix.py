@@ -118,7 +118,7 @@ class Matrix(Problem):
         return f"row {row}, column {self.indices[entry]}"
 
     def require_product(self) -> Self:
-        """Return the matrix if it is square and nonempty, as repeated products y = A x require, or raise `ReproError`."""
+        """Return the matrix if it is square and nonempty, as repeated products y = A x require; else `ReproError`."""
         actual = "{} x {}".format(*self.shape)
         if not self.nnz:
             raise ReproError(

@@ -63,7 +63,7 @@ def load_text(path: Path, comment: bytes = b"") -> bytes:
 
 
 class Content:
-    """Content of a file, read from start to end; `order` is the byte order of binary arrays, `<` or `>`, "" for text."""
+    """Content of a file, read from start to end; `order` is the byte order of binary arrays, or "" for text."""
 
     def __init__(self, content: bytes, place: int = 0, order: Order = "") -> None:
         self.content, self.place = content, place
