@@ -211,9 +211,9 @@ def config(
 ) -> None:
     """Print the resolved configuration, every default included, as YAML.
 
-    A configuration file is complete in itself, for all commands and for `snakemake --configfile`: missing keys have
-    their defaults, missing studies are not run, and config/config.yaml is not read. If several files are given, keys of
-    later files override those of earlier ones.
+    A configuration file stands alone, for all commands and for `snakemake --configfile`: missing keys have their
+    defaults, missing studies are not run, and config/config.yaml is not read. If several files are given, keys of later
+    files override those of earlier ones.
 
     Examples:
 

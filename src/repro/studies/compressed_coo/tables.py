@@ -407,7 +407,7 @@ LINES = (
     Line("GFLOPS of SpMV, largest", "largest GFLOPS of SpMV", None, _PRODUCTS),
 )  # fmt: skip
 _ON_CHIP: tuple[Pick, Pick] = (lambda s: None, lambda s: s[ON_CHIP_SOLVER])
-#: Lines of campaigns in which a solver that stays on the chip was timed.
+#: Additional lines for campaigns in which the solver that keeps the matrix on the chip was timed.
 ON_CHIP_LINES = (
     Line("BiCGSTAB on the chip over the fastest with a routine of {library}, median", "", lambda s: s[LIBRARY_SOLVER],
          _ON_CHIP),
@@ -458,9 +458,9 @@ def _median_cell(value: float | None, rate: bool) -> Cell:
     return Cell() if value is None else Cell(value, f"{value:.0f}" if rate and value >= 10 else f"{value:.2f}")
 
 
-#: Prefixes of the quantities that are measured by the event clock, and by it with a cold cache.
+#: Prefixes of the names of quantities that are measured by the event clock, with a warm and with a cold cache.
 BY_EVENTS, COLD_CACHE = "event_", "cold_"
-#: Part of the quantities that are measured on the problems over which no other is taken.
+#: Part of the names of quantities that are measured on small problems, which all other quantities exclude.
 SMALL = "_small"
 
 
@@ -489,9 +489,10 @@ STATISTICS: Mapping[str, Literal["worst", "median"]] = {"worst": "worst", "media
 
 
 def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
-    """Return how to measure a quantity such as `library_repeat_median`: number, selected problems, statistic.
+    """Return the quantity with a name such as `library_repeat_median`: number, values of the selected problems,
+    statistic.
 
-    Of `SMALL` problems all that are given are measured.
+    `SMALL` in the name is ignored: the caller passes the small problems.
     """
     number, *values, statistic = name.replace(SMALL, "").split("_")
 
