@@ -1,4 +1,4 @@
-"""Facts of a problem for this study: bytes of its matrix in each format, and savings by storing symmetric pairs once."""
+"""Facts of a problem for this study: bytes of its matrix in each format, and savings if pairs are stored once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Facts(BaseModel):
 
 
 def facts(problem: Problem) -> Mapping[str, object]:
-    """Return a matrix's bytes in every format (Table 9), and facts on pairs; {} for empty matrices and other problems."""
+    """Return a matrix's bytes in every format (Table 9), and facts on pairs; {} for empty matrices, other problems."""
     if not isinstance(problem, Matrix) or not problem.nnz:
         return {}
     return {"memory": measure_memory(problem), **({"pairs": measure_pairs(problem)} if problem.square else {})}

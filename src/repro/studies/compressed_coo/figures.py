@@ -254,7 +254,7 @@ def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, shown: Sequence[int
 
 @figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {CITED}")
 def gflops(campaign: Campaign, published: Published) -> Figure:
-    """One row for each problem; the median of each group below the group."""
+    """GFLOPS of products: one row for each problem; below each group of problems, its median."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
     large, over = counted(cases)
@@ -308,7 +308,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
 
 @figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Figure:
-    """One row for each problem; the median of each group below the group."""
+    """Bytes of the matrix over CSR: one row for each problem; below each group of problems, its median."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
     large, over = counted(cases)
@@ -344,7 +344,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
 
 @figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {CITED}")
 def bicgstab(campaign: Campaign, published: Published) -> Figure:
-    """One row for each problem; the median of each group below the group."""
+    """Speedup of BiCGSTAB over the library's: one row for each problem; below each group, its median."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
     large, over = counted(cases)

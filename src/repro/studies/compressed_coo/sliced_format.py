@@ -531,7 +531,7 @@ def _slots(
     step_of: NDArray[np.uint8],
     first_step: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the slot of each entry, `(nnz,)`: slot s is place s % height of step s // height, counted over all slices."""
+    """Return the slot of each entry, `(nnz,)`: slot s is place s % height of step s // height over all slices."""
     height = slices.height
     of_row = np.zeros(len(lengths), np.int64)
     there = slices.rows >= 0

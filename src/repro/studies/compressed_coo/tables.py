@@ -112,7 +112,7 @@ MATRIX_COLUMNS = (
 
 @table(STUDY_NAME, "table-2", title="The matrices", numbering=f"Table 2 of {CITED}")
 def matrices(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem, sorted by the number of non-zeros."""
+    """One line for each problem, sorted by the number of non-zeros: size and row lengths of the matrix."""
     cases = all_times(campaign, published, precision_of(campaign))
     sizes = [case.n for case in cases if case.n]
     caption = [
@@ -209,7 +209,7 @@ def _share(chunks: int, total: int) -> Cell:
     lead_instead=("compressed_speedup", "compressed", "cold_compressed_speedup", "compressed_bicgstab_us"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision."""
+    """One line for each problem and precision: times, and speedups over the library, also of BiCGSTAB."""
     by_precision = {p: all_times(campaign, published, p) for p in campaign.precisions}
     cases = [case for cases in zip(*by_precision.values(), strict=True) for case in cases]
     timed = [case for case in cases if case[COMPRESSED_COO] or case[OURS]]
@@ -559,7 +559,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
 
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision."""
+    """One line for each problem and precision: set-up and product times of ours and the library."""
     costs = [
         SetupCosts.packed(
             case.line.cell,

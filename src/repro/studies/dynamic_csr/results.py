@@ -82,9 +82,9 @@ def operation_times(campaign: Campaign, lines: Iterable[ProblemLine]) -> list[Ti
 
 
 def as_published(method: Method) -> Method:
-    """Return what is published in place of a method of ours, or of a method of the paper that was tuned further.
+    """Return the published counterpart of one of our methods, or of a further tuned method of the paper.
 
-    Other formats are of no space; they stay as they are.
+    Methods of other formats are returned unchanged.
     """
     if "space" not in method.columns:
         return method
@@ -342,7 +342,7 @@ def iterative_pair(updated: Method) -> Callable[[DynamicCase], TimePair]:
 
 #: Numbers of products after each batch.
 PRODUCT_COUNTS = (0, 1, 5, 20, 100)
-#: What the gain compares, and its formula; used in the table's and in the figure's caption.
+#: Explanation of the gain and its formula; used in the table's and in the figure's caption.
 GAIN_EXPLANATION = (
     "What dynamic CSR gains over CSR that is made again with every batch: gain(n) = (R + n C) / (U + n F) with n "
     "products after each batch. U: inserting a batch; R: the rebuild with it; F: a product of the fragmented matrix; "
@@ -524,9 +524,9 @@ class DeviceTimes(Times):
 
     @property
     def on_one(self) -> Time | None:
-        """The fastest product of dynamic CSR on one device, the baseline of a single-device user.
+        """The fastest product of dynamic CSR on one device, which is the baseline of speedups over several devices.
 
-        It has any schedule, that of several devices included, whether a launch has one step or several.
+        Its schedule may be any, including that of several devices, and a launch may have one or several steps.
         """
         steps = (self.alone(1, repeated) for repeated in (False, True))
         times = [step.reported_time for step in steps if step]

@@ -208,7 +208,7 @@ CHAIN_SAID = (
     lead_instead=("papers_space_speedup", "papers_space", "event_papers_space_speedup", "cold_papers_space_speedup"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision; the geometric means of the ratios at the bottom."""
+    """One line for each problem and precision: times, speedups, fractions of the floor; geometric means below."""
     cases = all_times(campaign, published)
     of_pairs = any(of_pairs_or_none(kernel) for case in cases for kernel in (case[OURS], case.reordered))
     chained = bool(with_dependent_launches(cases))
@@ -725,7 +725,7 @@ def _baseline_or_layout(row: CompoundRow) -> str:
 
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision."""
+    """One line for each problem and precision: set-up and product times of ours and the library."""
     costs = [_costs(times) for times in all_times(campaign, published)]
     return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED_CAPTION)
 

@@ -52,7 +52,7 @@ ENTRY = Column[ProblemLine](
 
 @table(STUDY_NAME, "table-1", title="Sizes of the matrices", numbering=f"Table 1 of {CITED}")
 def sizes(campaign: Campaign, published: Published) -> Table:
-    """Rows and stored entries, published beside ours."""
+    """One line for each problem: rows and stored entries of the matrix, published and ours."""
     by_problem = {item["problem"]: item for item in published["sizes"]}
 
     def printed(key: str) -> Callable[[ProblemLine], Cell]:
@@ -76,7 +76,7 @@ def sizes(campaign: Campaign, published: Published) -> Table:
 
 @table(STUDY_NAME, "table-9", title="Memory of the layouts", numbering=f"Table 9 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Table:
-    """Size as CSR, and the other formats as multiples of it, in double precision."""
+    """One line for each problem: bytes as CSR, and other formats as multiples of them, in double precision."""
     by_problem = {item["problem"]: item for item in published["memory"]}
     rows = []
     for line in problem_lines(campaign, published):
