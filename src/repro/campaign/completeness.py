@@ -107,7 +107,7 @@ def count_alike(missing: Sequence[Missing]) -> list[Missing]:
 
 
 def log_of(batches: ProblemBatches, case: tuple[str, str, str]) -> Path | None:
-    """Return the log file of the job that measured a case; None if there is none, for example after `repro measure`."""
+    """Return the log file of the job that measured a case; None without such a job, as after `repro measure`."""
     study, problem, precision = case
     batch = next((batch for batch in batches.measuring if case in batch.cases), None)
     log = f"batches/{batch.name}.log" if batch else f"measure/{study}/{problem}/{precision}.log"

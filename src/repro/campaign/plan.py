@@ -1,7 +1,7 @@
 """The plan of a campaign: it names the device and all problems, modules and artifacts before anything runs.
 
-Small problems are dealt into batches, each of which one job builds or measures. Snakemake's rules and `repro plan` use
-the plan. Snakemake makes it at each start, so slow imports are inside functions.
+Small problems are grouped into batches; one job builds or measures a whole batch. Snakemake's rules and `repro plan`
+use the plan. It is made at each start of Snakemake, so slow imports are inside functions.
 """
 
 from __future__ import annotations

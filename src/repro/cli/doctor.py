@@ -1,4 +1,4 @@
-"""`repro doctor`: what this machine has for campaigns, and what to install for what is missing."""
+"""The command `repro doctor`: which devices, compilers and libraries this machine has, and what to install."""
 
 from __future__ import annotations
 

@@ -248,8 +248,8 @@ class Campaign:
     tie: float = TIE
     #: The same study in other campaigns (for example on other devices), to be shown next to this one.
     beside: tuple[Campaign, ...] = ()
-    #: The same study in a campaign on the same model of GPU that has the papers' kernels to the letter; claims are
-    #: judged by it where this one has none.
+    #: The same study in a campaign on the same model of GPU with the papers' kernels exactly as published; its rows
+    #: judge the claims that concern these kernels.
     as_published: Campaign | None = None
     #: The same study in a later campaign on the same model of GPU, whose main number the report names.
     later: Campaign | None = None

@@ -35,7 +35,7 @@ def fit_words(drawn: Canvas, width: float) -> None:
     heights = _panel_heights(drawn)
     keeps = all(axes.get_aspect() == "auto" for axes in drawn.axes)
     drawn.set_figwidth(width)
-    if keeps:  # room for all that is broken, until it is known how much there is
+    if keeps:  # room for broken texts, until their height is known
         drawn.set_figheight(2 * drawn.get_figheight() + SPARE)
     legends = {axes: legend for axes in drawn.axes if (legend := axes.get_legend())}
     for legend in legends.values():  # a legend that is too wide would leave no room for its panel

@@ -243,7 +243,7 @@ def join_sentences(parts: Iterable[str]) -> str:
 
 
 def own_problems_table(records: Iterable[ProblemRecord]) -> Table:
-    """Return a table that describes problems: sizes, row lengths, symmetry, and what was done when they were read."""
+    """Return a table that describes problems: sizes, row lengths, symmetry, and changes made when they were read."""
     records = [*records]
     return table_of(
         OWN_COLUMNS,

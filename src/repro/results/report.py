@@ -276,7 +276,7 @@ def make_card(
     """Return a study's main result.
 
     `library` provides the baselines, `tables` has the result's table per campaign, the main one first, and
-    `as_published` the name and the table of the campaign that has the papers' kernels to the letter.
+    `as_published` the name and the table of the campaign with the papers' kernels exactly as published.
     """
     (first, own), *_ = tables.items()
     library = library or "the library"

@@ -489,7 +489,7 @@ _INT = np.dtype(np.int32)
 
 
 def read_group(path: Path, group: str | int) -> Floats:
-    """Return the points `(p, 3)` of all elements of a group; `Flaw` if there is no such group, or it has none."""
+    """Return the points `(p, 3)` of all elements of a group; `Flaw` if the group does not exist or has no elements."""
     return _GroupReader(open_content(path)).points_of(group)
 
 

@@ -174,7 +174,7 @@ class Times(MethodTimes[CompoundRow]):
 
     @property
     def by_events(self) -> Times:
-        """These times by the event clock, which then chooses the variants as well."""
+        """The times of the same problem by the event clock, which then also chooses the variants."""
         return replace(self, clock="event")
 
     @property

@@ -1,7 +1,7 @@
 """Recorded searches of a campaign, and evaluations that replay their times without measuring again.
 
-Evaluated are searches with a budget (predicted or random), the winners of one device on another device, and orders of
-tuning: schedule and layout one after the other, or jointly (2020 paper, section 5.4).
+The evaluations are of searches with a budget (predicted or random), of the winners of one device on another device, and
+of orders of tuning: schedule and layout one after the other, or jointly (2020 paper, section 5.4).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def all_searched(campaign: Campaign, space: str | None = None) -> list[Recording
 def judged_searches(campaign: Campaign, space: str, budget: float) -> list[Evaluation]:
     """Replay predicted and random searches with a budget on the complete searches of a space.
 
-    Where campaigns on other devices stand beside it, searches that learn from these alone are replayed too.
+    If `campaign.beside` has campaigns on other devices, searches that learn only from these are replayed too.
     """
     elsewhere = [
         recording

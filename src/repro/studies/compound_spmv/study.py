@@ -2,7 +2,7 @@
 
 The module holds the study's contract, its tunings and its features. A tuning is a rule by which a variant is chosen:
 by schedule, by layout or by both, in the papers' space and beyond it. A predicted search learns from recorded matrices
-whose features are near.
+with similar features.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _asked(timed: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
 
 
 def _having(rows: Iterable[Row], **columns: object) -> list[Row]:
-    """Return the rows whose own columns have the given values."""
+    """Return the rows whose columns have the given values."""
     return [row for row in rows if all(row.own.get(name) == value for name, value in columns.items())]
 
 
@@ -181,7 +181,8 @@ def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Arr
     The first features are those of `repro.sparse.tuning_features.features`. Four features of pairs follow, which
     `repro.studies.compound_spmv.facts` counted in natural order: 1 if the matrix is symmetric, else 0; the share of
     entries that pairs store once instead of twice; log of bytes with pairs over bytes of CSR-AoS; log of (1 + foreign
-    columns per tile over rows per tile). Unknown features are NaN, as are the last three if it is not symmetric.
+    columns per tile over rows per tile). Unknown features are NaN, as are the last three if the matrix is not
+    symmetric.
     """
     facts = record.get("facts", {}).get(STUDY_NAME, {})
     of_pairs = np.full(4, np.nan)
@@ -305,7 +306,7 @@ class CompoundSpmv(Study):
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search each space, then other orderings of the unknowns; choose, and time the winners beside the library."""
+        """Search each space, then other orderings of the unknowns; choose winners, and time them beside the library."""
         settings, entry, backend = session.settings, _matrix(session).entry, session.bench.device.backend
         library = asked_for(settings.baselines, entry, backend)  # check the names first
         variants, rows = _search(session)

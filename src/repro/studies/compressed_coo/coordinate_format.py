@@ -5,9 +5,9 @@ Tsai, "Balanced and Compressed Coordinate Layout for the Sparse Matrix-Vector Pr
 doi 10.1007/978-3-030-71593-9_7): a thread holds K entries of one row, so rows are padded to multiples of K; B threads
 share a chunk. The splits `unpadded` and `aligned` are ours.
 
-The compressed format stores each chunk in as few bytes as its own entries need: rows and columns as offsets from
-the chunk's base, values as indices into one table of the 256 most frequent ones where all of the chunk's are
-among them.
+The compressed format stores each chunk in as few bytes as its own entries need: rows and columns as offsets from the
+chunk's base, and values as indices into one table of the 256 most frequent values, if the table has all values of the
+chunk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this study's tables and figures share: the compared products and solvers, for each problem."""
+"""Data that this study's tables and figures share: the compared products and solvers, for each problem."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ table of 256 values if the table holds all values of the slice.
 Rows of a slice are padded to its longest row. Rows that would make a slice long are cut into pieces, which are
 slices of one row. Sliced ELLPACK with rows sorted by length within windows is Kreutzer et al., "A unified sparse
 matrix data format for efficient general sparse matrix-vector multiplication on modern processors with wide SIMD
-units" (SIAM J. Sci. Comput. 36(5), 2014); here a window is sorted only where that pays.
+units" (SIAM J. Sci. Comput. 36(5), 2014); here a window is sorted only if this saves enough slots.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ class CompressedCoo(Study):
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search each space, try each layout's best in the solver, choose, and time the winners beside the library."""
+        """Search each space, try each layout's best in the solver, choose winners, and time them beside the library."""
         settings = session.settings
         rivals = products_of(session.rivals, ENTRY)
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # check the names first

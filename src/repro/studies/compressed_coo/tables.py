@@ -234,7 +234,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
 
 
 def _cold_note(campaign: Campaign) -> str:
-    """Return the sentence on cold times; empty if there are none beside others."""
+    """Return the sentence on times with a cold cache; empty if only one cache state was measured."""
     return (
         "Cold: the variants that the graph clock chose and the routines that are the fastest then, with the L2 cache "
         "overwritten before each launch, by the event clock."

@@ -65,7 +65,7 @@ MAX_RATE = "GFLOPS of the methods, most"
 OVER_POINT = "per element over per point"
 MIN_OVER_POINT = "per element over per point, least"
 MAX_OVER_POINT = "per element over per point, most"
-#: Inconsistencies in the text, in the words that tables and figures print beside its numbers.
+#: Sentences on inconsistencies in the text, which tables and figures print beside its numbers.
 GAIN_CONTRADICTS = (
     "The text contradicts itself: by section 3.4 per element gains less over per point for P = 2 and 3, by section "
     "3.4.1 the relative difference is larger there; section 3.4.1 states over 2× and over 3×, the conclusions 2× to 6×."

@@ -1,4 +1,4 @@
-"""What this study's tables and figures share: methods, times of each problem, and measured quantities."""
+"""Data that this study's tables and figures share: methods, times of each problem, and measured quantities."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class ProductTimes(Times):
 
     @cached_property
     def state_twins(self) -> TimePair:
-        """Times of products of the fragmented and the defragmented matrix, both by the best schedule of the former."""
+        """Times of products of the fragmented and the defragmented matrix, by the fragmented one's best schedule."""
         products = self.case.select(**_PRODUCTS)
         return _twins(
             products.select(_in_one_launch, state="fragmented"),
@@ -535,19 +535,19 @@ class DeviceTimes(Times):
         return min(times, key=lambda time: time.seconds, default=None)
 
     def alone(self, devices: int, repeated: bool = True) -> StepTime | None:
-        """Return the product whose result stays distributed; `repeated`: a launch has several steps, otherwise one."""
+        """Return the step time of a product whose result stays distributed; `repeated`: launches of several steps."""
         return self._fastest("product", ("none",), devices, repeated)
 
     def exchanged(self, devices: int) -> StepTime | None:
-        """Return the product followed by an exchange that sends the result to all devices, in the fastest way."""
+        """Return the step time of a product and an exchange that sends its result to all devices in the fastest way."""
         return self._fastest("product", tuple(EXCHANGE_TITLES), devices)
 
     def overlapped(self, devices: int) -> StepTime | None:
-        """Return the product that overlaps with the exchange of results, in the faster of two ways."""
+        """Return the step time of a product that overlaps with the exchange of results, in the faster of two ways."""
         return self._fastest("product", tuple(OVERLAPPED_TITLES), devices)
 
     def exchange(self, devices: int, way: str | None = None) -> StepTime | None:
-        """Return the exchange alone, without a product, in the given way or in the fastest."""
+        """Return the step time of an exchange without a product, in the given way or in the fastest."""
         return self._fastest("exchange", (way,) if way else tuple(EXCHANGE_TITLES), devices)
 
     def speedup(self, step: StepTime | None, repeated: bool = True) -> float | None:

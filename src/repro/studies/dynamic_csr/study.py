@@ -240,7 +240,7 @@ class DynamicCsr(Study):
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search the products, choose, time the winners beside the library; then time all else in one precision."""
+        """Search the products, choose winners, time them beside the library; then time all else in one precision."""
         settings = session.settings
         operands = session.bench.operands
         assert isinstance(operands, GraphOperands)

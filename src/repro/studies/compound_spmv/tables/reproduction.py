@@ -214,7 +214,7 @@ CASES = {"SP": 1, "DP": 1, "both": 2, "none": 0}
 
 @table(STUDY_NAME, "table-8", title="Where the dynamic schedule is preferred", numbering=f"Table 8 of {CITED}")
 def preferred(campaign: Campaign, published: Published) -> Table:
-    """SP, DP, both or none for each problem and GPU, with the share of cases at the bottom."""
+    """One line for each problem: precisions (SP, DP, both, none) in which dynamic schedules win, for each GPU."""
     printed = {(item["problem"], item["gpu"]): item["preferred"] for item in published["dynamic"]}
     measured = (campaign, *campaign.beside)
     counts = [_Count() for _ in measured]
