@@ -269,7 +269,7 @@ def write_schemas(folder: Path) -> list[Path]:
 NAME_WIDTH = 15
 #: Maximum number of cases that are listed on separate lines by default.
 EACH = 200
-#: Width of a paragraph in a pipe.
+#: Width of a paragraph in characters if the output is a pipe.
 READING_WIDTH = 100
 #: Printed instead of numbers for studies that do not estimate their workload.
 UNKNOWN = "unknown"

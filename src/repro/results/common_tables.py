@@ -319,7 +319,7 @@ class SetupCosts:
 
     @property
     def pays_from(self) -> int | None:
-        """Least number of products that take less time by ours, set-up included, than by the library with CSR.
+        """Least number of products for which ours, set-up included, take less time than the library's with CSR.
 
         The time of the library's analysis is omitted, which favours the library. None if our kernel never becomes
         faster, or a time is missing.

@@ -179,7 +179,7 @@ class Times(MethodTimes[CompoundRow]):
 
     @property
     def cold(self) -> Times | None:
-        """The same variants with a cold cache, and the routines that are the fastest with a cold cache.
+        """Times with a cold cache: of the same variants, and of the routines that are then the fastest.
 
         None if the tables already print cold times. Only the event clock can measure cold times.
         """

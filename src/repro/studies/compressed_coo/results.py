@@ -56,7 +56,7 @@ class Times(MethodTimes[CooRow]):
 
     @property
     def cold(self) -> Times | None:
-        """The same variants with a cold cache, by events, and the routines that are the fastest with a cold cache.
+        """Times with a cold cache, by events: of the same variants, and of the routines that are then the fastest.
 
         None if the tables already print cold times. BiCGSTAB has no cold times.
         """

@@ -270,7 +270,7 @@ class CoordinateVariant(CompiledProduct):
         return SPLITS[self.layout] == "plain"
 
     def _pack(self, workspace: Workspace) -> tuple[CoordinateFacts, Mapping[str, NDArray[Any]]]:
-        """Return the packed matrix's facts for the host, and its arrays for kernels.
+        """Return the packed matrix's sizes and counts for the host, and its arrays for kernels.
 
         Raises
         ------

@@ -95,8 +95,8 @@ def contour_operations(work: Work2D, degree: int) -> int:
 def triangle_operations(mesh: Triangulation, degree: int, scale: float) -> NDArray[np.float64]:
     """Return, for each triangle, the operations of a pair with a point whose stencil it meets, float64 `(t,)`.
 
-    An edge has one segment more than it crosses knot lines. On average it crosses as many as its extents along x and y
-    in units of the kernel's squares.
+    An edge has one segment more than it crosses knot lines. On average, the number of crossed lines is the sum of the
+    edge's extents along x and y, in units of the kernel's squares.
     """
     sides = np.abs(mesh.corners - np.roll(mesh.corners, 1, axis=1)).sum(axis=(1, 2)) / scale
     of_segment = gauss_points(degree) * evaluation_operations(degree) + SEGMENT_OPERATIONS

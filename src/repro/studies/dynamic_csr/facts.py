@@ -153,7 +153,7 @@ def simulate_growth(lengths: NDArray[np.integer], batches: Sequence[BatchRows], 
 
 
 def capacities(problem: Updates) -> list[dict[str, float | int]]:
-    """Return the result of a problem's batches for each slack and number of segments; [] without batches.
+    """Return the simulated growth of a problem for each slack and number of segments; [] without batches.
 
     Keys of each result: `multiple` (slack over mean row size), `slack` (truncated), `segments`, `defragmentations`,
     `allocated`.

@@ -105,8 +105,8 @@ HYB_SORT = Method("HYB_sort", "HYB sort", columns={"what": "sort", "format": "hy
 _PRODUCTS = {"what": "product", "devices": (None, 1)}
 _PAPERS = {**_PRODUCTS, "space": (PAPER, PAPER_TUNED)}
 _ROUTINES = {"kind": "baseline", "ordering": "natural"}
-#: The paper's products, as published or tuned further: own CSR; segments in both states, each with its best number of
-#: threads per row; bins; HYB.
+#: Methods for the paper's products, as published or tuned further: in our own CSR; with segments in both states, each
+#: with its best number of threads per row; with rows in bins; in HYB.
 CSR = Method("csr", "CSR", columns={**_PAPERS, "format": "csr"})
 FRAGMENTED = Method("fragmented", "fragmented", columns={**_PAPERS, "schedule": "vector", "state": "fragmented"})
 DEFRAGMENTED = Method(

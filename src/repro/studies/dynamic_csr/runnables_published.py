@@ -168,7 +168,10 @@ class PublishedUpdate(BatchUpdate):
         self.launch = in_order(self.with_products(work, updates, lambda i, x, y: products[i](x, y)))
 
     def _grouping(self, work: KernelLauncher, plan: UpdatePlan) -> Callable[..., list[Launcher]]:
-        """Return a function that binds a batch in any order: sort, bounds of rows, insertion; all share its memory."""
+        """Return a function that binds the launches for an unsorted batch: sort, bounds of rows, insertion.
+
+        All batches share the working memory.
+        """
         most = max(*(len(batch.rows) for batch in plan.batches), 1)
         shape, dtype = plan.start.shape, plan.start.dtype
         sort = work.keep(RadixSort(work.device, work.load("sort"), most, work.guards))

@@ -567,7 +567,7 @@ def _triangle(product: str) -> dict[str, Any]:
 
 
 def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
-    """Return the legend's handles for both panels, whose bars are the same two."""
+    """Return the legend's handles; both panels have the same two series of bars."""
     handles: list[Patch | Line2D] = [
         plotting.Patch(color=series.colour, label=series.label) for series in panels[0].series
     ]

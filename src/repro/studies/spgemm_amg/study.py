@@ -148,7 +148,7 @@ class SpgemmAmg(Study):
         return make_operands(matrix, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search kernels for the bins, choose winners, time whole products, ours and the library's, set-up, solution."""
+        """Search kernels for the bins, choose winners, then time whole products, the library's, set-up and solution."""
         settings, target = session.settings, session.target
         operands = session.bench.operands
         assert isinstance(operands, AmgOperands)
