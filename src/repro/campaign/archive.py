@@ -226,7 +226,7 @@ def cite(campaign: Campaign, folder: CampaignFolder, artifact: Artifact, caption
 #: For each Python package that contains a library: the record's key for the version that was loaded, which may come
 #: from another installation.
 LIBRARIES = {"nvidia-cusparse": "cusparse"}
-#: Keys of an environment record that pip cannot install, with their titles in the comments of the output.
+#: Keys of an environment record for parts that pip cannot install, with their titles in the output's comments.
 BESIDE = {
     "device": "device",
     "python": "Python",

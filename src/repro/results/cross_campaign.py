@@ -341,7 +341,7 @@ def _winners(base: Campaign, other: Campaign) -> Iterator[ComparedChoice]:
 
 
 def _loss(campaign: Campaign, key: tuple[str, str, ClockName, str], own: str, foreign: str) -> float | None:
-    """Return the relative slowdown of the other campaign's winner over the own one, by times of the search."""
+    """Return the relative slowdown of the other campaign's winner against the own one, by times of the search."""
     problem, precision, clock, _ = key
     times = {
         row.name: seconds

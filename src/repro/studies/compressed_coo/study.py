@@ -254,7 +254,7 @@ class CompressedCoo(Study):
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
-        """Return the tunings of the configured layouts; plain coordinates' only if all their layouts are tried."""
+        """Return the tunings of the configured layouts; `plain` only if the search is exhaustive."""
         asked = layouts(settings, PAPER)
         plain = ["plain"] if PLAIN in asked and settings.search == "exhaustive" else []
         joint = ["joint"] if set(asked) - {PLAIN} else []

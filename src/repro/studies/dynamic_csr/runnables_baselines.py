@@ -557,7 +557,7 @@ class CubSums(Sums):
 
     @property
     def identity(self) -> str:
-        """The compiler's version, because the compiler brings CUB."""
+        """The compiler's version, since CUB is installed with the compiler."""
         return compiler_version()
 
     def bind_sums(self, work: KernelLauncher, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
@@ -573,7 +573,7 @@ class CubSort(SortOfRows):
 
     @property
     def identity(self) -> str:
-        """The compiler's version, because the compiler brings CUB."""
+        """The compiler's version, since CUB is installed with the compiler."""
         return compiler_version()
 
     def bind_sort(

@@ -369,7 +369,7 @@ def _percent_by_precision(losses: Iterable[tuple[str, float | None]]) -> dict[st
     return by_precision
 
 
-#: Colour and marker of a search, by what it does not know: the recordings from which it learned, or random.
+#: Colour and marker of each search: learned without this problem, without problems of its entry type, or random.
 LOOKS = {
     "problem_unknown": (figure_style.DARK, "o"),
     "entry_unknown": (figure_style.MIDDLE, "s"),
