@@ -304,7 +304,8 @@ def _presented(study: PlannedStudy) -> list[str]:
 def recorded_bytes(study_name: str) -> dict[tuple[str, str], int]:
     """Return the most device memory in bytes that a row of any campaign records, by case (problem, precision).
 
-    The memory of a row is the peak during a product, or the matrix in the row's format plus the case's other operands.
+    The memory of a row is the larger of the peak during a product and the matrix in the row's format, plus the least
+    bytes of the case's operands.
     """
     import pyarrow as pa  # slow to import, and the workflow imports this module at each start
     import pyarrow.compute as pc

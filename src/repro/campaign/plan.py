@@ -595,7 +595,7 @@ class ProblemBatches:
         return [*dict.fromkeys(path for study in self.plan.studies for path in self.raw(study))]
 
     def ahead(self, study_name: str) -> list[str]:
-        """Return the files that must exist before a study's measuring jobs start; empty in a replay."""
+        """Return the input files of all measuring jobs of a study; empty in a replay."""
         groups = () if self.plan.config.replay else self.plan.module_groups
         modules = [
             path

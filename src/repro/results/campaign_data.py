@@ -561,9 +561,10 @@ class Case(Generic[R_co]):
         return self.select(method.predicate, **method.columns).fastest(clock)
 
     def why_no_time(self, method: Method, clock: ClockName = "graph") -> str | None:
-        """Return the failure of the method's first row without a time; None if the whole case has no time.
+        """Return why a method has no time: the failure of its first row, or that it was not tried, timed or chosen.
 
-        The reason for the whole case is `why_not`; tables print it as a note on the case's name (`CaseRow.name`).
+        None if the whole case has no time; tables print this reason, `why_not`, as a note on the case's name
+        (`CaseRow.name`).
         """
         if not self.measured:
             return None

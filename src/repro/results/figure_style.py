@@ -382,7 +382,7 @@ def with_titles(svg: str, texts: Mapping[str, list[str]]) -> str:
 
 
 def _end_of_group(svg: str, start: int) -> int:
-    """Return the position after the end of the SVG group (`<g>`) that encloses position `start`."""
+    """Return the position of the closing tag of the SVG group (`<g>`) whose content begins at `start`."""
     depth = 1
     for tag in re.finditer(r"<(/?)g\b[^>]*?(/?)>", svg[start:]):
         depth += -1 if tag[1] else 0 if tag[2] else 1

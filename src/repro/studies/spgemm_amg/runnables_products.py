@@ -295,7 +295,7 @@ class SingleKernel(Product):
         return {"what": "product", "mode": "single", "method": "kernel", **super().columns}
 
     def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
-        whole = self.multiplication(work, 1).in_one_launch(factors)  # determines the size of the hash table
+        whole = self.multiplication(work, 1).in_one_launch(factors)  # finds the table's size for these row lengths
         single, sizes = single_launch(work.device, factors.a.dtype), sizes_of(factors)
         if whole is None or sizes is None:
             raise Unsupported("rows differ too much for one launch, or it would take too much memory")
