@@ -56,8 +56,7 @@ def compile_(
     ] = False,
     receipt: Receipt = False,
 ) -> None:
-    """Compile modules; no device is needed. One of compound_spmv has all schedules of an entry type, precision and
-    layout.
+    """Compile modules, without a device. A module of compound_spmv has all schedules of an entry, precision and layout.
 
     A module's manifest is MODULES/TARGET/STUDY/MODULE.json; binaries are in the folder `objects` beside it.
 
