@@ -1,4 +1,4 @@
-"""Re-run published experiments on sparse-matrix GPU kernels, and take the tuned kernels away."""
+"""Re-run published experiments on sparse-matrix GPU kernels, and use the tuned kernels in other programs."""
 
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any

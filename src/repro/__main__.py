@@ -1,4 +1,4 @@
-"""`python -m repro` is `repro`, also where the environment is not on PATH."""
+"""`python -m repro` runs the command `repro`, even if the environment's programs are not on PATH."""
 
 from repro.cli import main
 

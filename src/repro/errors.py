@@ -1,4 +1,4 @@
-"""Exceptions: failures that a user can cause, and the reasons why a runnable gets no time."""
+"""Exceptions: failures that a user can cause, and the reasons why a runnable (variant, baseline, …) has no time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ReproError(Exception):
     what
         What went wrong, as one sentence without a full stop.
     where
-        The file, key, problem or module it went wrong in.
+        The file, key, problem or module that the error concerns.
     expected, actual
         What was expected and what was found instead.
     todo
@@ -34,7 +34,7 @@ class ReproError(Exception):
         super().__init__(self.message)
 
     def at(self, where: object) -> ReproError:
-        """Return the same error with another `where`, such as one that also says which key names the file."""
+        """Return the same error with another `where`, for example with the configuration key that names the file."""
         return ReproError(self.what, where=where, expected=self.expected, actual=self.actual, todo=self.todo)
 
     @property
@@ -69,7 +69,7 @@ class IncorrectError(Exception):
 
 
 class UnstableError(Exception):
-    """A result exceeds its error bound, but even correct results of this problem differ that much."""
+    """A result exceeds its error bound, but for this problem even correct results differ by as much."""
 
     def __init__(self, message: str, error: float) -> None:
         self.error = error

@@ -1,6 +1,6 @@
-"""Extensions: studies, baselines and layouts of packages outside, which their entry points name.
+"""Extensions: studies, baselines and layouts from other installed packages, found by Python entry points.
 
-A package may have the folders `kernels` and `config` beside its modules, laid out as those of the project.
+Such a package may have folders `kernels` and `config` beside its modules, with the same structure as the project's.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 from repro.errors import ReproError
 
 STUDIES, BASELINES, LAYOUTS = "repro.studies", "repro.baselines", "repro.layouts"
-#: Module that loads the extensions of a group. Studies are loaded at their first use.
+#: Our module that imports the extensions of each group, except studies, which are imported at their first use.
 LOADERS: Mapping[str, str] = {BASELINES: "repro.sparse.library", LAYOUTS: "repro.sparse.compound.outer"}
 
 
 @dataclass(frozen=True)
 class Extension:
-    """An entry point of a package outside."""
+    """An entry point of another installed package."""
 
     group: str
     name: str
-    #: The module or package that it names, and the distribution that has it, with its version.
+    #: The module or package that the entry point names, and its distribution with the version.
     module: str
     distribution: str
 
@@ -36,18 +36,18 @@ class Extension:
 
     @property
     def package(self) -> str:
-        """Its top-level package, or its module."""
+        """Name of the extension's top-level package, or of its single module."""
         return self.module.partition(".")[0]
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Folders of its top-level package; none of a single module. Nothing of it is imported."""
+        """Folders of the extension's top-level package, found without importing it; empty for a single module."""
         top = find_spec(self.package)
         return tuple(map(Path, (top and top.submodule_search_locations) or ()))
 
     @property
     def files(self) -> dict[str, Path]:
-        """All files of its top-level package, or its one module, by their paths from where that is."""
+        """All files of the extension's top-level package, or its module, by paths relative to the parent folder."""
         top = find_spec(self.package)
         if not self.folders:
             return {Path(top.origin).name: Path(top.origin)} if top and top.origin else {}
@@ -59,12 +59,9 @@ class Extension:
         }
 
     def load(self) -> None:
-        """Import its module, which registers what it brings.
+        """Import the extension's module, which registers its studies, baselines or layouts.
 
-        Raises
-        ------
-        ReproError
-            It cannot be imported, or brings what is there already.
+        Raises ------ ReproError The module cannot be imported, or registers a name that exists already.
         """
         try:
             import_module(self.module)
@@ -101,7 +98,7 @@ def load_extensions(group: str) -> None:
 
 
 def extension_folders(name: str) -> Iterator[Path]:
-    """Yield the folders of this name, `kernels` or `config`, of packages outside."""
+    """Yield the folders with this name, `kernels` or `config`, of all extensions."""
     folders = (
         folder for group in (STUDIES, *LOADERS) for extension in extensions(group) for folder in extension.folders
     )

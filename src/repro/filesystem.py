@@ -1,4 +1,4 @@
-"""Files that other processes may see: written whole or not at all, and locked by `flock` until their process ends."""
+"""Files shared with other processes: written atomically, and locked by `flock` until the process ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `path` that replaces it at the end, or vanishes on an error."""
+    """Yield a temporary file beside `path`; it replaces `path` at the end, or is deleted after an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(path)
     try:
@@ -29,7 +29,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def making_folder(path: Path) -> Iterator[Path]:
-    """Yield a hidden new folder beside `path` that is renamed to it at the end, or vanishes on an error."""
+    """Yield a new hidden folder beside `path`; it is renamed to `path` at the end, or deleted after an error."""
     partial = _beside(path)
     try:
         partial.mkdir(parents=True)
@@ -63,17 +63,17 @@ def wait_for_lock(file: int) -> None:
 
 
 def unlock(file: int) -> None:
-    """Free a lock, also if a forked process has the file open."""
+    """Free a lock, even if a forked process has the file open."""
     fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def describe_process() -> dict[str, Any]:
-    """Return `pid`, `user` and `host` for a lock's file."""
+    """Return `pid`, `user` and `host` of this process, to be written into a lock file."""
     return {"pid": os.getpid(), "user": user_name(), "host": platform.node()}
 
 
 def user_name() -> str:
-    """Return the user of this process, who may have no name in a container."""
+    """Return the user name of this process, or the user's number if there is no name, as in some containers."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -81,6 +81,6 @@ def user_name() -> str:
 
 
 def write_holder(file: int, content: Mapping[str, Any]) -> None:
-    """Replace the content of a lock's file by JSON."""
+    """Replace the content of a lock file by JSON."""
     os.ftruncate(file, 0)
     os.pwrite(file, f"{json.dumps(content)}\n".encode(), 0)

@@ -1,7 +1,7 @@
 """Paths of the package's data (templates, configurations, workflow), and the command that installs an extra.
 
-Data are in the root of a checkout, and in a folder of the package in a wheel (pyproject.toml); of extensions, in their
-packages.
+Data are in the root of a checkout, or in a folder of the package in a wheel (see pyproject.toml); data of extensions
+are in their packages.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def install(extra: str) -> str:
 def shipped(path: Path | str, *, here: bool = True) -> Path:
     """Return the path of a file or folder named relative to a checkout, such as `config/problems.yaml`.
 
-    With `here` the current folder has priority; extensions come last. A path that exists nowhere, and an absolute one,
-    is returned unchanged.
+    With `here`, the current folder is searched first; extensions are searched last. An absolute path, and a path that
+    exists nowhere, are returned unchanged.
     """
     path = Path(path)
     with suppress(OSError):  # for example a too long name; the code that opens the file reports the error

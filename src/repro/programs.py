@@ -14,7 +14,7 @@ from pathlib import Path
 
 from repro.errors import ReproError
 
-#: Most bytes of each output stream; later ones are dropped.
+#: Maximum bytes that are kept of each output stream.
 MAX_OUTPUT = 16 << 20
 #: Seconds between checks of a running program.
 LOOK = 0.05
@@ -51,7 +51,7 @@ def run_program(
     seconds
         Time limit.
     subject
-        What the program is called in messages: `the compiler`.
+        Name of the program in messages, such as `the compiler`.
     environment
         Environment variables; None passes those of this process.
 

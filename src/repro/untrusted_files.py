@@ -17,9 +17,9 @@ from typing import Any
 
 #: Size limit in bytes for a record or receipt; the program itself writes at most some hundred thousand.
 MAX_RECORD_BYTES = 64 << 20
-#: Deepest nesting in JSON.
+#: Maximum nesting in JSON.
 MAX_JSON_DEPTH = 100
-#: Deepest nesting of folders; problem names, which become folders, have less than half as many parts.
+#: Maximum nesting of folders; problem names, whose parts become folders, have less than half as many parts.
 MAX_FOLDER_DEPTH = 300
 #: Maximum number of characters of a quoted text in a message.
 MAX_QUOTED = 200
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 def kind_of(mode: int) -> str | None:
-    """Return what a path is (such as a folder or pipe), given its `st_mode`; None for a regular file."""
+    """Return the kind of a path in words (such as a folder or a pipe), given its `st_mode`; None for a regular file."""
     kind = stat.S_IFMT(mode)
     return None if kind == stat.S_IFREG else _KINDS.get(kind, "something else")
 

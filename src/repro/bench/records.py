@@ -163,8 +163,8 @@ UNCOMMITTED = "code that no commit of the history has"
 def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str, str | None]) -> dict[str, list[str]]:
     """Group environment records by the code that was measured: map a text on the code to the names of the records.
 
-    `commits` is the result of `read_commits`. Of code without a commit, the text says what is known: the commit that was
-    changed, or else the version.
+    `commits` is the result of `read_commits`. For code without a commit, the text says what is known: the commit that
+    was changed, or else the version.
     """
     codes: dict[str, list[str]] = {}
     for name, record in environments.items():

@@ -1,5 +1,5 @@
-"""Archiving a measured campaign: merging its files into one per study and step, finding the commits that measured it,
-citing it, and printing its environment for pip.
+"""Archiving of a measured campaign: merging its files into one per study and step, finding the git commits of the code
+that measured it, citing it, and listing its Python packages for pip.
 
 `repro.bench.store` merges the rows.
 """
@@ -31,15 +31,15 @@ from repro.untrusted_files import shown
 
 
 def pack(campaign: CampaignFolder) -> list[Path]:
-    """Merge a campaign's measured files into one file per study and step; return the written files.
+    """Merge the files of a campaign's cases into one file per study and step; return the written files.
 
-    Merged files are written atomically, and files are deleted only after all are written, so that a killed call can be
-    repeated. Merged files without new rows are not rewritten.
+    Merged files are written atomically. The files of cases are deleted only after all merged files are written, so that
+    a killed call can be repeated. Merged files without new rows are not rewritten.
     """
     check_measured(campaign)
     studies = [campaign.study(name) for name in recorded_studies(campaign)]
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
-    merged = {case: read_rows(*case) for case in sources}  # also without new rows, to verify the merged file
+    merged = {case: read_rows(*case) for case in sources}  # read a merged file without new rows too, to verify it
     written = [
         write_table(merged[study, step], step_file(study, step)) for study, step in sources if sources[study, step]
     ]
@@ -54,8 +54,8 @@ def pack(campaign: CampaignFolder) -> list[Path]:
     return written
 
 
-#: Folders of a commit that `repro.bench.environment.package_hash` hashes, with the suffixes of their files; earlier
-#: commits hashed the package alone.
+#: Folders of a commit that `repro.bench.environment.package_hash` hashes, with the suffixes of their files. Earlier
+#: commits hashed only the first folder.
 HASHED = (("src/repro", (".py",)), ("kernels", SUFFIXES))
 #: Time limit in seconds to list a repository's history.
 LISTING = 60.0
@@ -63,9 +63,9 @@ _TREE = b"40000"
 
 
 def record_commits(folder: CampaignFolder, repository: Path) -> dict[str, str | None]:
-    """Write `commits.json` of a campaign: the commit of each source hash, null if the repository's history has none.
+    """Write `commits.json` of a campaign: for each source hash the git commit with this source, null if none is found.
 
-    A hash that an earlier call found is not searched again, since the record may lie in a clone with less history.
+    Commits found by an earlier call are kept, since the record may now be in a clone with less history.
     """
     environments = read_environments(folder).values()
     stated = {str(record["source"]): record.get("commit") for record in environments if record.get("source")}
@@ -78,7 +78,8 @@ def record_commits(folder: CampaignFolder, repository: Path) -> dict[str, str | 
 
 
 def find_commits(stated: Mapping[str, str | None], repository: Path) -> dict[str, str | None]:
-    """Return for each source hash the commit with this source: the stated one if it has it, else the oldest, or None.
+    """Return for each source hash a commit with this source: the one in `stated` if it has it, else the oldest, or
+    None.
 
     All commits that the repository's refs reach are searched.
     """
@@ -107,11 +108,11 @@ class _Objects:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin and process.stdout
         self._asked, self._answered = process.stdin, process.stdout
-        # most commits share most objects with others
+        # cached, since most commits share most objects with others
         self._files, self._blob, self._hashed = cache(self._list_files), cache(self._blob_of), cache(self._hash)
 
     def sources(self, commit: str) -> Collection[str]:
-        """Return the hashes that `package_hash` gives a commit: as it is now, and as it was without templates."""
+        """Return the two hashes that `package_hash` can give a commit: of its first folder (formerly), and of both."""
         trees = tuple(self._read(f"{commit}:{folder}")[0] for folder, _ in HASHED)
         return {self._hashed(trees[:1]), self._hashed(trees)}
 
@@ -152,7 +153,7 @@ class _Objects:
 
 @dataclass(frozen=True)
 class Citation:
-    """What says which rows a recorded table or figure is of."""
+    """Citation of a recorded table or figure: its campaign, devices, days, code and rows."""
 
     version: str
     campaign: str
@@ -161,11 +162,11 @@ class Citation:
     devices: Sequence[str]
     #: First and last day of measurement.
     days: Sequence[str]
-    #: Commit of each hash of the sources; None where no commit has just these.
+    #: Commit for each hash of the sources; None if no commit has exactly these sources.
     commits: Mapping[str, str | None]
     #: File of the rows.
     rows: str
-    #: What makes the table or figure again.
+    #: Command that makes the table or figure again.
     command: str
 
     @property
@@ -174,7 +175,7 @@ class Citation:
 
     @property
     def code(self) -> str:
-        """Sources, and their commits as far as there are any."""
+        """Text with the hash of each version of the sources, and its commit if there is one."""
         return "; ".join(
             f"sources {source}, {f'commit {commit[:COMMIT_LENGTH]}' if commit else 'of no commit'}"
             for source, commit in self.commits.items()
@@ -182,7 +183,7 @@ class Citation:
 
     @property
     def bibtex(self) -> str:
-        """An entry that LaTeX takes as it is."""
+        """BibTeX entry, escaped for LaTeX."""
         key = re.sub(r"\W+", "-", f"sparse-repro-{self.campaign}-{self.artifact}")
         title = f"sparse-repro {self.version}, campaign {self.campaign}, {self.artifact}"
         note = f"Measured on {self.recording}; {self.code}; by {self.command}"
@@ -196,9 +197,9 @@ class Citation:
 
 
 def cite(campaign: Campaign, folder: CampaignFolder, artifact: Artifact, caption: str) -> Citation:
-    """Return how a table or figure of a recorded campaign is cited.
+    """Return the citation of a table or figure of a recorded campaign.
 
-    `caption` is the artifact's, which says whether its times are those of the search.
+    `caption` is the artifact's caption; it tells whether the times are from the search or the report phase.
     """
     of_search = "medians of the search" in caption and "medians of the report phase" not in caption
     step = "search" if of_search else "report"
@@ -222,9 +223,10 @@ def cite(campaign: Campaign, folder: CampaignFolder, artifact: Artifact, caption
     )
 
 
-#: Python packages of libraries, and the record's key for the loaded version, which may come from another installation.
+#: For each Python package that contains a library: the record's key for the version that was loaded, which may come
+#: from another installation.
 LIBRARIES = {"nvidia-cusparse": "cusparse"}
-#: Keys of an environment record other than Python packages, with their titles in the comments of the output.
+#: Keys of an environment record for parts that pip cannot install, with their titles in the output's comments.
 BESIDE = {
     "device": "device",
     "python": "Python",
@@ -259,7 +261,7 @@ def constraints_of(folder: CampaignFolder, record: str | None = None) -> str:
         raise ReproError(
             "no such environment record", where=folder.environments, expected=", ".join(records), actual=record
         )
-    # records of studies can name further packages
+    # records of different studies can name different packages
     packages = _united([content.get("packages") or {} for content in named.values()])
     texts: dict[str, list[str]] = {}
     for name, content in named.items():

@@ -1,4 +1,4 @@
-"""Reading a campaign by its configuration, and finding requested tables and figures."""
+"""Reading the data of a campaign as its configuration selects them, and finding requested tables and figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from repro.studies import get_study, load_artifacts, study_names
 
 @dataclass(frozen=True)
 class CampaignSelection:
-    """A campaign to be shown by a command, with the selected configuration."""
+    """A campaign whose results a command shows, and the configuration that selects its problems and artifacts."""
 
     #: Name of the campaign's folder below `results`.
     campaign: str
@@ -77,7 +77,7 @@ class CampaignSelection:
         check_measured(self.folder, self.named_by)
 
     def studies(self, study_name: str | None = None) -> list[str]:
-        """Return the named study, or all with rows, in the configuration's order; without rows all configured."""
+        """Return the named study; if None all studies with rows, in the configuration's order, else all configured."""
         if study_name is not None:
             return [get_study(study_name).name]
         self.check_measured()
@@ -104,7 +104,7 @@ class CampaignSelection:
         return replace(campaign, beside=others, as_published=literal, later=later)
 
     def _of_key(self, key: Literal["as_published", "later"], study_name: str, campaign: Campaign) -> Campaign | None:
-        """Read the campaign that a key names; None if there is none, or if it lacks the study."""
+        """Read the campaign that the configuration names under `key`; None without this key, or without the study."""
         name = getattr(self.config, key) if self.config else None
         if name is None:
             return None
@@ -124,12 +124,12 @@ class CampaignSelection:
         return other
 
     def own_alone(self, study_name: str) -> bool:
-        """Return whether all problems of a study are files of the user's own."""
+        """Return whether all problems of a study are the user's own files."""
         settings = self.config.studies.get(study_name) if self.config else None
         return settings is not None and settings.own_alone
 
     def artifacts(self, study_name: str, kind: Kind | None = None) -> list[Artifact]:
-        """Return the artifacts of a study that the configuration asks for; all that can be if there is none."""
+        """Return the artifacts of a study that the configuration selects; without it all that the campaign can have."""
         settings = self.config.studies.get(study_name) if self.config else None
         if self.config is None or settings is None:
             there = {None, "devices", *(["beside"] if self.beside else [])}
@@ -138,9 +138,9 @@ class CampaignSelection:
 
 
 def select_artifacts(config: Config, study_name: str, beside: bool, kind: Kind | None = None) -> list[Artifact]:
-    """Return the artifacts that a configuration asks for, of `all` those that its campaign can have.
+    """Return the artifacts that a configuration selects; `all` selects those that its campaign can have.
 
-    `beside`: whether other campaigns stand beside it.
+    `beside` states whether other campaigns are shown beside this one.
     """
     settings = config.studies[study_name]
     everything = all_artifacts(study_name)
@@ -169,9 +169,9 @@ def select_artifacts(config: Config, study_name: str, beside: bool, kind: Kind |
 
 
 def all_artifacts(study_name: str, kind: Kind | None = None) -> list[Artifact]:
-    """Return all artifacts of a study: tables before figures, by their numbers, ours last.
+    """Return all artifacts of a study: tables before figures, by their numbers in the paper, ours last.
 
-    A study that registers no table has the common ones.
+    A study that registers no table has the common tables (`register_common_tables`).
     """
     load_artifacts(study_name)
     if not artifacts(study_name, "table"):

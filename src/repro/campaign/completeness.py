@@ -30,7 +30,7 @@ from repro.studies import get_study
 
 #: Statuses that count as a failure only for a winner: the row cannot run on this device, or has no reliable time.
 HARMLESS = {*TIMED, "unsupported", "unstable", "out_of_memory", "timeout"}
-#: Statuses of a rival that are not named: any other says that it did not do what its author meant it to do.
+#: Statuses of a rival's row that are not reported; any other status is a failure of the rival.
 HARMLESS_OF_RIVALS = {*TIMED, "unsupported"}
 #: Columns to read, if present.
 COLUMNS = ("problem", "precision", "kind", "name", "status", "message", "tuning", "backend")
@@ -49,7 +49,7 @@ class Missing:
 
     @property
     def kind(self) -> str:
-        """What many of its like are called."""
+        """Plural noun for counting: `problems`, `modules`, `cases`, `cases of rivals` or `steps`."""
         first = self.what.split()[0]
         if first.startswith("rival/"):
             return "cases of rivals"
@@ -57,7 +57,7 @@ class Missing:
 
     @property
     def cause(self) -> str:
-        """The reason without details of a single case: files, numbers of rows, names of variants."""
+        """The reason without file names, numbers of rows and names of variants, so that equal causes can be counted."""
         line = re.sub(r"^\d+ rows ", "rows ", self.reason.partition("\n")[0])
         return re.split(r": no \S+/|: \w{16} → |, the first ", line)[0]
 
@@ -75,7 +75,7 @@ def find_missing(plan: Plan, freshness: Freshness | None = None) -> list[Missing
 
 
 def find_missing_of_record(folder: CampaignFolder) -> list[Missing]:
-    """Return problems that were unavailable and rows that failed, of a record whose configuration is not known."""
+    """Return unavailable problems and failed rows of a recorded campaign whose configuration is unknown."""
     problems = read_problems(folder)
     missing = [
         Missing(f"problem {name}", record.get("reason") or "it is not said why")
@@ -94,7 +94,7 @@ def find_missing_of_record(folder: CampaignFolder) -> list[Missing]:
 
 
 def count_alike(missing: Sequence[Missing]) -> list[Missing]:
-    """Return what is missing with one line for each kind and reason that several share, in their order."""
+    """Merge missing things of the same kind and cause into one, which states their number; the order is kept."""
     alike: dict[tuple[str, str, bool], list[Missing]] = {}
     for part in missing:
         alike.setdefault((part.kind, part.cause, part.remark), []).append(part)
@@ -107,7 +107,7 @@ def count_alike(missing: Sequence[Missing]) -> list[Missing]:
 
 
 def log_of(batches: ProblemBatches, case: tuple[str, str, str]) -> Path | None:
-    """Return the log of the job that measured a case; None if there is none, as of a case measured by hand."""
+    """Return the log file of the job that measured a case; None without such a job, as after `repro measure`."""
     study, problem, precision = case
     batch = next((batch for batch in batches.measuring if case in batch.cases), None)
     log = f"batches/{batch.name}.log" if batch else f"measure/{study}/{problem}/{precision}.log"
@@ -126,7 +126,11 @@ def find_missing_of_case(plan: Plan, study_name: str, problem_name: str, precisi
 
 
 def _outdated(plan: Plan, freshness: Freshness, named: bool) -> Iterator[Missing]:
-    """Yield stale steps, but no cases in merged files (without receipts). `named`: failures are already listed."""
+    """Yield stale steps, except of cases in merged files, which have no receipts.
+
+    If some stale steps neither failed nor depend on other stale ones, only these are yielded. Else all stale steps are
+    yielded, unless there are cases in merged files, or failures are already listed (`named`).
+    """
     recorded = set()
     for study, problem, precision in plan.runs:
         folder, steps = plan.folder, plan.case_files(study)
@@ -191,7 +195,7 @@ def _of_run(
 def _of_case(
     plan: Plan, study_name: str, problem_name: str, case: str, rows: Mapping[Path, Sequence[Mapping[str, Any]]]
 ) -> Iterator[Missing]:
-    """Yield tunings without a winner, and failed rows for each step; `case` is the name of the case in messages."""
+    """Yield tunings without a winner, and failed rows of each step; `case` is the name of the case in messages."""
     choices = [row for path, step in rows.items() if path.stem == CHOICES for row in step]
     contract = get_study(study_name)
     chooses = CHOICES in contract.outputs
@@ -219,8 +223,10 @@ def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[d
 
 
 def missing_of_failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
-    """Yield failed rows, counted by status; those of rivals one by one. Harmless statuses fail only for `winners`;
-    compile errors are found elsewhere.
+    """Yield failed rows, counted by status, and each failed row of a rival.
+
+    Rows with a status in `HARMLESS` count only if they are among the `winners`. Compile errors are omitted, since
+    `_modules` finds them.
     """
     failed = [
         row
@@ -229,7 +235,7 @@ def missing_of_failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: 
         and (status := row.get("status") or "ok") not in {*TIMED, "compile_error"}
         and (status not in HARMLESS or row["name"] in winners)
     ]
-    # a campaign still counts as complete with disturbed times on a CPU, and with rivals that fail: these are remarks
+    # disturbed times on a CPU and failing rivals are only remarks: the campaign still counts as complete
     remarks = [row["status"] == "disturbed" and row.get("backend") == "opencl" for row in failed]
     for remark in (False, True):
         for words in _counted([row for row, only in zip(failed, remarks, strict=True) if only is remark]):
@@ -258,7 +264,7 @@ def _record(plan: Plan, problem_name: str) -> dict[str, Any] | None:
 
 @contextmanager
 def making_case(plan: Plan, study_name: str, problem_name: str, precision: str) -> Iterator[None]:
-    """Context manager: the body measures a case, then the case's receipt with all failures is written."""
+    """Run the body, which measures a case, then write the case's receipt with all failures."""
     step = measuring(plan, study_name, problem_name, precision)
     with making(step) as made:
         yield

@@ -1,7 +1,7 @@
 """A campaign's configuration, read from files.
 
-Later files override earlier ones, and all override defaults. A missing key has the default of its Pydantic model; in a
-study's settings, `config/studies/<study>.yaml` (optional) overrides this default. Only studies named in a file are run.
+Later files override earlier ones. A missing key gets the default of its Pydantic model; for a study's settings, the
+optional file `config/studies/<study>.yaml` overrides this default. Only studies named in a file are run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def config_model(studies: Iterable[str]) -> type[Config]:
 def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Config:
     """Return the validated configuration with the defaults of each study; studies with the value `false` are omitted.
 
-    `source` is what messages name: the files that `data` was merged from, or words.
+    `source` is the origin of `data` that error messages name: the merged files, or a description.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
         if over is not False:
             studies[name] = _settings(name, over, source)
     if not studies:
-        # first report other mistakes that may be the cause, such as a study's settings at the top level
+        # first report other mistakes that may be the cause, for example a study's settings at the top level
         validate(Config, {**data, "studies": {"any": {}}}, source)
         raise ReproError(
             "the configuration names no study to run",

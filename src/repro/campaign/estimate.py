@@ -18,10 +18,11 @@ from repro.errors import ReproError
 from repro.problems.problem import Outline
 from repro.studies import CostModel, Workload, get_study, study_names
 
-#: Approximate number of yardsticks timed with the full protocol, and of runnables timed in the shuffled rounds.
+#: Approximate number of yardsticks (floor, copy, empty kernel) timed with the full protocol, and of runnables timed in
+#: the shuffled rounds.
 YARDSTICKS, REPEATED = 10, 14
-#: Numbers of rows and non-zeros that are assumed for a problem of unknown size: a download that the registry states no
-#: size of.
+#: Numbers of rows and non-zeros that are assumed for a problem of unknown size: a download without a size in the
+#: registry.
 ASSUMED_SIZE = (10_000, 150_000)
 #: Bytes per non-zero in CSR (double value and column index), for studies that do not estimate their workload.
 CSR_ENTRY_BYTES = 12
@@ -35,7 +36,8 @@ class Rates:
     corrects them for its own cases (`repro.studies.CostModel`). Another GPU is slower by `GpuModel.slowdown`.
     """
 
-    #: Memory throughput in bytes per second: of average variants, variants near the best, average library routines.
+    #: Memory throughput in bytes per second of average variants, of variants near the best, and of average library
+    #: routines.
     screened: float
     finalist: float
     library: float
@@ -51,7 +53,7 @@ class Rates:
     host: float
     #: Seconds to compile a module on one core.
     compile: float
-    #: Seconds to compile one kernel on demand, per variant that is tried: on a GPU's host by many compilers at once.
+    #: Seconds per tried variant to compile its kernel on demand; on the host of a GPU, many compilers run concurrently.
     on_demand: float
     #: Number of modules that a job compiles concurrently.
     threads: int
@@ -74,7 +76,7 @@ START_SECONDS = 2.0
 PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS, PLACED_SECONDS, CHECK_SECONDS = 0.6, 0.3, 1.3, 0.1, 2.5
 #: Non-zeros built per second (decompressed, checked and written), in addition to `PROBLEM_SECONDS`.
 BUILT_PER_SECOND = 1.5e6
-#: Share of a GPU's memory available for operands; the context, modules and libraries need the remainder.
+#: Fraction of a GPU's memory available for operands; the context, modules and libraries need the remainder.
 USABLE = 0.95
 #: Seconds that a `predicted` search needs to read earlier records and choose variants.
 PREDICTED = 3.0
@@ -89,8 +91,8 @@ class Job:
     #: Entry type for a matrix, else the kind of problem.
     what: str
     precision: str
-    #: Numbers of rows and non-zeros; `size_from` says how they are known: `built`, as `Outline.size_from` says, or
-    #: `assumed`.
+    #: Numbers of rows and non-zeros. `size_from` is their source: `built` (from the built problem), a value of
+    #: `Outline.size_from`, `assumed` or `refused`.
     size: tuple[int, int]
     size_from: str
     #: Number of variants in the search space, and number that the search tries.
@@ -102,7 +104,7 @@ class Job:
     seconds: float
     #: Device memory while the largest variant or routine runs.
     device_bytes: int
-    #: Whether the study estimates its workload; otherwise one variant on a sparse matrix is assumed.
+    #: Whether the study estimates its own workload; otherwise one variant on a sparse matrix is assumed.
     told: bool = True
 
 
@@ -116,17 +118,18 @@ class Estimate:
     made: tuple[int, int]
     #: Number of all modules, and number that must still be compiled.
     modules: tuple[int, int]
-    #: Seconds for each job on one core: jobs that compile modules, build problems, and make tables or figures.
+    #: Seconds of each job on one core, in three tuples: jobs that compile modules, that build problems, and that make
+    #: tables or figures.
     compile_seconds: tuple[float, ...]
     build_seconds: tuple[float, ...]
     present_seconds: tuple[float, ...]
-    #: Seconds of the report and of the final check, which nothing runs beside.
+    #: Seconds of the report and of the final check, during which no other job runs.
     conclude_seconds: float
     #: Disk space for problems, modules and results.
     disk_bytes: int
-    #: Where the seconds to compile come from.
+    #: Expected compile times of modules, from which `compile_seconds` was computed.
     compile_times: CompileTimes
-    #: Seconds of all jobs of a study that compile, measure, and show: sums of what jobs take alone on a core.
+    #: For each kind of jobs (compile, measure, show), the summed seconds of a study's jobs, each alone on a core.
     by_study: Mapping[str, Mapping[str, float]]
 
     @property
@@ -227,17 +230,17 @@ def _by_study(seconds: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 def module_seconds(study_name: str, key: str, dialect: str) -> float:
-    """Return the seconds that compiling a module on one core took on the machine that the rates are of."""
+    """Return the seconds to compile a module on one core of the machine on which `RATES` were fitted."""
     by_key = get_study(study_name).cost_models.get(dialect, CostModel()).compile
     return next((seconds for begin, seconds in by_key.items() if key.startswith(begin)), RATES[dialect].compile)
 
 
-#: What begins the groups of modules with one kernel, which are compiled on demand.
+#: Prefix of the groups of modules that hold a single kernel, which are compiled on demand.
 SINGLE = "single/"
 
 
 class CompileTimes:
-    """Expected seconds to compile modules: as measured on this machine, else by the rates and this machine's pace."""
+    """Expected seconds to compile modules: the mean measured on this machine, else `RATES` times its `pace`."""
 
     def __init__(self, target: Target) -> None:
         self._dialect = target.dialect
@@ -252,7 +255,7 @@ class CompileTimes:
         )
         #: Number of compilations whose times this machine has recorded.
         self.measured = sum(len(measured[module]) for module in known)
-        #: How much longer compiling takes here than by the rates.
+        #: Factor by which compiling takes longer on this machine than by `RATES`.
         self.pace = took / reckoned if reckoned else 1.0
 
     def seconds(self, study_name: str, key: str) -> float:
@@ -260,13 +263,14 @@ class CompileTimes:
         return self.pace * module_seconds(study_name, key, self._dialect) if mean is None else mean
 
     def absent(self, plan: Plan, group: ModuleGroup) -> list[float]:
-        """Return the seconds for each module of a group that is still to be compiled."""
+        """Return the expected seconds for each module of a group that is not compiled yet."""
         paths = zip(group.keys, plan.manifests_of(group.study, group.keys), strict=True)
         return [self.seconds(group.study, key) for key, path in paths if not Path(path).exists()]
 
 
 def count_steps(plan: Plan, stale: Container[str] | None = None) -> dict[str, int]:
-    """Return how many jobs Snakemake will run, by what they do; with `stale` (names of steps) those that have one.
+    """Return the number of jobs that Snakemake will run, for each kind of work; `stale` (names of steps) limits the
+    count to jobs with a stale step.
 
     The rule `all` counts as one, as in Snakemake's own count.
     """
@@ -298,9 +302,10 @@ def _presented(study: PlannedStudy) -> list[str]:
 
 
 def recorded_bytes(study_name: str) -> dict[tuple[str, str], int]:
-    """Return the most device memory that a row of any campaign records, by case (problem, precision).
+    """Return the most device memory in bytes that a row of any campaign records, by case (problem, precision).
 
-    That is the peak of a product, or the matrix in the row's format, with the least operands of the case.
+    The memory of a row is the larger of the peak during a product and the matrix in the row's format, plus the least
+    bytes of the case's operands.
     """
     import pyarrow as pa  # slow to import, and the workflow imports this module at each start
     import pyarrow.compute as pc
@@ -313,7 +318,7 @@ def recorded_bytes(study_name: str) -> dict[tuple[str, str], int]:
         for step in ("search", "report"):
             try:
                 rows = read_rows(campaign.study(study_name), step)
-            except ReproError:  # a damaged record is for `repro check` to name
+            except ReproError:  # `repro check` reports a damaged record
                 continue
             columns = [name for name in ("peak_bytes", "matrix_bytes") if name in rows.column_names]
             if not columns or "least_bytes" not in rows.column_names:
@@ -331,7 +336,8 @@ def recorded_bytes(study_name: str) -> dict[tuple[str, str], int]:
 
 
 def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
-    """Return numbers of rows and non-zeros (for a field: cells, and all modes), and how they are known.
+    """Return the numbers of rows and non-zeros (of a field: cells and modes of all cells), and their source as in
+    `Job.size_from`.
 
     Damaged problem records are ignored, since a run rebuilds them.
     """
@@ -385,7 +391,7 @@ def estimate_job(
     slowdown = plan.gpu.slowdown(cost_model.intensity) if plan.gpu else 1.0
     seconds = _seconds(settings, rates, cost_model, work, tried, target.dialect, slowdown)
     seconds += rates.on_demand * tried if get_study(study_name).compiles_on_demand(settings) else 0
-    seconds += RATES[target.dialect].start if first and work.variants else 0  # its winner is timed once more
+    seconds += RATES[target.dialect].start if first and work.variants else 0  # a winner is timed again
     what = problem.entry or problem.kind
     return Job(
         *(study_name, name, what, precision, size, size_from),
@@ -393,7 +399,7 @@ def estimate_job(
         tried=tried,
         operand_bytes=work.operand_bytes,
         seconds=seconds,
-        # a CPU has the formats of a GPU, on which more was recorded
+        # formats are the same on a CPU, but more rows were recorded on GPUs
         device_bytes=recorded or round(cost_models.get("cuda", cost_model).memory * work.operand_bytes),
         told=told is not None,
     )
@@ -408,10 +414,11 @@ def _seconds(
     backend: str,
     slowdown: float,
 ) -> float:
-    """Add up the times of start-up, screening, full protocol with both clocks, repeated rounds and other work.
+    """Return the seconds to measure a case: start-up, screening, full protocol by both clocks, repeated rounds, other
+    work.
 
-    Kernels take `slowdown` times as long as on the device of the rates; so does all other work, since most of it is on
-    the device.
+    Kernels take `slowdown` times as long as on the device of `rates`. The other work is scaled alike, since most of it
+    runs on the device.
     """
     if not work.variants:  # the study refuses this case
         return 0.0
@@ -425,7 +432,7 @@ def _seconds(
     screened = rates.variant_seconds + timed(timing.screen_launches, rates.screened)
     in_graphs = timing.search_graph_launches * timing.search_graph_replays
     full = rates.variant_seconds + timed(timing.launches, rates.finalist) + timed(in_graphs, rates.finalist, queue=0)
-    # finalists: the best variants of each group by several criteria, and others near the best time
+    # finalists are the best variants of each group by several criteria, and others near the best time
     finalists = min(tried, 3 * timing.per_group * work.groups + timing.finalists) + YARDSTICKS
 
     def repeated(bandwidth: float) -> float:

@@ -81,7 +81,7 @@ def open_bench(
     shared_devices: Callable[[], OpenDevices] | None = None,
     turns: int = 1,
 ) -> Iterator[Bench]:
-    """Copy operands to the devices, which `shared_devices` returns if it is given; else they are opened here.
+    """Copy operands to the devices; `shared_devices` returns open devices, and if it is None they are opened here.
 
     `turns` is the number of processes that share the devices; if it is above 1, this process releases them while it
     packs operands on the host.
@@ -89,7 +89,7 @@ def open_bench(
     with ExitStack() as stack:
         alone = opened(config, f"{study.name} {problem_name} {operands.precision}")
         opened_devices = shared_devices() if shared_devices else stack.enter_context(alone)
-        # on a CPU packing disturbs the measurements of other processes
+        # not on a CPU, where packing disturbs the measurements of other processes
         lend = opened_devices.locks.lent if turns > 1 and opened_devices.devices.backend == "cuda" else nullcontext
         workspace = Workspace(opened_devices.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
         _load_common(workspace, config.device)
@@ -154,8 +154,8 @@ def measure(
     """Measure a problem in one precision; return the written files, one for each step of the study.
 
     Rows stored by an earlier, killed run are reused, except failures that may not recur. An unavailable or unsupported
-    problem gets one row with the reason. `run` is the id of the run that started this process. Modules that are
-    compiled on demand are compiled `jobs` at once.
+    problem gets one row with the reason. `run` is the id of the run that started this process. `jobs` compilers compile
+    modules on demand concurrently.
     """
     check_study(config, study_name)
     study, folder = get_study(study_name), CampaignFolder.of(config.campaign)
@@ -201,7 +201,7 @@ NAMED_KEYS = 4
 
 
 def _refuse_unnamed(study: Study, named: Sequence[str], target: Target, missing: MissingModule) -> None:
-    """Raise `ReproError` if a missing module is none that the study names: nothing would ever compile it."""
+    """Raise `ReproError` if the study does not name a missing module among its own, since no step compiles it then."""
     manifest, folder = Path(str(missing.where)), MODULES / target.name / study.name
     key = manifest.with_suffix("").relative_to(folder).as_posix() if manifest.is_relative_to(folder) else None
     if key is not None and key not in named:
@@ -216,7 +216,7 @@ def _refuse_unnamed(study: Study, named: Sequence[str], target: Target, missing:
 
 
 def load_built(folder: CampaignFolder, name: str) -> Problem:
-    """Read a problem that the campaign built; `ReproError` if it did not, `Unavailable` if there is a reason why."""
+    """Read a problem that the campaign built; raise `Unavailable` if its file has only a reason, else `ReproError`."""
     path = folder.problem(name)
     if not path.exists():
         words = ["repro", "problem", name, "--output", str(path), "--record", str(folder.record(name))]
@@ -230,17 +230,17 @@ def load_built(folder: CampaignFolder, name: str) -> Problem:
 
 
 def _facts(record: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return what a problem's record has for each study; nothing of a problem that was built without one."""
+    """Return the `facts` for each study in a problem's record file; empty if there is no record."""
     return (read_problem(record).get("facts") or {}) if record.exists() else {}
 
 
 def _compilers(bench: Bench, jobs: int) -> int:
-    """Return how many compilers run at once: one on a CPU, whose compiler works in this process, on all cores."""
+    """Return the number of concurrent compilers: 1 on a CPU, whose compiler runs in this process on all cores."""
     return jobs if bench.device.backend == "cuda" else 1
 
 
-#: Step of a case that a second process measured: the winner once more. The difference to the report is what two equal
-#: kernels differ by.
+#: Name of the step in which a second process times the winner again. The difference from the report phase shows by how
+#: much two times of the same kernel differ.
 REPEAT = "repeat"
 
 
@@ -249,7 +249,7 @@ def repeat(
 ) -> Path | None:
     """Time the winner of a measured case again, alone, and write `repeat.parquet`; None for a case without a winner.
 
-    The winner is the headline's; without it, for example in part of a space, that of the first choice.
+    The winner is that of the study's headline tuning; if this made no choice, that of the first choice.
     """
     study, folder = get_study(study_name), CampaignFolder.of(config.campaign)
     case = folder.case(study_name, problem_name, precision)
@@ -263,7 +263,7 @@ def repeat(
     target = target_of(resolve_device(config.device))
     winner = study.find(Path(config.kernels), problem.outline(), precision, chosen["name"], target)
     store = folder.store(study_name, problem_name, precision) / f"{REPEAT}.jsonl"
-    store.unlink(missing_ok=True)  # rows of an earlier process are no second one
+    store.unlink(missing_ok=True)  # the rows must come from a new process, so stored ones are dropped
     operands = study.operands(problem, precision, config.seed)
     with Store(store) as rows, open_bench(config, study, problem_name, operands) as bench:
         repeated = shuffled_rounds(bench, [winner], rows, config.seed, progress)
@@ -271,13 +271,13 @@ def repeat(
 
 
 def record_failure(config: Config, study_name: str, problem_name: str, precision: str, reason: str) -> list[Path]:
-    """Write the files of a case with one row that says why it was not measured."""
+    """Write the files of a case with one row that states the reason why the case was not measured."""
     case = CampaignFolder.of(config.campaign).case(study_name, problem_name, precision)
     return _write_unavailable(get_study(study_name), problem_name, precision, reason, case)
 
 
 def store_path(config: Config, study_name: str, problem_name: str, precision: str) -> Path:
-    """Return the file that stores the rows of a case during measuring."""
+    """Return the path of the file that stores the rows of a case while it is measured."""
     return CampaignFolder.of(config.campaign).store(study_name, problem_name, precision) / "rows.jsonl"
 
 
@@ -325,16 +325,16 @@ def _write_unavailable(study: Study, problem_name: str, precision: str, reason: 
 
 #: Signals that indicate a crash in a kernel or library; Linux sends SIGKILL if memory runs out.
 CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGKILL}
-#: A shell's exit code for a process killed by a signal is this offset plus the signal's number.
+#: A shell's exit code for a process killed by a signal is this number plus the signal's number.
 BY_SIGNAL = 128
 
 
 def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> int:
     """Run a measuring command, and restart it after each crash or lost CUDA context; return its exit code.
 
-    A process that ends while it measures has crashed too: code from outside may call `exit`. The kernel or routine that
-    crashed gets a row with status `launch_error`, so that the next process skips it. The caller must hold signals
-    (`repro.bench.worker.signals_held`).
+    A process that exits while it measures counts as crashed, since the code of a rival may call `exit`. The kernel or
+    routine that crashed gets a row with status `launch_error`, so that the next process skips it. The caller must hold
+    signals (`repro.bench.worker.signals_held`).
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ def _store_crash(path: Path, run: str, words: str) -> None:
 
 
 def _words(code: int) -> str:
-    """Return how a process was ended, by its exit code."""
+    """Describe the end of a process from its exit code: by which signal, or with which code."""
     if code >= 0:
         return f"ended by exit({code})"
     crash = signal.Signals(-code)

@@ -1,8 +1,8 @@
 """Merging of parts (campaigns that were measured on several hosts or at several times) into one campaign.
 
 All rows of one case come from the same part. By default all parts of a study must have the same timing protocol, code
-and environment. `--keep-apart` merges different ones too: each row keeps the name of its environment record, and
-`NOTES.md` lists the differences. Parts from different devices are refused, since tables have one column per campaign.
+and environment. With `--keep-apart` these may differ: each row keeps the hash of its environment record, and `NOTES.md`
+lists the differences. Parts from different devices are refused, since tables have one column per campaign.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from repro.untrusted_files import kind_of, others_below, read_file, shown
 CaseKey = tuple[str, str]
 #: Settings of a study that select cases and artifacts and do not affect measured times.
 WHAT = {"problems", "precisions", "artifacts"}
-#: Keys of an environment record: `CODE` describes the code; `OF_ITSELF` may differ between parts.
+#: Keys of an environment record: those in `CODE` describe the code; those in `OF_ITSELF` may differ between parts.
 CODE = ("repro", "source")
 OF_ITSELF = {"commit", "dirty", "uuids"}
 CHOICES = "choices"
 #: Steps with the same columns in all studies.
 WITHOUT_OWN = (CHOICES, "counters")
-#: Files of each part that are copied into the merged campaign, and the folder for them.
+#: Files of each part that are copied into the merged campaign, and the name of their folder there.
 COPIED_FILES = (CONFIG, NOTES, COMMITS)
 PARTS_FOLDER = "parts"
 PART_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
@@ -204,7 +204,7 @@ class Part:
         return sorted(names)
 
     def _check_choices(self, study_name: str) -> None:
-        """Refuse chosen variants that have no measured row in the same case."""
+        """Raise `ReproError` if a chosen variant has no measured row in the same case."""
         tables = {step: table for (owner, step), table in self.rows.items() if owner == study_name}
         choices = tables.pop(CHOICES, None)
         if choices is None or not choices.num_rows:
@@ -250,9 +250,9 @@ def kept_of(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_others(folder: CampaignFolder) -> None:
-    """Refuse a campaign's folder that contains links, pipes or other special files.
+    """Raise `ReproError` if a campaign's folder contains links, pipes or other special files.
 
-    Following a link could copy unrelated files of this machine, and reading a pipe could block.
+    A link could point to unrelated files of this machine, and reading a pipe could block.
     """
     files = [folder.path / name for name in COPIED_FILES]
     for path in (*files, folder.path / PARTS_FOLDER, folder.raw):
@@ -279,7 +279,7 @@ def _refuse_others(folder: CampaignFolder) -> None:
 
 
 def _check(row_table: pa.Table, study_name: str, where: Path, problems: Mapping[str, Any]) -> None:
-    """Refuse rows whose columns differ from the study's, or whose problem has no record."""
+    """Raise `ReproError` if columns of rows differ from the study's, or a problem of the rows has no record."""
     if where.stem not in WITHOUT_OWN and (wrong := other_columns(row_table, get_study(study_name).columns)):
         raise other_schema(where, wrong.expected, wrong.actual)
     if other := other_quantiles(row_table):
@@ -426,7 +426,7 @@ def _configuration(parts: Sequence[Part], name: str) -> Config:
 
 
 def _union(known: Any, other: Any) -> Any:
-    """Return the union of two lists of names in order of first mention; `all` includes every name."""
+    """Return the union of two lists of names in order of first occurrence; the union with `all` is `all`."""
     if known in (other, "all"):
         return known
     if other == "all":
@@ -552,7 +552,7 @@ def _differences(parts: Sequence[Part]) -> Iterator[Difference]:
 
 
 def _words(base: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the differing entries of two flat mappings as two texts, one per mapping; None if they agree."""
+    """Describe the differing entries of two flat mappings by two texts, one per mapping; None if the mappings agree."""
     keys = [key for key in dict.fromkeys([*base, *other]) if base.get(key) != other.get(key)]
     if not keys:
         return None

@@ -1,7 +1,7 @@
 """The plan of a campaign: it names the device and all problems, modules and artifacts before anything runs.
 
-Small problems are dealt into batches, each of which one job builds or measures. Snakemake's rules and `repro plan` use
-the plan. Snakemake makes it at each start, so slow imports are inside functions.
+Small problems are grouped into batches; one job builds or measures a whole batch. Snakemake's rules and `repro plan`
+use the plan. It is made at each start of Snakemake, so slow imports are inside functions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def record_files(raw: Path) -> tuple[Path, ...]:
 
 
 def check_beside(config: Config) -> None:
-    """Refuse names in `beside:`, `as_published:` and `later:` that are no recorded campaigns, or this one itself."""
+    """Raise `ReproError` if `beside:`, `as_published:` or `later:` names no recorded campaign, or this one itself."""
     for name in config.beside:
         if name == config.campaign:
             raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
@@ -65,7 +65,7 @@ def check_beside(config: Config) -> None:
 
 
 def check_training(config: Config) -> None:
-    """Refuse predicted searches without training data, before anything is fetched or compiled.
+    """Raise `ReproError` if a predicted search has no training data, before anything is downloaded or compiled.
 
     The training rows are only read when a case is measured; a search with too few rows fails at that time.
     """
@@ -97,7 +97,7 @@ def check_training(config: Config) -> None:
 
 
 def check_rivals(config: Config) -> None:
-    """Refuse rivals whose files are missing, and those that no study of the configuration would time."""
+    """Raise `ReproError` if a rival's file is missing, or no configured study would time the rival."""
     for rival in () if config.replay else config.rivals:
         if not any(get_study(name).rivals_of([rival]) for name in config.studies):
             able = [name for name in study_names() if get_study(name).rivals_of([rival])]
@@ -114,7 +114,7 @@ def check_rivals(config: Config) -> None:
 #: Copies of the formats in `repro.results.output`, which is slow to import; a test checks that they are equal.
 TABLE_FORMATS: tuple[str, ...] = ("csv", "md", "tex")
 FIGURE_FORMATS: tuple[str, ...] = ("pdf", "svg", "png", "tex")
-#: Settings of a study that select steps but do not affect any step; `Study.parts_of` passes `parts` to the steps.
+#: Settings of a study that select steps without being inputs of them; for `parts`, `Study.parts_of` gives the inputs.
 NAMING_STEPS = {"problems", "precisions", "artifacts", "parts"}
 
 
@@ -148,7 +148,7 @@ class ModuleGroup:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a configuration means on this machine, before anything runs."""
+    """The plan of a campaign on this machine: its device, problems, modules and artifacts, before anything runs."""
 
     #: The configuration with its device resolved.
     config: Config
@@ -215,7 +215,7 @@ class Plan:
         ]
 
     def modules(self, study_name: str, problem_name: str, precision: str) -> list[str]:
-        """Return the keys of the modules that a case needs; empty in a replay, and for a file that is refused."""
+        """Return the keys of the modules that a case needs; empty in a replay, and for a refused file of a user."""
         if self.target is None or self.problems[problem_name].refused:
             return []
         return get_study(study_name).modules(
@@ -238,7 +238,7 @@ class Plan:
 
     @property
     def common_manifest(self) -> str:
-        """Manifest of the module common to all studies."""
+        """Path of the manifest of the module common to all studies."""
         return f"{MODULES}/{self.target_name}/{COMMON}.json"
 
     def manifests_of(self, study_name: str, keys: Iterable[str]) -> list[str]:
@@ -329,7 +329,7 @@ class Plan:
 
     @property
     def artifact_files(self) -> list[str]:
-        """One file of each table and figure, in a format that recorded campaigns omit, so that a replay makes all."""
+        """One file of each table and figure, in a format that records do not store, so that a replay makes all."""
         return [
             path
             for study in self.studies.values()
@@ -350,15 +350,15 @@ def make_plan(
 ) -> Plan:
     """Plan a resolved configuration on this machine, or on one with a GPU of the stated model.
 
-    `registry` is the configuration's problem registry, if already loaded. `whole` is False for a few cases of a
-    campaign, all of which may be of files that are refused.
+    `registry` is the configuration's problem registry, if already loaded. With `whole=False` the plan is for a few
+    cases of a campaign, and it is no error if all of them are on refused files.
 
     Raises
     ------
     ReproError
-        Every file of a study is refused; unknown problem, layout, artifact or baseline; missing device; missing file of
-        a user's problem, or no entry type for it; a needed mirror that no environment variable names; no recorded data
-        of a campaign that is replayed, named by `beside:`, `as_published:` or `later:`, or used for training.
+        All problem files of a study are refused; a problem, layout, artifact or baseline is unknown; the device, or the
+        file or entry type of a user's problem is missing; no environment variable names a needed mirror; a campaign
+        that is replayed, named by `beside:`, `as_published:` or `later:`, or used for training has no recorded data.
     """
     from repro.devices.selection import models, resolve_device, target_of
 
@@ -425,7 +425,7 @@ def _outline(item: ProblemSpec | OwnProblem, registry: Registry, config: Config,
 
 
 def _placed(error: ReproError, item: ProblemSpec | OwnProblem, config: Config, study_name: str) -> ReproError:
-    """Return the error of a problem, with the key of the configuration that names its file."""
+    """Return the error with the configuration key that names the problem's file added to its place."""
     if not isinstance(item, OwnProblem):
         return error
     number = list(config.studies[study_name].problems).index(item)
@@ -471,7 +471,7 @@ def _artifacts(config: Config, study_name: str, kind: Literal["table", "figure"]
     return tuple(artifact.name for artifact in select_artifacts(config, study_name, bool(config.beside), kind))
 
 
-#: Limit of non-zeros for problems that are put into batches.
+#: Maximum number of non-zeros of a problem that is put into a batch.
 MAX_BATCHED_NONZEROS = 1_000_000
 #: Value of `ProblemBatch.work` for batches that build problems.
 PROBLEMS = "problems"
@@ -546,7 +546,7 @@ class ProblemBatches:
 
     @cached_property
     def starting(self) -> frozenset[tuple[str, str, str]]:
-        """The first case of each measuring job (batch or single case)."""
+        """The first case of each measuring job (batch or single case), whose estimate includes the job's start-up."""
         return frozenset([*self.alone, *(batch.cases[0] for batch in self.measuring)])
 
     @property
@@ -595,7 +595,7 @@ class ProblemBatches:
         return [*dict.fromkeys(path for study in self.plan.studies for path in self.raw(study))]
 
     def ahead(self, study_name: str) -> list[str]:
-        """Return the inputs of all measuring jobs of a study; empty in a replay."""
+        """Return the input files of all measuring jobs of a study; empty in a replay."""
         groups = () if self.plan.config.replay else self.plan.module_groups
         modules = [
             path
@@ -609,7 +609,7 @@ class ProblemBatches:
 
     @property
     def all_ahead(self) -> list[str]:
-        """All problem files and module manifests: the inputs of all measuring jobs."""
+        """All problem files and module manifests, which are the inputs of the measuring jobs."""
         return [*self.matrices, *self.plan.all_manifests]
 
     def read_by(self, problem_batch: ProblemBatch) -> list[str]:
@@ -633,5 +633,5 @@ class ProblemBatches:
 
 
 def is_small(problem: Outline) -> bool:
-    """Return whether a problem has few non-zeros, as far as known before it is built."""
+    """Return whether a problem is known, before it is built, to have at most `MAX_BATCHED_NONZEROS` non-zeros."""
     return problem.size is not None and problem.size[1] <= MAX_BATCHED_NONZEROS

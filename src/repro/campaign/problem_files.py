@@ -49,7 +49,7 @@ def _entry(item: ProblemSpec | OwnProblem, config: Config) -> str | None:
         return None
     if isinstance(item, MatrixItem):
         return item.entry
-    assert isinstance(item, OwnProblem)  # other matrices of the registry state their entry type
+    assert isinstance(item, OwnProblem)  # matrices of the registry state their entry type, so this is a user's file
     try:
         return describe_file(item, config.limits).entry
     except ReproError:

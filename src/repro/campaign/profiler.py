@@ -168,7 +168,7 @@ def collect_counters(
     launches: int,
     output: Path | None = None,
 ) -> Path:
-    """Profile runnables and write one row of counters for each; other rows in the file are kept.
+    """Profile runnables with `ncu` and write one row of counters for each; other rows in the file are kept.
 
     The profiled process reads `config_file`. The default `output` is `counters.parquet` next to the measured rows.
     """
@@ -222,7 +222,7 @@ def find_ncu() -> str:
 def _profile(ncu: str, command: Sequence[str], log: Path) -> list[ProfiledKernel]:
     """Profile a command; if this `ncu` does not know some metrics, repeat without them."""
     metrics = [counter.metric for counter in COUNTERS]
-    # ncu runs one kernel at a time: a stream that a blocking kernel holds would never go on
+    # ncu runs one kernel at a time, so a stream that waits for a blocking kernel would wait forever
     environment = {**os.environ, "REPRO_BLOCKING": "0"}
     while True:
         log.unlink(missing_ok=True)

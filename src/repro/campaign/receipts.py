@@ -1,8 +1,8 @@
 """Receipts: the inputs and outputs of each finished step of a campaign.
 
 A step is fresh if its planned fingerprint (hash of all inputs) equals the receipt's and its outputs have the recorded
-digests; times of files do not count. A file is hashed again only if its mark (size, inode, mtime, ctime) differs: the
-kernel updates ctime at every write, and no program can set it.
+digests. A file is hashed again only if its size, inode, mtime or ctime differs from the recorded ones. This is safe,
+since the operating system updates ctime at every write and no program can set it.
 
 An input of a step is the code, with package data, on which it depends, found by following imports: after an edit, only
 the steps that may run the edited code are repeated.
@@ -44,12 +44,12 @@ def code_hash(*modules: str, root: str = "repro") -> str:
 
 
 def code_files(*modules: str, root: str = "repro") -> frozenset[Path]:
-    """Return the files of all code and package data behind some modules.
+    """Return the files of all code and package data on which some modules depend.
 
-    Code is the modules, their direct and indirect imports inside `root`, also those inside functions, and the packages
-    around them. A plugin package (`repro.plugins`) brings its whole folder. Data are other files of the package whose
-    names occur in any of these files. Of an extension (`repro.extensions`) all files of its package count, with what
-    they import of `root`: where one of its modules is asked for, and where the code loads extensions of its group.
+    Code is the modules, their direct and indirect imports inside `root` (also imports inside functions), and the
+    packages that contain them. A plugin package (`repro.plugins`) adds its whole folder. Data are other files of the
+    package whose names occur in any of these files. An extension (`repro.extensions`) adds all files of its package and
+    their imports from `root`, if `modules` has one of its modules or the code loads extensions of its group.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def code_files(*modules: str, root: str = "repro") -> frozenset[Path]:
 
 
 def _named_code_files(modules: Iterable[str], root: str) -> dict[str, Path]:
-    """Return the files by their paths from where their package is."""
+    """Return the files by their paths relative to the folder that contains their package."""
     package = _package(root)
     known = {extension: extension.package for group in (STUDIES, *LOADERS) for extension in extensions(group)}
     asked: set[str] = set()
@@ -164,7 +164,7 @@ def _names(path: Path) -> frozenset[str]:
 
 VERSION = 1
 ABSENT = "absent"
-#: Characters of a value in a message about a difference.
+#: Maximum number of characters of a value in a message about a difference.
 MAX_VALUE_LENGTH = 60
 
 
@@ -196,12 +196,12 @@ class FileDigest:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a step was made from, and digests of what it made."""
+    """The inputs of a finished step, and the digests of its outputs."""
 
     step: str
     #: Hash of values, files and earlier steps.
     fingerprint: str
-    #: The step's `values`, as receipts on disk name them, and in `files` the digest of each input file.
+    #: The step's `values`, in the form stored on disk, and under the key `files` the digest of each input file.
     parts: Mapping[str, Any]
     files: Mapping[str, FileDigest]
     #: Hash of the outputs (`Receipt.content`) of each earlier step, by the path of that step's receipt.
@@ -251,12 +251,12 @@ def _reader() -> TypeAdapter[Receipt]:
 
 
 def hash_of(data: Any) -> str:
-    """Return 32 hex digits of the hash of plain data; the order of keys does not count."""
+    """Return 32 hex digits of the hash of plain data (JSON types); the order of keys does not matter."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file; `absent` where there is no file."""
+    """Return the SHA-256 of a file; `absent` if there is no file."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -267,7 +267,7 @@ def digest_of(path: Path) -> str:
 
 
 def stat_of(path: Path) -> str:
-    """Return the `stat` values that change with every write; `absent` where there is no file."""
+    """Return a file's `stat` values that change with every write, as text; `absent` if there is no file."""
     try:
         stat = path.stat()
     except OSError:
@@ -340,7 +340,7 @@ def fingerprint(values: Mapping[str, Any], files: Mapping[str, FileDigest], afte
 
 
 def _plain(values: Mapping[str, Any]) -> Any:
-    """Return values as a receipt stores them, for example tuples as lists."""
+    """Return values in the form in which a receipt stores them, for example tuples as lists."""
     return json.loads(json.dumps(values, default=str))
 
 

@@ -98,7 +98,7 @@ def _part(asked: CampaignSelection, name: str) -> PageStudy:
 
 
 def legend_of(study_name: str) -> dict[str, str]:
-    """Return what the parts of a study's variants' names mean, by their patterns; empty if it has no such file."""
+    """Return the meanings of the parts of a variant's name, by regular expression; empty if there is no `LEGEND`."""
     legend = _beside_study(study_name, LEGEND)
     return read_legend(legend) if legend else {}
 
@@ -148,7 +148,7 @@ def verdict_line(table: Table) -> str:
 def write_reproduction(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> list[Path]:
     """Write `results/<campaign>/reproduction.md` and `.tex`: reproduced papers, device, claims, missing data."""
     paths = []
-    # a study without claims was measured too
+    # studies without claims were measured too
     facts = _facts([tables[name][0] if name in tables else asked.read(name) for name in asked.studies()])
     for suffix, text in (("md", _markdown(asked, facts, tables)), ("tex", _latex(asked, facts, tables))):
         path = asked.folder.page(f"{PAGE}.{suffix}")
@@ -202,7 +202,7 @@ SOURCES = {
 
 
 def _origins(campaign: Campaign) -> str:
-    """Return a sentence that counts a study's problems by where they are from: `6 problems: 4 generated, 2 files.`"""
+    """Return a sentence that counts a study's problems by their source: `6 problems: 4 generated, 2 files.`"""
     had = [record for record in campaign.problems.values() if record.available]
     words = [SOURCES.get(str((record.origin or {}).get("source")), "from files of one's own") for record in had]
     counts = ", ".join(f"{number} {word}" for word, number in Counter(words).most_common())

@@ -1,7 +1,7 @@
-"""Measured rows for programs of others: JSON and CSV with a schema, and the rows of a tuning in Kernel Tuner's T4.
+"""Export of measured rows to other programs: JSON and CSV with a schema, and searches in Kernel Tuner's format T4.
 
-T4 is the format of results that tools for autotuning share (version 1.0.0 of its results schema): one file is what a
-search found for one kernel, here for one problem in one precision.
+T4 is a common results format of autotuning tools (version 1.0.0 of its results schema). One file has the results of the
+search for one kernel, here for one problem in one precision.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Case = tuple[str, str]
 #: Steps of a study whose rows are measurements.
 STEPS = ("search", "baseline", "report")
 _JSON_TYPES: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
-#: Columns with lists, which a line of CSV has no room for.
+#: Columns with lists of samples, which are omitted in CSV.
 LISTS = tuple(f"{clock}_samples" for clock in ALL_CLOCKS)
-#: T4's word for each status of a row.
+#: T4's value of `invalidity` for each status of a row.
 INVALIDITY = {
     "ok": "correct",
     "noisy": "correct",
@@ -59,16 +59,16 @@ def studies_of(folder: CampaignFolder, study_name: str | None = None) -> list[St
     return [get_study(name) for name in recorded if study_name in (None, name)]
 
 
-#: Columns, and the step, that rows are chosen by.
+#: Keys by which exported rows can be filtered: the step, and columns.
 CHOOSING = ("step", "problem", "precision", "kind")
 
 
 def exported_rows(
     folder: CampaignFolder, study: Study, only: Mapping[str, str] = NO_CHOICE
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a study, step by step, each with its `step`; absent values are left out.
+    """Yield the rows of a study, step by step, each with a key `step`; absent values are omitted.
 
-    `only` has values of some of `CHOOSING`, which the rows have to have.
+    `only` selects the rows that have the given values; its keys are from `CHOOSING`.
     """
     for step in STEPS:
         if only.get("step", step) == step:
@@ -81,7 +81,7 @@ def exported_rows(
 
 
 def check_choice(folder: CampaignFolder, studies: Iterable[Study], only: Mapping[str, str]) -> None:
-    """Raise `ReproError` if no row has one of the values that rows are chosen by; the message names the nearest."""
+    """Raise `ReproError` if no row has a value given in `only`; the message suggests the most similar value."""
     there: dict[str, set[str]] = {name: set() for name in only}
     for study in studies if only else ():
         for step in STEPS:
@@ -103,7 +103,7 @@ def check_choice(folder: CampaignFolder, studies: Iterable[Study], only: Mapping
 
 
 def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
-    """Return the JSON schema of what `repro results --json` prints for some studies."""
+    """Return the JSON schema of the output of `repro results --json` for some studies."""
     columns: dict[str, ColumnType | type[list[list[float]]]] = {**COMMON_COLUMNS}
     for study in studies:
         columns |= study.columns
@@ -138,7 +138,7 @@ def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
 def write_csv(
     folder: CampaignFolder, studies: Iterable[Study], out: TextIO, only: Mapping[str, str] = NO_CHOICE
 ) -> None:
-    """Write what `exported_rows` yields of some studies as CSV, with the columns of `json_schema` but samples."""
+    """Write the `exported_rows` of some studies as CSV, with the columns of `json_schema` except samples."""
     studies = [*studies]
     names = [name for name in json_schema(studies)["properties"]["rows"]["items"]["properties"] if name not in LISTS]
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
@@ -148,9 +148,9 @@ def write_csv(
 
 
 def t4_of(folder: CampaignFolder, study: Study, only: Mapping[str, str] = NO_CHOICE) -> dict[Case, dict[str, Any]]:
-    """Return the search of a study as T4, by problem and precision; empty for a study without parameters.
+    """Return the searches of a study in format T4, by problem and precision; empty for a study without parameters.
 
-    The objective is `time`, the median by events, or by the host's clock for what has no other, in milliseconds.
+    The objective is `time` in milliseconds: the median by events, or by the host's clock for rows without event times.
     """
     if study.id_class is None:
         return {}

@@ -1,4 +1,4 @@
-"""Definitions of all steps of a campaign with their inputs, and the check which steps are stale.
+"""Definitions of all steps of a campaign with their inputs, and the search for stale steps.
 
 The same definition is used to find stale steps, and by the command that makes the step and writes its receipt.
 """
@@ -67,7 +67,7 @@ def building(plan: Plan, name: str) -> Step:
 
 
 def building_into(outputs: tuple[Path, ...], receipt: Path, problem: Outline, config: Config) -> Step:
-    """Return the step that builds a problem, of a campaign or alone, into the given files."""
+    """Return the step that builds a problem (of a campaign, or a single one) and writes it to the given files."""
     return Step(
         f"problem {problem.name}",
         receipt,
@@ -212,7 +212,7 @@ def _artifact_inputs(plan: Plan, study_name: str) -> tuple[Path, ...]:
 
 
 def _read(plan: Plan, study_name: str) -> dict[str, Any]:
-    """Return the settings and package versions on which making artifacts of a study depends."""
+    """Return the settings and package versions on which a study's tables and figures depend."""
     settings = plan.studies[study_name].settings
     return {
         "problems": plan.studies[study_name].problems,
@@ -250,7 +250,7 @@ def _compiling_code(study_name: str) -> str:
 
 
 def _modules(study_name: str, *parts: str) -> list[str]:
-    """Return the full names of those of a study's modules (`parts`, such as `kernels`) that it has."""
+    """Return the full names of a study's Python modules named in `parts` (such as `kernels`), if they exist."""
     return [module for part in parts if (module := study_module(study_name, part))]
 
 
@@ -280,7 +280,7 @@ def _versions(packages: tuple[str, ...]) -> dict[str, str]:
 
 #: Maximum number of reasons in a message; the number of further reasons is added.
 NAMED = 20
-#: End of the reason for a step that is stale because an earlier step is.
+#: Last words of the reason for a step that is stale only because an earlier step is stale.
 BEHIND_ANOTHER = "has to be made first"
 
 

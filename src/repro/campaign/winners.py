@@ -1,4 +1,4 @@
-"""Winners of a campaign: for each case the kernel to take, beside the library and rivals, and how it is taken away."""
+"""Winners of a campaign: for each case the recommended kernel, beside library and rivals, and its export command."""
 
 from __future__ import annotations
 
@@ -31,35 +31,36 @@ from repro.studies import get_study, load_artifacts
 
 #: Clocks in order of preference; exported kernels run in graphs.
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
-#: Target of an export of what was chosen on a CPU, the default of `repro export`.
+#: Target of the export of a winner that was chosen on a CPU; the default of `repro export`.
 CPU_TARGET = "sm_90"
 #: Maximum number of winners that the end of a run and the head of a report show.
 MAX_WINNERS = 12
-#: First line above winners that a CPU chose, and the comment above the lines that take them away.
+#: First line above winners that were chosen on a CPU, and comment above the commands that export them.
 REHEARSAL = "rehearsal on a CPU: these times say nothing of a GPU"
 CHOSEN_ON_CPU = "# chosen by times of a CPU, which say nothing of a GPU"
 #: Maximum number of variants that are named as equal to a winner.
 MAX_EQUAL = 3
-#: Maximum number of characters of a reason in a table; all of it stands below.
+#: Maximum number of characters of a reason in a table; the full reason is printed below the table.
 REASON_ROOM = 60
 
 
 @dataclass(frozen=True)
 class Winner:
-    """The fastest kernel of one case that leaves the unknowns in their order; times are medians, with a warm cache."""
+    """The fastest kernel of one case that keeps the order of the unknowns; times are medians with a warm L2 cache."""
 
     study: str
     problem: str
     precision: str
     #: Type of the non-zeros.
     entry: str | None
-    #: Whether the problem is a file of the user's.
+    #: Whether the problem is a user's own file.
     own: bool
-    #: Whether the times are a CPU's.
+    #: Whether the times were measured on a CPU.
     on_cpu: bool = False
-    #: By how much two processes' times of one kernel differ in this study, in words; None if that was not measured.
+    #: Phrase that states the difference of two processes' times of one kernel in this study; None if it was not
+    #: measured.
     same_kernel_twice: str | None = None
-    #: The most of it, as a share.
+    #: Largest absolute value of this relative difference over the clocks.
     repeats_within: float | None = None
     #: Name of the variant; None if there is none, and `reason` says why.
     variant: str | None = None
@@ -67,32 +68,33 @@ class Winner:
     #: Clock of all times.
     clock: str | None = None
     seconds: float | None = None
-    #: Whether the time's quartiles lie further apart than the protocol allows.
+    #: Whether the quartiles of the time are further apart than the timing protocol allows (status `noisy`).
     noisy: bool = False
-    #: Another variant in the same order that was faster by more than a tie in the same rounds: it does not replace what
-    #: the search chose, see `Case.faster_than`.
+    #: Another variant with the same order of the unknowns that was faster by more than `tie` in the same rounds. It
+    #: does not replace the search's choice, see `Case.faster_than`.
     faster: str | None = None
     faster_seconds: float | None = None
-    #: Where `faster` differs by no more than chance: all such variants, the fastest first; else empty.
+    #: If `faster` is faster within noise only: all variants that equal the winner within noise, the fastest first; else
+    #: empty.
     equal: tuple[str, ...] = ()
-    #: The fastest library routine in the same order of the unknowns, and its time.
+    #: The fastest library routine for the same order of the unknowns, and its time in seconds.
     library: str | None = None
     library_seconds: float | None = None
-    #: The 95 % interval of the speedup over it; None without samples of several rounds.
+    #: The 95 % interval of the speedup over the library; None without samples of several rounds.
     speedup_interval: Interval | None = None
     #: Bytes of the matrix in the variant's layout.
     matrix_bytes: int | None = None
-    #: What `repro.operator` runs, which takes the vectors of NumPy, CuPy and PyTorch as they are.
+    #: The variant that `repro.operator` runs, which reads vectors of NumPy, CuPy and PyTorch without conversion.
     operator: str | None = None
     operator_seconds: float | None = None
     #: Command that writes `exported` as a C++ library; None if `not_exported` says why there is none.
     export: str | None = None
-    #: The fastest variant that fits a GPU, the one that wins if `not_exported` is None, and its time.
+    #: The fastest variant that can be exported (the winner itself if `not_exported` is None), and its time.
     exported: str | None = None
     exported_seconds: float | None = None
-    #: Why the variant itself is not exported.
+    #: Reason why the winner itself cannot be exported; None if it can.
     not_exported: str | None = None
-    #: Lines of Python that make the operator; empty if no operator runs the study's kernels.
+    #: Lines of Python that make a `repro.operator`; empty if it cannot run the study's kernels.
     python: tuple[str, ...] = ()
 
     @property
@@ -102,7 +104,7 @@ class Winner:
 
 
 def find_winners(asked: CampaignSelection, study_name: str | None = None, own: bool = False) -> list[Winner]:
-    """Return the winner of each case of the studies that choose one kernel a problem; `own`: of own files alone."""
+    """Return the winner of each case of studies that choose one kernel per problem; with `own` only on user's files."""
     winners = []
     for name in asked.studies(study_name):
         mine = own_problems(asked, name)
@@ -118,7 +120,7 @@ def find_winners(asked: CampaignSelection, study_name: str | None = None, own: b
 
 
 def studies_without(asked: CampaignSelection, study_name: str | None = None) -> Iterator[tuple[str, str]]:
-    """Yield the studies that choose no single kernel for a problem, each with the file of the table to look into."""
+    """Yield the name of each study that does not choose one kernel per problem, with the file of its main table."""
     for name in asked.studies(study_name):
         if not get_study(name).winners:
             table = next((artifact for artifact in get_study(name).highlights if artifact.startswith("table-")), "")
@@ -126,7 +128,7 @@ def studies_without(asked: CampaignSelection, study_name: str | None = None) -> 
 
 
 def find_rivals(asked: CampaignSelection, study_name: str | None = None) -> list[RivalLine]:
-    """Return what became of each rival of the studies in each case."""
+    """Return the result of each rival of the studies in each case."""
     lines: list[RivalLine] = []
     for name in asked.studies(study_name):
         load_artifacts(name)
@@ -138,7 +140,7 @@ def find_rivals(asked: CampaignSelection, study_name: str | None = None) -> list
 def of_problem(
     name: str, winners: Sequence[Winner], rivals: Sequence[RivalLine]
 ) -> tuple[list[Winner], list[RivalLine]]:
-    """Return the winners and the rivals' lines of one problem; raise `ReproError` if there are none."""
+    """Return the winners and the rivals' lines of one problem; raise `ReproError` if it has neither."""
     of_it = [winner for winner in winners if winner.problem == name]
     beside = [line for line in rivals if line.case.problem == name]
     if not of_it and not beside:
@@ -176,19 +178,20 @@ def as_json(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
     return json.dumps(told, indent=2, ensure_ascii=False)
 
 
-#: Heads of `table_rows` behind the problem, and the study where there are several.
+#: Heads of the columns of `table_rows` after the problem (and the study, if there are several).
 HEADS = ("precision", "fastest", "speedup", "µs", "clock", "library", "library µs", "entry", "matrix")
 
 
 def heads_of(winners: Iterable[Winner]) -> tuple[str, ...]:
-    """Return the heads of `table_rows`."""
+    """Return the heads of the columns of `table_rows`."""
     return ("problem", *(("study",) if _of_several_studies(winners) else ()), *HEADS)
 
 
 def table_rows(winners: Sequence[Winner]) -> Iterator[tuple[str | None, ...]]:
-    """Yield the cells of a table with a line for each case; of one without a winner, the reason is the variant's cell.
+    """Yield the cells of a table with a line for each case; for a case without a winner, the reason replaces the
+    variant.
 
-    The study of each case stands beside the problem where there are several. A speedup has its 95 % interval.
+    With several studies, the study's name follows the problem. Speedups are followed by their 95 % intervals.
     """
     several = _of_several_studies(winners)
     for winner in winners:
@@ -210,8 +213,8 @@ def table_rows(winners: Sequence[Winner]) -> Iterator[tuple[str | None, ...]]:
 
 
 def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
-    """Yield what has to be said below the table: how sure a time is, lost cases, contradicted choices, and `reasons`
-    why there is no winner.
+    """Yield the notes below the table: noise between processes, cases where the library is faster, contradicted
+    choices, and with `reasons` why cases have no winner.
     """
     several = _of_several_studies(winners)
     for study, share in dict.fromkeys((winner.study, winner.repeats_within) for winner in winners if winner.variant):
@@ -255,7 +258,7 @@ def _case(winner: Winner, with_study: bool) -> str:
     return f"{winner.problem} ({winner.precision}{f', {winner.study}' if with_study else ''})"
 
 
-#: Heads of `rival_rows`.
+#: Heads of the columns of `rival_rows`.
 RIVAL_HEADS = (
     "rival", "task", "problem", "precision", "µs", "speedup over ours", "over the library", "what became of it",
 )  # fmt: skip
@@ -277,7 +280,7 @@ def rival_rows(rivals: Iterable[RivalLine]) -> Iterator[tuple[str | None, ...]]:
 
 
 def faster_rivals(rivals: Iterable[RivalLine]) -> Iterator[str]:
-    """Yield for each case, and task of several, the fastest rival that is faster than ours, in words."""
+    """Yield a sentence for each case (and task) in which a rival is faster than ours, on the fastest such rival."""
     fastest: dict[tuple[str, str, str], tuple[float, str]] = {}
     for line in rivals:
         ratio, case = ratio_of(line.ours, line.time) or 0.0, (line.case.problem, line.case.precision, line.title)
@@ -290,7 +293,7 @@ def faster_rivals(rivals: Iterable[RivalLine]) -> Iterator[str]:
 
 
 def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
-    """Yield for each problem its name and the lines to paste: commands for a shell, then lines of Python."""
+    """Yield for each problem its name, and lines that use its winners: shell commands that export them, then Python."""
     for problem, cases in groupby(winners, key=lambda winner: winner.problem):
         found = [winner for winner in cases if winner.variant]
         lines = [line for winner in found if winner.python for line in _export_lines(winner)]
@@ -305,7 +308,7 @@ def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _operator_remark(winner: Winner) -> Iterator[str]:
-    """Yield a comment on what the operator runs where that is another kernel than the winner."""
+    """Yield a comment that names the variant the operator runs, if it is not the winner."""
     if winner.operator != winner.variant and winner.operator_seconds is not None:
         name = winner.python[-1].partition(" ")[0]
         yield (
@@ -315,7 +318,7 @@ def _operator_remark(winner: Winner) -> Iterator[str]:
 
 
 def _export_lines(winner: Winner) -> Iterator[str]:
-    """Yield the command that exports, below comments on what is faster or cannot be exported."""
+    """Yield the export command, after comments that say if the library is faster or the winner cannot be exported."""
     if winner.speedup is not None and winner.speedup < 1 and winner.library_seconds is not None:
         yield f"# {winner.precision}: slower than {winner.library}, which takes {winner.library_seconds * 1e6:.2f} µs"
     if winner.not_exported:
@@ -354,7 +357,7 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
 
 
 def own_problems(asked: CampaignSelection, study_name: str) -> set[str]:
-    """Return the names of a study's problems that are files of the user's own."""
+    """Return the names of a study's problems that are the user's own files."""
     settings = asked.config.studies.get(study_name) if asked.config else None
     wished = settings.problems if settings else ()
     return {own_name(item) for item in wished if isinstance(item, OwnProblem)}
@@ -400,9 +403,10 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
 def _equal(
     case: Case, best: ReportedTime, faster: ReportedTime | None, share: float, clock: ClockName
 ) -> tuple[str, ...]:
-    """Return the variants whose times differ from that of the winner by chance, `faster` among them; else none.
+    """Return the variants whose times equal the winner's within noise; empty if `faster` is None or not among them.
 
-    By chance: by at most `share` of it, by which times of one kernel differ, or with an interval of the ratio around 1.
+    Two times are equal within noise if they differ by at most the fraction `share`, by which two processes' times of
+    one kernel differ, or if the interval of their ratio contains 1.
     """
 
     def alike(other: ReportedTime) -> bool:
@@ -418,16 +422,16 @@ def _equal(
 
 
 def _why_not(case: Case, record: ProblemRecord) -> str:
-    """Return why a case has no winner, with all lines of the message of what refused it."""
+    """Return why a case has no winner, with the whole message if the problem or the study refused the case."""
     if not record.available and record.reason:
         return f"{UNAVAILABLE}: {record.reason}"
-    rows = case.campaign.report_rows(case.problem, case.precision)  # of any cache: a refused row has none
+    rows = case.campaign.report_rows(case.problem, case.precision)  # in any cache state, since a refused row has none
     refused = (row.message for row in rows if row.status == "unavailable")
     return next(filter(None, refused), None) or case.why_not()
 
 
 def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, ClockName]:
-    """Return the reported time of the first tuning that has one, by the first clock that has one, and the clock."""
+    """Return the time of a winner and its clock: the first clock with a time, and for it the first tuning with one."""
     for clock in CLOCKS:
         for tuning in tunings:
             if (best := case.winner(tuning, clock)) is not None:
@@ -436,7 +440,7 @@ def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, C
 
 
 def _export(asked: CampaignSelection, case: Case, found: Winner, best: ReportedTime) -> dict[str, Any]:
-    """Return the fields of `Winner` on the export: of the winner, or of the fastest variant that fits a GPU."""
+    """Return the fields of `Winner` on the export of the winner, or else of the fastest exportable variant."""
     campaign = case.campaign
     assert found.entry is not None
     members = get_entry(found.entry).members
@@ -446,7 +450,7 @@ def _export(asked: CampaignSelection, case: Case, found: Winner, best: ReportedT
         words += [found.problem, "--precision", found.precision, "--campaign", campaign.name]
         words += ["--results", str(asked.results)] if asked.results != RESULTS else []
         return {"export": join([*words, *to]), "exported": best.name, "exported_seconds": best.seconds}
-    # of a CPU's winner, and of a pattern, whose ones have to be given as real numbers, the variant alone
+    # for a CPU's winner, and for a pattern (exported with real ones as values), the command names only the variant
     targets = {str(record.get("target")) for record in campaign.environments.values()}
     target = get_target(min(targets) if len(targets) == 1 and not campaign.on_cpu else CPU_TARGET)
     reason = _why_not_exported(best.name, target)
@@ -472,7 +476,7 @@ def _why_not_exported(variant: str, target: Target) -> str | None:
 
 
 def _fastest_exported(case: Case, found: Winner, target: Target) -> ReportedTime | None:
-    """Return the fastest variant that fits a target: of the shuffled rounds, or else of the search."""
+    """Return the fastest variant that fits a target's limits: from the shuffled rounds, or else from the search."""
     clock = next(clock for clock in CLOCKS if clock == found.clock)
     for rows in (case.select(kind="variant"), case.searched.select(kind="variant", cache=case.campaign.cache)):
         fitting = rows.select(lambda row: row.timed and _why_not_exported(row.name, target) is None)
@@ -482,7 +486,7 @@ def _fastest_exported(case: Case, found: Winner, target: Target) -> ReportedTime
 
 
 def _python(asked: CampaignSelection, found: Winner, precisions: Sequence[str]) -> tuple[str, ...]:
-    """Return the lines that make the operator: of the problem as the campaign built it, where that is still there."""
+    """Return lines of Python that make the operator, from the campaign's problem file if it still exists."""
     name = "A" if len(precisions) == 1 else f"A_{found.precision}"
     built = asked.folder.problem(found.problem)
     results = f", results={str(asked.results)!r}" if asked.results != RESULTS else ""

@@ -1,10 +1,10 @@
 """Running a campaign with Snakemake: lock of the run, forced jobs, configuration, environment and resources of jobs.
 
-Receipts instead of file times decide what has to be made: jobs with a stale step are forced, and Snakemake's check of
+Receipts instead of file times decide which steps are made: jobs with a stale step are forced, and Snakemake's check of
 file times is turned off.
 
-A resource request to a cluster is the estimate times a factor, at least a minimum, and grows with each retry: a job
-above its request is killed, but large requests wait longer.
+A resource request to a cluster is the estimate times a factor, at least a minimum, and grows with each retry. A job
+that exceeds its request is killed, while a job with a large request waits longer in the queue.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _held: list[int] = []
 
 
 def check_configuration_files(words: Sequence[str]) -> None:
-    """End a command line of Snakemake with a message if a file of `--configfile` cannot be read.
+    """Exit with a message if a file named by `--configfile` on Snakemake's command line cannot be read.
 
-    Snakemake itself opens these files before it reads the Snakefile, and ends in a traceback. It reads a profile before
-    both, and the profiles call this.
+    Snakemake opens these files before it reads the Snakefile, and would end in a traceback. Our Snakemake profiles call
+    this function, since profiles are read first.
     """
     named = False
     try:
@@ -111,7 +111,7 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
                 write_whole(path, text)
         if not plan.config.replay:
             _take_away_artifacts(plan)
-            if CHECK in stale:  # the mark is written again by the final check
+            if CHECK in stale:  # the final check writes its mark again
                 plan.folder.complete.unlink(missing_ok=True)
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
@@ -121,12 +121,13 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
 def report_compiled(
     plan: Plan, stale: Mapping[str, str], every: float = 30.0, tell: Callable[[str], None] = print
 ) -> threading.Thread:
-    """Print how many modules are compiled, every so many seconds if there are more, since a job of many takes minutes.
+    """Start a thread that prints the number of compiled modules every `every` seconds if it has grown.
 
-    Modules count from the start of the run on. The thread ends when all are compiled, or with its process.
+    A job that compiles many modules takes minutes. Modules compiled since the call are counted. The thread ends when
+    all are compiled, or with its process.
     """
     began = time.time()
-    since = began - 1  # file systems keep times less exactly
+    since = began - 1  # file systems can round times down
     keys = [
         (group.study, key)
         for group in plan.module_groups
@@ -151,14 +152,14 @@ def report_compiled(
 
 #: A failed step in Snakemake's record of a run: its rule, and the file of its log.
 _FAILED = re.compile(r"^Error in rule (\S+):\n(?: {4}.*\n)*? {4}log: ([^,\n]+?)(?:,.*)? \(check log", re.MULTILINE)
-#: How many failed steps are told of, and how many lines of each, the last ones.
+#: Maximum number of failed steps to print, and of last lines from each step's log.
 STEPS_TOLD, LINES_TOLD = 5, 40
 
 
 def failures(record: Path) -> str:
-    """Return what the failed steps of a run said last, from their logs, which Snakemake's record of the run names.
+    """Return the last lines from the logs of a run's failed steps; `record` is Snakemake's own log, which names them.
 
-    Snakemake itself names the log of a step when it fails, among the step's inputs and commands.
+    Snakemake prints the log's name only when the step fails, between the step's inputs and commands.
     """
     rules = {log: rule for rule, log in _FAILED.findall(record.read_text("utf-8", "replace"))}
     told = []
@@ -201,7 +202,7 @@ def refuse_file_in_the_way(plan: Plan) -> None:
 
 
 def _take_away_artifacts(plan: Plan) -> None:
-    """Delete tables and figures of earlier runs that are no longer configured, since nothing updates them."""
+    """Delete tables and figures of earlier runs that are no longer configured, since no step updates them."""
     kinds: tuple[Literal["tables", "figures"], ...] = ("tables", "figures")
     for study in plan.studies:
         for kind in kinds:
@@ -280,7 +281,7 @@ def overrule(dag: Any, plan: Plan, forced: Iterable[Path | str]) -> None:
     dag.check_output_mtime = judge_others
 
 
-#: The line for this package in the environment files, relative to the checkout.
+#: The line in the environment files that installs this package from a relative path.
 OWN_PACKAGE = "- -e ."
 
 
@@ -308,8 +309,8 @@ TIME_FACTOR = 4
 #: Minutes added to each requested time, since shared file systems can be slow.
 SHORTEST = 10
 MIB = 1 << 20
-#: Base of requested memory in MiB: for measuring jobs (including CUDA context and libraries) and for other jobs. The
-#: smallest observed values are 534 (measuring on a CPU) and 126.
+#: Constant part of the requested memory in MiB: of measuring jobs (with CUDA context and libraries), and of other jobs.
+#: The smallest observed values are 534 (measuring on a CPU) and 126.
 MEASURING, OTHERS = 4000, 2000
 #: Host memory per byte of the operand, for building and for measuring (all formats). Observed values are 2.6 for
 #: building, and for measuring on a CPU (host memory = device memory) 5 (COO) to 64 (products of two matrices).
@@ -425,8 +426,8 @@ def processes_per_device(plan: Plan, study_name: str, limit: int | None) -> int:
 def claimed_gpus(plan: Plan, study_name: str, limit: int | None) -> int:
     """Return the amount of Snakemake's resource `gpu` that a measuring job takes; `limit` as in `processes_per_device`.
 
-    A study without GPU sharing leaves room for only one other job. More jobs would keep the host busy with packing and
-    disturb the study's times by the host clock.
+    Beside a job of a study without GPU sharing, only one other job may run. More jobs would keep the host busy with
+    packing and disturb the study's times by the host clock.
     """
     return plan.gpus * (1 if get_study(study_name).gpu_sharing else max(1, _at_once(plan, limit) - 1))
 

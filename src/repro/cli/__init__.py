@@ -6,7 +6,7 @@ from __future__ import annotations
 def main() -> None:
     from repro.cli.console import open_streams
 
-    open_streams()  # before anything else is opened
+    open_streams()  # reopen closed standard streams before any file is opened
     from repro.cli.app import run
 
     run()

@@ -26,11 +26,11 @@ class Command(NamedTuple):
     function: str
     line: str
     failed: int = 1
-    #: What exit codes mean for this command, where that differs from `EXIT_CODES`.
+    #: Meanings of this command's exit codes that differ from `EXIT_CODES`.
     codes: Mapping[int, str] = {}
 
 
-#: What exit codes of all commands mean.
+#: Meanings of the exit codes of all commands.
 EXIT_CODES = {
     0: "done",
     1: "refused or failed: one message on standard error says what, where, and what to do",
@@ -150,8 +150,8 @@ def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., Non
 
 
 def _refused(error: OSError, failed: int) -> NoReturn:
-    """Report a file system error and exit; no message if the reader of a pipe has closed it."""
-    if error.errno == errno.EPIPE:  # `repro list … | head`
+    """Print a message on a file system error and exit; print none if the reader of our output pipe has ended."""
+    if error.errno == errno.EPIPE:  # as in `repro list … | head`
         raise typer.Exit(failed) from None
     explained = explain(error)
     if explained is None:
@@ -189,14 +189,15 @@ def _options(
 ) -> None:
     """Re-run published experiments on sparse-matrix GPU kernels, and print their tables beside the published ones.
 
-    The workflow calls these commands (`snakemake --cores 8 all`); each is of use by hand. `repro COMMAND --help` has
-    examples. Where `repro` is not on PATH, `python -m repro` with the environment's Python is the same.
+    The workflow calls these commands (`snakemake --cores 8 all`); each can also be called by hand. The help of each
+    command, `repro COMMAND --help`, has examples. If `repro` is not on PATH, `python -m repro` with the environment's
+    Python is the same.
     """
     _state["debug"] = debug
 
 
 def build(wanted: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
-    """Return the application; only `wanted` commands are imported, the others are just listed in the help."""
+    """Return the Typer application; only `wanted` commands are imported, the others are just listed in the help."""
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -230,7 +231,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if DEBUG in words:
         words = [DEBUG, *(word for word in words if word != DEBUG)]
-    # a shell that asks for completions names its words in the environment
+    # for completion, a shell passes the words of the command line in environment variables
     asked = " ".join(os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")).split()
     with handle_signals():
         try:

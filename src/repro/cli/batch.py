@@ -30,11 +30,11 @@ def batch(
     jobs: Jobs = 1,
     run: Run = None,
 ) -> None:
-    """Build small problems, or measure them, one after the other in one job; the devices are opened once.
+    """Build or measure small problems, one after the other in one job; the devices are opened once.
 
-    Each has its receipt, as if it were a job of its own: what is not out of date is left as it is, what fails is
-    recorded and stops no other, and a run that was killed goes on where it was. The workflow calls it where `batch:` of
-    the configuration is more than 1.
+    Each problem or case has its own receipt, as if it were a job of its own. Problems and cases that are up to date are
+    skipped; a failure is recorded and does not stop the others; after a kill, the command continues where it stopped.
+    The workflow calls this command if the configuration has `batch:` above 1.
 
     Examples:
 
@@ -124,7 +124,7 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
             if code := supervise(command, store, run):
                 raise typer.Exit(code)
         except ReproError as failure:
-            name = ahead() or name  # the case that failed
+            name = ahead() or name  # name the case that failed
             typer.echo(f"error: {failure}", err=True)
             with making_case(plan, study, name, precision):
                 record_failure(config, study, name, precision, str(failure))

@@ -75,7 +75,7 @@ def list_lists(config_file: Path) -> tuple[list[str], Rows]:
     rows: list[tuple[object, ...]] = []
     for topic, function in LISTS.items():
         count = None
-        with suppress(ReproError):  # for example an unreadable configuration; the single list reports it
+        with suppress(ReproError):  # `repro list` with this topic reports the error
             count = len(list(function(config_file)[1]))
         rows.append((topic.value, count, f"repro list {topic.value}"))
     return ["what", "how many", "command"], rows
@@ -159,7 +159,7 @@ def list_devices(_: Path) -> tuple[list[str], Rows]:
     from repro.errors import ReproError
 
     rows: list[tuple[object, ...]] = [(f"cuda:{gpu.ordinal}", gpu.name, gpu.capability) for gpu in find_gpus()]
-    with suppress(ReproError):  # `repro doctor` says why there is none
+    with suppress(ReproError):  # `repro doctor` says why a device is missing
         rows += [(f"opencl:{ordinal}", device.name.strip(), "cpu") for ordinal, device in enumerate(find_devices())]
     return ["device", "name", "target"], rows
 
@@ -211,9 +211,9 @@ def config(
 ) -> None:
     """Print the resolved configuration, every default included, as YAML.
 
-    A file stands alone, for this and every command and for `snakemake --configfile`: a key that it does not name has
-    its default, a study that it does not name is not run, and nothing of config/config.yaml lies under it. Of several
-    files later ones lie over earlier ones, key by key.
+    A configuration file stands alone, for all commands and for `snakemake --configfile`: missing keys have their
+    defaults, missing studies are not run, and config/config.yaml is not read. If several files are given, keys of later
+    files override those of earlier ones.
 
     Examples:
 
@@ -269,9 +269,9 @@ def write_schemas(folder: Path) -> list[Path]:
 NAME_WIDTH = 15
 #: Maximum number of cases that are listed on separate lines by default.
 EACH = 200
-#: Width of a paragraph in a pipe.
+#: Width of a paragraph in characters if the output is a pipe.
 READING_WIDTH = 100
-#: Printed for studies that do not estimate their workload.
+#: Printed instead of numbers for studies that do not estimate their workload.
 UNKNOWN = "unknown"
 #: Maximum number of problems that one line names.
 NAMED = 6
@@ -298,7 +298,7 @@ def plan(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a campaign will compile and measure, and the disk, device memory and time it will take.
+    """Print what a campaign will compile and measure, and the disk space, device memory and time that it needs.
 
     Examples:
 
@@ -324,7 +324,7 @@ def plan(
         _print_replay(planned, as_json)
         return
     cores = cores or len(os.sched_getaffinity(0))
-    freshness = None if gpu else Freshness(planned)  # what was made here was made for this machine
+    freshness = None if gpu else Freshness(planned)  # finished steps were made for this machine, not for the stated GPU
     stale = freshness.stale if freshness else None
     needs = estimate(planned, planned.target, stale)
     if as_json:
@@ -384,7 +384,7 @@ def plan(
 
 
 def _compile_model(needs: Estimate) -> str:
-    """Say where the seconds to compile come from."""
+    """Return a sentence on the source of the estimated compile times."""
     times = needs.compile_times
     if not times.measured:
         return "Nothing was compiled here yet: modules take as long as on a core of an AMD EPYC."
@@ -395,21 +395,21 @@ def _compile_model(needs: Estimate) -> str:
 
 
 def _plan_files(files: Sequence[Path], gpu: str | None) -> Plan:
-    """Plan the configuration of some files, on this machine or on a stated model of GPU."""
+    """Return the plan for merged configuration files, on this machine or on a stated GPU model."""
     from repro.campaign.configuration import load
     from repro.campaign.plan import make_plan
     from repro.codegen.targets import get_gpu
     from repro.config import located
 
     config = load(*files)
-    if gpu:  # a record's configuration says what it would be to measure it there
+    if gpu:  # plan as if the configuration of a record were to be measured on this GPU
         config = config.model_copy(update={"replay": False})
     with located(files):
         return make_plan(config, gpu=get_gpu(gpu) if gpu else None)
 
 
 def _print_slow_compiling(planned: Plan, needs: Estimate, cores: int) -> None:
-    """Say where most of the time on a CPU is compiling our space, which a rehearsal does not need."""
+    """Print advice if a CPU mostly compiles kernels of the space `extended`, which a rehearsal can omit."""
     compiling = sum(needs.compile_seconds) / cores
     ours = [name for name, study in planned.studies.items() if EXTENDED in study.settings.spaces]
     if not planned.on_gpu and ours and 2 * compiling > needs.seconds(cores):
@@ -420,7 +420,7 @@ def _print_slow_compiling(planned: Plan, needs: Estimate, cores: int) -> None:
 
 
 def _print_refused(planned: Plan, needs: Estimate) -> None:
-    """Name the user's files whose header is wrong, and the matrices that a study has no product of."""
+    """Print the user's files with a wrong header, and the matrices that a study cannot multiply."""
     lines = [
         f"{name}: {error.what}: {error.actual or error.expected}, {error.where}"
         for name, problem in planned.problems.items()
@@ -442,7 +442,7 @@ def _print_refused(planned: Plan, needs: Estimate) -> None:
 
 
 def _print_rivals(planned: Plan) -> None:
-    """Say of rivals, whose speed nobody knows, how long they take at most where they hang."""
+    """Print the maximum time of the rivals, since their speed is unknown and they may hang until their time limit."""
     rivals = {study: planned.rivals(study) for study in planned.studies}
     names = dict.fromkeys(rival.name for of_study in rivals.values() for rival in of_study)
     waits = [planned.studies[study].settings.timing.timeout for study, _, _ in planned.runs for _ in rivals[study]]
@@ -454,7 +454,7 @@ def _print_rivals(planned: Plan) -> None:
 
 
 def _print_singular(planned: Plan) -> None:
-    """Name the problems whose matrix is singular, since nothing holds the body."""
+    """Print the problems whose matrix is singular, since no support holds the elastic body."""
     free = [name for name, problem in planned.problems.items() if problem.free_body]
     if free:
         more = f" and {len(free) - NAMED} more" if len(free) > NAMED else ""
@@ -471,7 +471,7 @@ def _print_replay(planned: Plan, as_json: bool) -> None:
 
 
 def _plan_record(planned: Plan, needs: Estimate, cores: int) -> dict[str, object]:
-    """Return what `repro plan --json` prints: each case with its estimate, and the totals in seconds and bytes."""
+    """Return the content of `repro plan --json`: each case with its estimate, and the totals in seconds and bytes."""
     total, absent = needs.modules
     return {
         "campaign": planned.config.campaign,
@@ -502,7 +502,7 @@ def _unfit_lines(needs: Estimate, model: GpuModel) -> Iterator[str]:
 
 
 def _pace_lines(planned: Plan) -> Iterator[str]:
-    """Yield for each study how much slower than an H200 the GPU is expected to be, and the time-out that this gives."""
+    """Yield a line for each study: the factor by which the GPU is slower than an H200, and the resulting time limit."""
     from repro.codegen.targets import REFERENCE_GPU
     from repro.studies import CostModel, get_study
 
@@ -535,7 +535,7 @@ def _case_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
 
 
 def _summary_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return heads and rows of a table: a line for each study, precision, and entry or, without, kind of problem."""
+    """Return heads and rows of a table with a line for each study, precision, and entry type (or kind of problem)."""
     from statistics import median
 
     from repro.cli.console import duration
@@ -573,9 +573,10 @@ def run(
         list[str] | None, typer.Argument(metavar="[-- WORDS...]", help="Further words for Snakemake.")
     ] = None,
 ) -> None:
-    """Run a campaign: `snakemake --cores N all`, also in a folder that is no checkout; all it makes goes there.
+    """Run a campaign by `snakemake --cores N all`, in any folder; all results are written to this folder.
 
-    The workflow is that of the package; so are configuration, registry and templates where the folder has none.
+    The workflow is that of the package. Configuration, registry and templates are those of the package too, unless the
+    folder has its own.
 
     Examples:
 
@@ -591,7 +592,7 @@ def run(
     from repro.errors import ReproError
 
     words = words or []
-    while words and Path(words[0]).suffix in (".yaml", ".yml"):  # never a target of the workflow
+    while words and Path(words[0]).suffix in (".yaml", ".yml"):  # no target of the workflow
         files = [*(files or []), Path(words.pop(0))]
     if words and (meant := CONFIGURATIONS / f"{words[0]}.yaml").is_file():
         raise ReproError("a campaign is run by its file", where=words[0], todo=f"repro run {meant}")

@@ -30,7 +30,7 @@ _CLOSED = ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY))
 
 
 class _Output(io.FileIO):
-    """Standard output; the first write error names the stream, and later output is dropped."""
+    """Standard output that names the stream in its first write error and drops later output."""
 
     failed = False
 
@@ -47,7 +47,7 @@ class _Output(io.FileIO):
 
 
 class _Errors(io.FileIO):
-    """Standard error; write errors are ignored, since they cannot be reported."""
+    """Standard error that ignores write errors, since they cannot be reported."""
 
     def write(self, content: object) -> int:
         try:
@@ -85,7 +85,8 @@ def _text_stream(raw: io.FileIO, before: TextIO | None) -> TextIO:
 
 
 INTERRUPTED, TERMINATED = 130, 143
-#: Most seconds to clean up after a signal; a wait for a device cannot be interrupted.
+#: Maximum seconds to clean up after a signal; then the process is killed, since a wait for a device cannot be
+#: interrupted.
 GRACE = 5.0
 
 
@@ -153,9 +154,9 @@ def signal_children(number: signal.Signals) -> None:
 
 
 COLUMN_GAP = 2
-#: Indentation of lines below a row.
+#: Indentation in characters of lines below a row.
 INDENT = 4
-#: Least width for wrapping the last column; a narrower column is printed below its row.
+#: Minimum width in characters to wrap the last column; a narrower column is printed below its row.
 READABLE = 30
 DASH = "–"
 
@@ -171,8 +172,8 @@ def terminal_width() -> int | None:
 def in_columns(heads: Sequence[str], rows: Iterable[Sequence[object]], width: int | None) -> Iterator[str]:
     """Yield the lines of a table, at most `width` wide (None: no limit); empty cells are dashes.
 
-    If `width` is small, the last column is wrapped, or columns are printed below their row as cells with heads. Single
-    words may exceed the width.
+    If `width` is small, the last column is wrapped, or the last columns are printed below their row, each cell after
+    its head. Single words may exceed the width.
     """
     table = [[DASH if cell is None or cell == "" else str(cell) for cell in row] for row in (heads, *rows)]
     widths = _widths([max(map(len, cells)) for cells in zip(*table, strict=True)], width)
@@ -206,7 +207,7 @@ def wrapped(text: str, width: int | None, first: str = "", indent: int = 0) -> l
 
 
 def _widths(natural: Sequence[int], width: int | None) -> list[int]:
-    """Return the widths of the leading columns that fit into one line, at least one."""
+    """Return the widths of the first columns that fit into one line of `width` characters, at least of one column."""
     beside = list(natural[:1])
     for column in natural[1:]:
         room = column if width is None else width - sum(beside) - COLUMN_GAP * len(beside)
@@ -265,7 +266,7 @@ class Progress:
             self._bars.update(self._tasks[activity], completed=done, total=total)
             return
         now = time.monotonic()
-        if activity != self._activity or done < self._last:  # a new activity, or the same one again
+        if activity != self._activity or done < self._last:  # a new activity has begun, or the same one from the start
             self._activity, self._began, self._first, self._told = activity, now, done, now
         elif total and (done >= total or now - self._told >= self.every):
             self._told = now

@@ -1,4 +1,4 @@
-"""`repro doctor`: what this machine has for campaigns, and what to install for what is missing."""
+"""The command `repro doctor`: which devices, compilers and libraries this machine has, and what to install."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Finding:
 
     #: Subject of the check, such as a compiler.
     what: str
-    #: Result, such as a version, or why it is not available.
+    #: Result, such as a version, or the reason why the subject is not available.
     found: str
     #: Whether the subject can be used.
     good: bool = True
-    #: Advice if it is missing.
+    #: Advice on what to install if the subject is missing.
     todo: str = ""
     #: Whether the subject is a device that can run campaigns.
     device: bool = False
-    #: Whether campaigns on the devices of this machine do without it.
+    #: Whether campaigns on the devices of this machine do not need the subject.
     optional: bool = False
 
 
@@ -49,10 +49,11 @@ def doctor(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what was found on this machine, and what to install for what is missing; exit with 0 if a device can be used.
+    """Print which devices, compilers and libraries this machine has, and what to install; exit with 0 if a device is
+    usable.
 
-    Nothing that is missing is needed by everything: without a GPU campaigns run on the CPU, without a mirror inputs are
-    downloaded, without the extra `mesh` no mesh of the papers is rebuilt, unless a mirror has it ready-made.
+    Campaigns can run without the missing parts: without a GPU on the CPU; without a mirror inputs are downloaded;
+    without the extra `mesh`, the papers' meshes are not rebuilt, but can come from a mirror.
 
     Examples:
 
@@ -239,7 +240,7 @@ def missing_libraries() -> list[str]:
         for library in sorted(folder.glob("libgmsh.so*")):
             try:
                 said = run_program(["ldd", library], ANSWERING, "ldd").output
-            except ReproError:  # without `ldd`, an import of gmsh will show what is missing
+            except ReproError:  # without `ldd`, the import of gmsh reports missing libraries
                 return []
             return [line.split()[0] for line in said.splitlines() if "not found" in line]
     return []

@@ -1,4 +1,4 @@
-"""What the workflow prints at the end of a run: why steps failed, where the results are, and the winners."""
+"""Output of the workflow at the end of a run: why steps failed, where the results are, and the winners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from repro.cli.results import print_rivals, print_winners
 
 
 class _Kept(io.StringIO):
-    """Text that is coloured as if it were printed at once."""
+    """Text buffer that claims to be a terminal if standard output is one, so that the text gets colours."""
 
     def isatty(self) -> bool:
         return sys.__stdout__ is not None and sys.__stdout__.isatty()
@@ -24,20 +24,20 @@ class _Kept(io.StringIO):
 
 @contextmanager
 def below_all() -> Iterator[None]:
-    """Keep what is printed until the process ends: Snakemake prints lines of its own after its handlers."""
+    """Delay all output of the body until the process ends, so that it appears below Snakemake's own last lines."""
     kept = _Kept()
     try:
         with redirect_stdout(kept):
             yield
     finally:
-        # the text alone waits: at that time nothing can be imported that starts threads
+        # only printing is delayed: at exit, modules that start threads can no longer be imported
         atexit.register(lambda: print(kept.getvalue(), end="", flush=True))
 
 
 def print_end_of_run(campaign: str, reasons: bool = True) -> None:
-    """Print the first winners on the user's own files, or on all problems where there are none, and all rivals.
+    """Print the first winners on the user's own files (if there are none, on all problems), and all rivals.
 
-    `reasons` are those of problems without a winner, in full.
+    With `reasons`, the full reason is printed for each problem without a winner.
     """
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
@@ -58,16 +58,16 @@ def print_end_of_run(campaign: str, reasons: bool = True) -> None:
 
 
 def print_failures(failed: str, logs: str, records: Sequence[Path | str]) -> None:
-    """Print what the failed steps said last, below a line that stands out among what Snakemake prints around it.
+    """Print the last output of the failed steps, below a line that is easy to find in Snakemake's output.
 
     Parameters
     ----------
     failed
-        What `repro.campaign.workflow.failures` returns; empty if no step failed, as in a run that was interrupted.
+        Result of `repro.campaign.workflow.failures`; empty if no step failed, as in an interrupted run.
     logs
         Folder of the steps' logs.
     records
-        Snakemake's own records of the run, which have its tracebacks.
+        Snakemake's own log files of the run, which contain its tracebacks.
     """
     if failed:
         head = "Not complete. The failed steps, and what each said last:"

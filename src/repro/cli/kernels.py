@@ -1,4 +1,4 @@
-"""Commands on kernels: `repro render` and `repro compile`, and `repro rival`, which tries a kernel of one's own."""
+"""Commands on kernels: `repro render` and `repro compile`, and `repro rival`, which checks a user's own kernel."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Kernels = Annotated[Path, typer.Option(help="Folder of the templates.")]
 def render(study: StudyName, key: Key = None, target: TargetName = "cpu", kernels: Kernels = Path("kernels")) -> None:
     """Print the source of one module.
 
-    Modules of compound_spmv are SPACE/ENTRY-PRECISION/LAYOUT, of compressed_coo SPACE/PRECISION/LAYOUT, a space being
-    `paper` or `extended` (ours), and solvers/bicgstab-PRECISION.
+    Keys of modules are SPACE/ENTRY-PRECISION/LAYOUT in compound_spmv, SPACE/PRECISION/LAYOUT and
+    solvers/bicgstab-PRECISION in compressed_coo; SPACE is `paper` or `extended` (ours).
 
     Examples:
 
@@ -56,9 +56,9 @@ def compile_(
     ] = False,
     receipt: Receipt = False,
 ) -> None:
-    """Compile modules: of compound_spmv every schedule of one entry, precision and layout each. No device is needed.
+    """Compile modules, without a device. A module of compound_spmv has all schedules of an entry, precision and layout.
 
-    A module's manifest is MODULES/TARGET/STUDY/MODULE.json; binaries lie in `objects` beside it.
+    A module's manifest is MODULES/TARGET/STUDY/MODULE.json; binaries are in the folder `objects` beside it.
 
     Examples:
 
@@ -151,12 +151,12 @@ def rival(
     ] = 20.0,
     target: Annotated[str, typer.Option(help="Of a source where there is no GPU: what to compile it for.")] = "sm_90",
 ) -> None:
-    """Try a kernel of one's own on small matrices, and say what is wrong with it.
+    """Check your own kernel (a rival) on small matrices, and print its errors.
 
-    Each trial is one kind of entry in one precision. Its result is held against the same bounds as in a campaign; what
-    it writes outside of its arrays, or into what it may only read, is found, and so is memory that it does not give
-    back. A trial that crashes costs only itself; after one that hangs no other is tried. A source is compiled alone
-    where there is no GPU. Exit code 1 if anything is wrong, or if no rival can do any of its trials.
+    Each trial has one entry type and precision. The result is checked against the same error bounds as in a campaign.
+    Writes outside of its arrays or into read-only arrays are found, and so are memory leaks. A crash does not stop the
+    other trials; after a trial that hangs, no other is started. Without a GPU, a source is only compiled. Exit code 1
+    if there are errors, or if no rival supports any trial.
 
     Examples:
 
@@ -212,7 +212,7 @@ def rival(
         )
 
 
-#: What to do with a file that is no form of a rival, by the ending of its name.
+#: Advice, by file suffix, on files that cannot be rivals.
 _NO_FORM = {
     **dict.fromkeys((".c", ".cc", ".cpp", ".cxx"), "compile it first, as a shared library: -shared -fPIC -o {stem}.so"),
     ".py": "name the object in it: {file}:NAME",
@@ -220,7 +220,7 @@ _NO_FORM = {
 
 
 def _named(file: str, keys: dict[str, object]) -> Rival:
-    """Return the rival for a file, whose ending selects the form."""
+    """Return the rival for a file, whose suffix determines the form of the rival (source, library or Python)."""
     import re
 
     from repro.config import validate
@@ -243,7 +243,7 @@ def _named(file: str, keys: dict[str, object]) -> Rival:
 
 
 class _Said:
-    """Prints a line for each trial of a rival, and one for all that fail alike after each other."""
+    """Prints a line for each trial of a rival, but only one for consecutive trials with the same failure."""
 
     def __init__(self) -> None:
         self._failure, self._alike, self._begun = "", 0, False
@@ -251,7 +251,7 @@ class _Said:
     def begin(self, trial: Trial) -> None:
         self._begun = not self._failure
         if self._begun:
-            typer.echo(f"  {trial!s:<20} ", nl=False)  # the outcome follows
+            typer.echo(f"  {trial!s:<20} ", nl=False)  # the result is printed on the same line later
 
     def say(self, outcome: TrialOutcome) -> None:
         failure = ""

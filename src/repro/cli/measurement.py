@@ -69,18 +69,18 @@ def measure(
 ) -> None:
     """Verify and time everything on one problem: every variant, the streaming floor, the library's routines.
 
-    Every variant is screened with a few launches, then those within reach of the best get the full protocol
-    (search.parquet). A streaming floor, a device copy and an empty kernel are what times are held against
-    (baseline.parquet). The winners of each tuning that the study has (choices.parquet) are timed again in shuffled
-    rounds, beside the library's routines where the study has any; these times, which nothing was chosen by, are the
-    reported ones (report.parquet). A run that was killed goes on where it was, and tries again what failed in it. It
-    measures in a process of its own: a kernel that crashes or hangs costs its own row, and the rest goes on.
+    Every variant is screened with a few launches, then those near the best time get the full protocol (search.parquet).
+    A streaming floor, a device copy and an empty kernel are timed for comparison (baseline.parquet). The winners of
+    each tuning of the study (choices.parquet) are timed again in shuffled rounds, beside the library's routines; these
+    times, by which no winner was chosen, are the reported ones (report.parquet). A killed run continues where it
+    stopped, and repeats what failed. Measuring runs in a separate process: a kernel that crashes or hangs loses only
+    its own row.
 
-    The winner of a study's first case is then timed once more, in a second process: by how much the two are apart, the
-    report states beside its intervals.
+    The winner of a study's first case is then timed again in a second process; the report states the difference beside
+    its intervals.
 
-    The problem has to be built and its modules to be compiled, which the workflow does by itself: `snakemake`. With
-    `compile: on_demand` a search compiles here what it tries.
+    The problem must be built and its modules compiled before, as the workflow (`snakemake`) does. With `compile:
+    on_demand`, a search compiles the variants that it tries.
 
     Examples:
 
@@ -251,11 +251,11 @@ def launch(
         Path | None, typer.Option(metavar="FILE", help="Write what was launched as JSON.", show_default=False)
     ] = None,
 ) -> None:
-    """Prepare and verify what is named, then launch each a few times; nothing is timed.
+    """Prepare and verify the named kernels and routines, then launch each a few times without timing.
 
-    To be run under a profiler or a sanitizer. An empty kernel is launched before each of them and after the last. A
-    variant that no compiled module holds is compiled by itself. `floor` is the fastest recorded configuration of the
-    streaming kernel, floor/256-4 where none is recorded.
+    The command is meant to run under a profiler or a sanitizer. An empty kernel is launched before each named one and
+    after the last. A variant that is in no compiled module is compiled separately. `floor` is the fastest recorded
+    configuration of the streaming kernel, or floor/256-4 if none is recorded.
 
     Examples:
 
@@ -290,11 +290,11 @@ def counters(
     ] = None,
     launches: Launches = 4,
 ) -> None:
-    """Run `repro launch` under NVIDIA's profiler `ncu` and keep its counters, a row for each of what is named.
+    """Run `repro launch` under NVIDIA's profiler `ncu` and store its counters, a row for each named kernel or routine.
 
-    Time on the GPU, bytes from memory and from L2, hit rates, occupancy, stalls, registers, requests and sectors:
-    medians over the launches after the first, with a warm cache. Rows of the same names are replaced, others stay;
-    `repro table table-counters` prints them. Needs `ncu` and the permission to read counters.
+    The counters are time on the GPU, bytes from memory and from L2, hit rates, occupancy, stalls, registers, requests
+    and sectors: medians over the launches after the first, with a warm cache. Rows with the same names are replaced,
+    others are kept; `repro table table-counters` prints them. This needs `ncu` and the permission to read counters.
 
     Example:
 

@@ -12,7 +12,7 @@ from repro.bench.campaign_folder import CampaignFolder
 
 
 def complete_campaign(incomplete: str) -> Iterator[str]:
-    """Yield the campaigns below `results` whose names begin so, for completion in a shell."""
+    """Yield the campaigns below `results` whose names start with `incomplete`, for completion in a shell."""
     yield from (folder.name for folder in CampaignFolder.measured() if folder.name.startswith(incomplete))
 
 

@@ -42,9 +42,10 @@ def fetch(
     all_: Annotated[bool, typer.Option("--all", help="Everything in the registry.")] = False,
     config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
-    """Get the input files of problems: from the mirrors, else from their own addresses.
+    """Get the input files of problems: from the mirrors, else from their original URLs.
 
-    Generated problems need none. What is fetched is read and checked; what fails is named with every place tried.
+    Generated problems need no input files. Fetched files are read and checked; for a failure, all tried places are
+    printed.
 
     Examples:
 
@@ -91,7 +92,7 @@ def _talk() -> None:
 
 
 def _fetch(item: ProblemSpec, config: Config) -> str:
-    """Fetch the file of a problem and return a text on where it came from."""
+    """Fetch the file of a problem and return a text on its source."""
     fetched: Any
     kept = config.fetch.model_copy(update={"keep": True})
     match item:
@@ -195,7 +196,7 @@ def build_or_record(
     """Build and return a problem; on failure, write a file with the reason and return None."""
     try:
         return build_problem(name, config, path, record, registry)
-    except Exception as failure:  # also bugs and lack of memory, so that other problems are still built
+    except Exception as failure:  # catch bugs and lack of memory too, so that other problems are still built
         reason = reason_of(failure)
         write_unavailable(name, config, reason, path, record, registry)
         if made:
@@ -228,7 +229,7 @@ def describe(built: Problem, path: Path) -> Table:
     table.add_row("checksum", f"sha256 {built.checksum()}", end_section=True)
     for part in (built.statistics, built.origin):
         for key, value in part.items():
-            # these are printed above
+            # these entries are printed above
             if key == "semidefinite":
                 table.add_row("positive", definiteness(built.origin.get("notes", ())))
             elif key not in ("rows", "nonzeros", "cells"):
@@ -262,9 +263,9 @@ def resolve(
     ] = None,
     config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
-    """Ask the index of the SuiteSparse collection for the matrices of a set, and write them into its file.
+    """Look up the matrices of a set in the index of the SuiteSparse collection, and write them into the set's file.
 
-    The file holds the query, the date and the index's size as well, and belongs in the repository: a set stays the
+    The file also has the query, the date and the index's size. It belongs into the repository, so that a set stays the
     same until it is resolved again.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Commands in the panel "Results" that keep a campaign or take from it: records, merged parts, exports, checks."""
+"""Commands in the panel "Results" that store a campaign or use parts of it: records, merged parts, exports, checks."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def record(
     campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
     results: Results = RESULTS,
 ) -> None:
-    """Keep a campaign as a record: one file a study and step.
+    """Store a campaign as a record: one file per study and step.
 
     The rows of all problems go to results/<campaign>/raw/<study>/<step>.parquet, and the files of single problems are
-    deleted. Tables, figures, report and comparison read either. A problem that is measured again later is merged by the
-    same command. It is refused while a run works in the folder.
+    deleted. Tables, figures, report and comparison read both forms. The same command merges problems that are measured
+    again later. It fails while a run works in the folder.
 
-    results/<campaign>/commits.json says of each hash of a source in the environment records which commit of this
-    checkout's history has it, or that none does.
+    results/<campaign>/commits.json states, for each hash of the sources in the environment records, the commit of this
+    checkout's history with these sources, or null.
 
     Example:
 
@@ -52,7 +52,7 @@ def record(
 
     folder = CampaignFolder.named(campaign, results)
     raw = folder.raw
-    # lock out runs: files written between reading and deleting would be lost; `pack` reports a missing campaign
+    # no run may write files between reading and deleting, since they would be lost; `pack` reports a missing campaign
     with hold_run_lock(campaign, results) if raw.is_dir() else nullcontext():
         before = _sizes(raw)
         for path in pack(folder):
@@ -86,15 +86,15 @@ def merge(
     ] = False,
     results: Results = RESULTS,
 ) -> None:
-    """Make one campaign of parts that were measured on several hosts or at several times.
+    """Merge campaigns that were measured on several hosts or at several times (parts) into one campaign.
 
-    The parts stay as they are. The merged campaign is a record, results/NAME: the rows of all parts in one file a study
-    and step, with the configuration of all, to be replayed. Each case is of one part; a case that several have is taken
-    once if its rows are the same, and refused if they are not.
+    The parts are not changed. The merged campaign is a record, results/NAME: the rows of all parts in one file per
+    study and step, with a configuration of all their problems, which can be replayed. If several parts have the same
+    case, its rows must be equal; otherwise the merge is refused.
 
-    The rows of a study must be of one protocol, one code and one environment. Where they are not, --keep-apart merges
-    them with the record of the environment that each row was measured in, and says in NOTES.md what differs. Rows of
-    several devices are never merged.
+    The rows of a study must have the same protocol, code and environment. If they differ, --keep-apart merges them
+    nevertheless: each row keeps its environment record, and NOTES.md lists the differences. Rows of different devices
+    are never merged.
 
     Examples:
 
@@ -131,10 +131,10 @@ def environment(
     results: Results = RESULTS,
     config_file: RecordedConfig = None,
 ) -> None:
-    """Print the packages that a campaign was measured with as constraints for pip.
+    """Print the Python packages with which a campaign was measured, as constraints for pip.
 
-    Comments name what pip does not install: device, driver, CUDA toolkit, compiler, Python. The packages are those that
-    times depend on, as the campaign's environment record has them.
+    Comments state the parts of the environment that pip does not install: device, driver, CUDA toolkit, compiler,
+    Python. The packages are those of the campaign's environment record, on which times depend.
 
     Examples:
 
@@ -158,9 +158,9 @@ def cite(
     results: Results = RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Print how a recorded table or figure is cited: device, days, commits, rows, command, and an entry for BibTeX.
+    """Print how to cite a recorded table or figure: device, days, commits, rows, command, and an entry for BibTeX.
 
-    Cite the papers for their methods: CITATION.cff has them.
+    For the methods, cite the papers, which CITATION.cff lists.
 
     Example:
 
@@ -227,7 +227,7 @@ def export(
 ) -> None:
     """Write the kernel that a campaign chose for a problem as a C++ library: matrix class, vector class, product.
 
-    The folder has a header, a CUDA source, a CMake file, an example, and a README that says where it came from.
+    The folder has a header, a CUDA source, a CMake file, an example, and a README that states the kernel's origin.
 
     Examples:
 
@@ -358,17 +358,18 @@ def check(
     results: Results = RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Count all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
+    """Count the problems, modules and rows of a campaign that are unavailable, failed or out of date; exit with 1 if
+    any is.
 
-    A campaign is complete where each of its files was made from what the configuration asks for now, by the receipts
-    beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run. A time on a
-    CPU that something else disturbed is named too, but the campaign is complete without it.
+    A campaign is complete if, by the receipts beside its files, each was made from the present configuration and not
+    changed since, and no step failed. The next run repeats failed steps. Disturbed times on a CPU are printed too, but
+    the campaign counts as complete nevertheless.
 
-    A record, whose rows are in one file a study and step, is checked anywhere, without its device and receipts; without
-    a configuration only for what failed.
+    A record, whose rows are in one file per study and step, can be checked on any machine, without device and receipts;
+    without a configuration, only failures are counted.
 
-    Of each environment record it says which commit it is of, and whether the tree had changes: for a record by
-    commits.json, which `repro record` writes.
+    For each environment record, the commit of the code is printed, and whether the working tree had changes; for a
+    record the commit is from commits.json, which `repro record` writes.
 
     Example:
 
@@ -386,7 +387,8 @@ def check(
 
     chosen = either(named, campaign)
     asked = CampaignSelection.of(chosen, results, config_file)
-    # rows in one file a study and step have no receipts, and were measured on another machine or an earlier day
+    # merged rows (one file per study and step) have no receipts: they were measured on another machine or an earlier
+    # day
     tables = {path.relative_to(asked.folder.raw).parts[1:] for path in files_below(asked.folder.raw, "*.parquet")}
     record, config = bool(tables) and all(len(parts) == 1 for parts in tables), asked.config
     if record and config is not None:

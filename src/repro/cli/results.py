@@ -79,9 +79,9 @@ def table(
     receipt: Receipt = False,
     caption: CaptionLength = Caption.LONG,
 ) -> None:
-    """Make tables of a measured campaign, ours beside the published, as CSV, Markdown and LaTeX.
+    """Make tables of a measured campaign, with our numbers beside the published ones, as CSV, Markdown and LaTeX.
 
-    They go to results/<campaign>/tables/<study>/NAME.{csv,md,tex}.
+    The files are results/<campaign>/tables/<study>/NAME.{csv,md,tex}.
 
     Examples:
 
@@ -128,8 +128,8 @@ def figure(
 ) -> None:
     """Make figures of a measured campaign as PDF, SVG and PNG, and a LaTeX file with the caption.
 
-    They go to figures/<campaign>/<study>/NAME.{pdf,svg,png,tex}. With a width, a font or formats of your own they are
-    others than the workflow's: name a folder for them with --figures.
+    The files are figures/<campaign>/<study>/NAME.{pdf,svg,png,tex}. Figures with your own width, font or formats differ
+    from the workflow's, so name another folder for them with --figures.
 
     Examples:
 
@@ -162,7 +162,7 @@ def report(
 ) -> None:
     """Write results/<campaign>/report.html: all tables and figures on one page that needs no network.
 
-    Beside it lies the reproduction report, reproduction.md and .tex: what was re-run, on what, and each claim.
+    The reproduction report, reproduction.md and .tex, is written beside it: re-run papers, device, and each claim.
 
     With --beside, or several campaigns, the page has a name of its own, report-beside-CAMPAIGN.html.
 
@@ -287,18 +287,18 @@ def compare(
 ) -> None:
     """Compare two campaigns row by row: same, faster, slower or undecided.
 
-    A row is one variant, baseline or yardstick on one problem, at one precision and in one state of the cache. B is
+    A row is one variant, baseline or yardstick on one problem, in one precision and one cache state. Row by row, B is
 
-      faster     if all clocks of the row say so, by more than the tolerance and than runs scatter, and
+      faster     if B's times are lower by all clocks, by more than the tolerance and the noise between runs;
 
-      slower     likewise; of all rows that are called either, no more than 5 % are expected to be neither
+      slower     if they are higher; at most 5 % of the rows labelled faster or slower are expected to be wrong;
 
-      same       if not, and its medians are within the tolerance of A's
+      same       otherwise, if B's medians are within the tolerance of A's;
 
-      undecided  otherwise: the medians differ, but no more than one of many rows does from run to run
+      undecided  otherwise: the medians differ, but noise between runs can explain the difference.
 
-    How much runs scatter is taken from the rows that are compared (docs/reading-the-tables.md). Winners agree where
-    they are the same variant or a tie, as A's configuration has it.
+    The noise between runs is estimated from the compared rows (docs/reading-the-tables.md). Winners agree if they are
+    the same variant or a tie by A's configuration.
 
     Exit code: 0 if no row is slower (always with --across-devices), 1 if any is, 2 if the campaigns cannot be compared.
 
@@ -490,10 +490,10 @@ def best(
     results: Results = RESULTS,
     config_file: RecordedConfig = None,
 ) -> None:
-    """Say which kernel won on each problem, beside the library, and how to take it to C++ and to Python.
+    """Print the fastest kernel on each problem, beside the library's, and how to use it in C++ and in Python.
 
-    Times are medians of the shuffled rounds, with a warm cache. A winner leaves the unknowns in their order. What an
-    operator of Python runs is the fastest kernel that takes vectors as NumPy, CuPy and PyTorch have them.
+    Times are medians of the shuffled rounds, with a warm cache. A winner keeps the order of the unknowns. An operator
+    in Python runs the fastest kernel that reads vectors of NumPy, CuPy and PyTorch without conversion.
 
     Examples:
 
@@ -525,10 +525,10 @@ def best(
 
 
 def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = True) -> None:
-    """Print a table of winners, and for each problem the lines that take its kernels away.
+    """Print a table of winners, and for each problem the shell and Python lines that use its kernels.
 
-    `more` is printed below the table, in place of these lines. Without `reasons`, only the table has the beginning of
-    why a problem has no winner.
+    `more` is printed below the table, in place of these lines. Without `reasons`, only the table states why a problem
+    has no winner, shortened.
     """
     from repro.campaign.winners import REHEARSAL, heads_of, notes, table_rows, ways_out
     from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
@@ -553,7 +553,7 @@ def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = Tru
 
 
 def print_rivals(rivals: Sequence[RivalLine]) -> None:
-    """Print what became of each rival in each case, if there are any."""
+    """Print the result of each rival in each case, if there are rivals."""
     from repro.campaign.winners import RIVAL_HEADS, faster_rivals, rival_rows
     from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
 
@@ -579,11 +579,11 @@ def claims(
     results: Results = RESULTS,
     config_file: RecordedConfig = None,
 ) -> None:
-    """Say of each claim of the papers whether it holds, by the rows of a campaign.
+    """Print for each claim of the papers whether it holds, by the rows of a campaign.
 
     Holds: in the published range or within the claim's tolerance. Weaker, stronger: beyond it. Reversed: the opposite
-    was measured. Not testable here: there are no rows for it, and the reason is told. The claims are the lines of
-    config/claims/<study>.csv; a CPU judges none that was published of a GPU.
+    was measured. Not testable here: the campaign has no rows for the claim, and the reason is printed. The claims are
+    the lines of config/claims/<study>.csv; CPU times give no verdict on claims measured on a GPU.
 
     Examples:
 
@@ -655,10 +655,10 @@ def results_(
     ] = None,
     results: Results = RESULTS,
 ) -> None:
-    """Print the measured rows of a campaign for other programs, or write its searches in a format of others.
+    """Print the measured rows of a campaign for other programs, or write its searches in Kernel Tuner's format.
 
-    A row is one variant, baseline, rival or yardstick that was tried, in seconds and bytes; what a column means is in
-    docs/reference/columns.md, and its type in the schema.
+    A row is one tried variant, baseline, rival or yardstick; times are in seconds, sizes in bytes.
+    docs/reference/columns.md explains the columns, and the schema has their types.
 
     Examples:
 

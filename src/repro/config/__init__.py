@@ -170,7 +170,7 @@ M = TypeVar("M", bound=BaseModel)
 #: Maximum number of invalid keys in a message.
 NAMED = 20
 _SCHEMA = "`repro config --schema` writes the schema that editors can check against"
-#: Where data come from: the files that were merged, or words such as "the merged campaign".
+#: Source of configuration data: the merged files, or a description such as "the merged campaign".
 Source = Sequence[Path] | str
 
 
@@ -207,13 +207,16 @@ def named(source: Source) -> str:
 
 
 def position(source: Source, key: Key) -> str:
-    """Return `FILE:LINE:COLUMN: ` of a key in the file that has most of it, of several in the last; empty if none."""
+    """Return `FILE:LINE:COLUMN: ` of a key; empty if it is in no file.
+
+    The file is the one with the longest beginning of the key; among equal ones the last.
+    """
     deepest = 0
     found = ""
     for path in () if isinstance(source, str) else source:
         try:
             depth, mark = _find(path, key)
-        except (ReproError, yaml.YAMLError, RecursionError):  # a file that cannot be read has its own message
+        except (ReproError, yaml.YAMLError, RecursionError):  # unreadable files are reported elsewhere
             continue
         if mark is not None and depth >= max(deepest, 1):
             deepest, found = depth, f"{path}:{mark.line + 1}:{mark.column + 1}: "
@@ -222,9 +225,9 @@ def position(source: Source, key: Key) -> str:
 
 @contextmanager
 def located(source: Source) -> Iterator[None]:
-    """Prepend file, line and column to the key, such as `studies.spgemm_amg.problems`, that an error of the body names.
+    """Add file, line and column to errors of the body that name a key, such as `studies.spgemm_amg.problems`.
 
-    What is planned of a valid configuration can still be wrong: a name that the registry lacks, a device that is away.
+    Such errors occur in the planning of a valid configuration, for example for a name that is missing in the registry.
     """
     try:
         yield
@@ -237,8 +240,9 @@ def located(source: Source) -> Iterator[None]:
 
 
 def _find(path: Path, key: Key) -> tuple[int, Any]:
-    """Return how many parts of a key exist in a YAML file, and the position of the last one; a list item's position is
-    that of its value.
+    """Return the number of leading parts of a key that exist in a YAML file, and the position of the last of them.
+
+    For an item of a list, the position is that of its value.
     """
     loader = _Loader(_read_text(shipped(path), "configuration file"))
     node, mark = loader.get_single_node(), None

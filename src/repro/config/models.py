@@ -28,7 +28,7 @@ from repro.galerkin import BASES
 
 #: Pattern of device selections. A separate check rejects lists with repeated devices.
 PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
-#: The shortest words that match `PATTERN`; messages suggest the nearest.
+#: The shortest device selections that match `PATTERN`; for a misspelt one, messages suggest the most similar.
 DEVICES = ("auto", "cuda", "cuda:all", "opencl")
 #: Explanation of `PATTERN` for users.
 MEANING = (
@@ -45,13 +45,13 @@ def names_device(words: object) -> bool:
     return len(set(numbers)) == len(numbers)
 
 
-#: `paper`: what the paper describes, to the letter; what it leaves open is tried alike for all its methods.
-#: `paper_tuned`: the paper's kernels with choices that it does not make, such as unrolled loops or more blocks.
-#: `extended`: our kernels.
+#: `paper`: the kernels exactly as the paper describes them; parameters that the paper leaves open are searched, equally
+#: for all its methods. `paper_tuned`: the paper's kernels with choices that the paper does not make, such as unrolled
+#: loops or more blocks. `extended`: our kernels.
 Space = Literal["paper", "paper_tuned", "extended"]
 SPACES: tuple[Space, ...] = get_args(Space)
 PAPER, PAPER_TUNED, EXTENDED = SPACES
-#: Prefix of tunings that choose among `paper_tuned` instead of `paper`.
+#: Prefix of the names of tunings that choose among `paper_tuned` instead of `paper`.
 TUNED = "tuned_"
 #: Prefix of the names of tunings, for each space of the paper's kernels.
 TUNING_PREFIXES: Mapping[Space, str] = {PAPER: "", PAPER_TUNED: TUNED}
@@ -103,7 +103,7 @@ def _file(path: str) -> str:
 
 
 def expected(words: str) -> WrapValidator:
-    """Return an annotation by which messages say `words`, and not the pattern or the lengths that a text misses."""
+    """Return an annotation with which messages say `expected <words>` instead of the violated pattern or length."""
 
     def check(text: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -520,7 +520,7 @@ class StudySettings(Model):
 
     @property
     def own_alone(self) -> bool:
-        """Whether all problems are files of the user's own, so that none is a paper's."""
+        """Whether all problems are the user's own files, and none is a paper's."""
         return isinstance(self.problems, tuple) and all(isinstance(item, OwnProblem) for item in self.problems)
 
     @property

@@ -19,9 +19,9 @@ MAX_VALUE_LENGTH = 120
 MAX_NAMES = 1000
 #: Type of errors that list the allowed values, such as those of `refuse_unknown`.
 CHOICE = "choice"
-#: Types of errors of alternatives that are no mappings, which a mapping cannot mean.
+#: Types of errors of scalar alternatives of a union; a mapping was certainly not meant as one of these.
 SCALAR = {"string_type", "int_type", "float_type", "bool_type", "literal_error"}
-#: Words for which a configuration has others.
+#: Common words, and the configuration's words for them.
 SYNONYMS = {
     "gpu": "cuda",
     "nvidia": "cuda",
@@ -53,15 +53,15 @@ def suggestion(word: object, choices: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
-#: Folder of the configurations that come with the project, below the one that a command is started in.
+#: Folder of the project's configurations, relative to the current folder.
 CONFIGURATIONS = Path("config")
 
 
 def nearest_file(path: Path) -> str | None:
-    """Return the path of a file that is missing, with the nearest name in its folder; None if none resembles it.
+    """Return `PATH; did you mean FILE?` for a missing file and the most similar one in its folder, or None.
 
-    Names resemble each other without their endings, which many files of a folder share; a file has the ending that is
-    asked for, if one is. A name without an ending may be that of a recorded configuration.
+    Names are compared without suffixes, since many files of a folder share these; the suffix of `path`, if any, must be
+    equal. A name without a suffix may be that of a recorded configuration.
     """
     recorded = CONFIGURATIONS / f"{path}.yaml"
     try:
@@ -78,7 +78,7 @@ def nearest_file(path: Path) -> str | None:
 
 def refuse_unknown(message: str, choices: Iterable[str]) -> PydanticCustomError:
     """Return the error of a validator for a value that is not among `choices`; messages suggest the nearest."""
-    # braces in a message would be placeholders
+    # Pydantic treats braces in a message as placeholders
     return PydanticCustomError(CHOICE, message.replace("{", "(").replace("}", ")"), {"choices": list(choices)})
 
 
@@ -87,7 +87,7 @@ def misfits(
 ) -> list[str]:
     """Return a line for each invalid key. Of a union, only the alternative with the deepest errors is reported.
 
-    `locate` returns where a key stands, as `mine.yaml:3:9: `; empty if it is unknown.
+    `locate` returns the position of a key, such as `mine.yaml:3:9: `; empty if it is unknown.
     """
     words: dict[Key, list[str]] = {}
     values: dict[Key, Any] = {}
@@ -122,7 +122,7 @@ def misfits(
             hints.setdefault(key, []).append(f"; it belongs {' or '.join(_under(home, locate) for home in homes)}")
             continue
         near = suggestion(key[-1] if unknown else value, choices)
-        # the nearest first, since the list may be long
+        # the most similar name comes first, since the list may be long
         allowed = f"{' There' if near else '; there'} are {', '.join(choices)}" if unknown else ""
         hints.setdefault(key, []).append(near + allowed)
     deepest = [key for key in words if not any(other[: len(key)] == key and other != key for other in words)]
@@ -170,7 +170,7 @@ def _under(home: Key, locate: Callable[[Key], str]) -> str:
 
 
 def _list_for(value: object) -> str:
-    """Say how a list is written; where a mapping stands in place of the list, how it becomes the list's first item."""
+    """Return advice on how to write a list; for a mapping in place of a list, how to make it the first item."""
     if not isinstance(value, Mapping) or not value:
         return "a list, [in brackets]"
     key, inside = next(iter(value.items()))
@@ -178,17 +178,15 @@ def _list_for(value: object) -> str:
 
 
 def _choices(context: Mapping[str, Any]) -> list[str]:
-    """Return the allowed values that an error names."""
+    """Return the allowed values that an error's context contains."""
     if "choices" in context:
         return list(context["choices"])
-    # of a literal "'single' or 'double'", of the tags of a union "'own', 'field'"
+    # text such as "'single' or 'double'" for a literal, "'own', 'field'" for the tags of a union
     return re.findall(r"'([^']*)'", str(context.get("expected", context.get("expected_tags", ""))))
 
 
 def _place(model: type[BaseModel], location: Sequence[int | str], data: Any, *, missing: bool) -> tuple[Key, list[str]]:
-    """Return the key of an error's location, without the names that Pydantic adds for unions, and the keys allowed
-    beside it.
-    """
+    """Return the key at an error's location, without names that Pydantic adds for unions, and its allowed siblings."""
     key: list[str] = []
     models = around = [model]
     for number, part in enumerate(location, start=1):

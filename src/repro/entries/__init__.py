@@ -1,4 +1,4 @@
-"""Entries: the types of non-zeros. Files in this folder register types; all are imported here."""
+"""Entries: the types of a matrix's non-zeros. Files in this folder register types; all are imported here."""
 
 from __future__ import annotations
 

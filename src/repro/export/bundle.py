@@ -1,8 +1,8 @@
 """The files of an exported kernel: check of the name, text of the files, and an atomically written folder.
 
-The name of an export becomes a C++ namespace, a header and a library, so these words are refused: keywords of C++23 and
-of announced standards; lower-case names that headers of glibc and CUDA declare outside namespaces; names of standard
-headers, as `NAME.h` would hide them; and names of CMake targets and linker libraries.
+The name of an export becomes a C++ namespace, a header and a library. Therefore some names are refused: keywords of
+C++23 and of announced standards; lower-case names that headers of glibc and CUDA declare outside namespaces; names of
+standard headers, since `NAME.h` would hide them; and names of CMake targets and linker libraries.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CPP_WORDS = _word_set(
     typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
     """
 )
-#: The name of the program, reserved namespaces, and macros that compilers define.
+#: Names that programs cannot use: `main`, reserved namespaces, and macros that compilers define.
 PROGRAM_WORDS = frozenset(["main", "std", "posix", "linux", "unix", "i386"])
 CUDA_WORDS = _word_set(
     """
@@ -225,7 +225,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that cannot name a C++ namespace, a header and a library, or that is already used by one."""
+    """Raise `ReproError` if a name is unsuitable for a C++ namespace, a header and a library, or already in use."""
     reason, expected = None, f"at most {MAX_PART_LENGTH} letters, digits and _, a letter first, no two _ on end"
     if not _NAME.fullmatch(name):
         reason = "not a name for a C++ namespace"
@@ -259,7 +259,7 @@ def _taken(name: str) -> str | None:
 
 
 def check_unused(name: str, sources: Iterable[str]) -> None:
-    """Refuse a name that one of the exported sources already declares."""
+    """Raise `ReproError` if one of the exported sources already declares the name."""
     if name in {word for source in sources for word in _declared(source)}:
         raise ReproError(
             "the exported files have that name themselves",
@@ -277,9 +277,9 @@ def _declared(source: str) -> Iterable[str]:
 
 
 def parse_variant(name: str, target: Target) -> VariantId:
-    """Return the variant with a name.
+    """Return the variant with this name.
 
-    Raises `ReproError` if the name is unknown, the variant does not fit the target, or it renumbers the unknowns.
+    Raises `ReproError` if the name is unknown, or the variant exceeds the target's limits or renumbers the unknowns.
     """
     id = fitting_variant(name, target)
     if id.layout.unknowns != "natural":
@@ -437,7 +437,7 @@ def _of_pairs(export: Export) -> dict[str, Any]:
 
 
 def _where(order: str, spare: int) -> str:
-    """Say in words how the members of a vector entry are stored."""
+    """Describe how the members of a vector entry are stored; `spare` is the number of unused values after them."""
     if order == "SoA":
         return "member by member"
     after = f", and {spare} unused number{'s' * (spare > 1)} after them" if spare else ""

@@ -17,7 +17,7 @@ from repro.sparse.tuning_features import WINNERS
 
 #: Choices by this clock are exported; claims about speed use the same clock.
 CLOCK = "graph"
-#: The study whose choices are operators and exported kernels: rows, not templates, are looked up by this name.
+#: The study whose chosen variants become operators and exported kernels; its recorded rows are read under this name.
 EXPORTED_STUDY = "compound_spmv"
 
 
@@ -51,7 +51,7 @@ def find_campaign_choice(
     tuning: str | None = None,
     preferred: Sequence[str] = WINNERS,
 ) -> CampaignChoice:
-    """Read which variant a campaign chose for a problem in a precision.
+    """Return the variant that a campaign chose for a problem in a precision.
 
     `tuning` is `schedule`, `layout`, `joint`, `static`, `dynamic`, `extended`, `operator` or `reordered`; None: the
     first of `preferred` that the campaign has. An unknown campaign, problem or choice, or a damaged record, raises
@@ -93,9 +93,10 @@ def find_campaign_choice(
 
 
 def the_precision(results: Path, campaign: str, problem_name: str) -> str:
-    """Return the one precision in which a campaign chose for a problem; raise `ReproError` if there are several.
+    """Return the only precision for which a campaign has a choice on a problem; raise `ReproError` if there are
+    several.
 
-    Without any choice it is `double`, of which `find_campaign_choice` says what there is instead.
+    Without any choice return `double`, for which `find_campaign_choice` then raises an error that lists the choices.
     """
     folder = CampaignFolder.named(campaign, results)
     check_measured(folder)

@@ -1,1 +1,1 @@
-"""Problems: matrices and fields with their origin and statistics, which are downloaded or generated."""
+"""Problems: matrices and fields with origin and statistics, downloaded, generated or read from a user's file."""

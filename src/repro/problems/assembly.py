@@ -2,8 +2,8 @@
 
 The operators are linear elasticity on tetrahedra (3×3 blocks), the Dirac operator of a triangle mesh (quaternions;
 Crane, Pinkall, Schröder: Spin Transformations of Discrete Surfaces, ACM Transactions on Graphics 30(4), 2011), and the
-Helmholtz equation with an absorbing boundary (complex numbers). Supports of an elastic body say which
-vertices of its mesh are fixed, and which rigid motions are left without them.
+Helmholtz equation with an absorbing boundary (complex numbers). For an elastic body, functions find the fixed vertices
+of its mesh and the rigid motions that remain possible.
 """
 
 from __future__ import annotations
@@ -376,25 +376,26 @@ def _spell(form: np.ndarray[tuple[int, ...], np.dtype[np.float64]], members: tup
 Mask = NDArray[np.bool_]
 #: Vertices within this distance of a plane or a box count as inside, relative to the diagonal of the mesh.
 CLOSE = 1e-9
-#: What notes on a stiffness matrix begin with where it is singular, and end with where vertices are left out.
+#: First word of the note on a singular stiffness matrix, and last words of the note on fixed vertices, which are left
+#: out.
 SINGULAR, HELD = "singular: ", "vertices fixed"
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 
 
 def fixed_vertices(vertices: Floats, fixed: Sequence[Fixed], groups: Mapping[str | int, Floats], path: Path) -> Mask:
-    """Return which vertices `(v,)` at least one of the supports holds.
+    """Return the mask `(v,)` of the vertices that at least one of the supports `fixed` contains.
 
     Parameters
     ----------
     vertices
         `(v, 3)`.
     groups
-        Points `(p, 3)` of each physical group that a support names, bit for bit as in the mesh.
+        Points `(p, 3)` of each physical group that a support names, bitwise equal to vertices of the mesh.
 
     Raises
     ------
     ReproError
-        No vertex lies where a support says, or all vertices are fixed.
+        A support contains no vertex, or all vertices are fixed.
     """
     is_fixed = np.zeros(len(vertices), bool)
     for support in fixed:
@@ -433,9 +434,11 @@ def _fixed_by(vertices: Floats, support: Fixed, groups: Mapping[str | int, Float
 
 
 def rigid_motions(vertices: Floats, cells: Integers, fixed: Mask | None = None) -> int:
-    """Return how many rigid motions are left: six for each part of the mesh, fewer where vertices of it are fixed.
+    """Return the dimension of the space of rigid motions: six for each connected part of the mesh without fixed
+    vertices.
 
-    A part is what vertices connect. One fixed vertex leaves three rotations, several on one line leave one.
+    Cells that share a vertex are connected. A part with one fixed vertex has three rotations, with several on one line
+    one rotation, else none.
     """
     corners = cells.shape[1]
     rows, columns = np.repeat(cells[:, 0], corners - 1), cells[:, 1:].ravel()
@@ -462,7 +465,7 @@ def singular_note(motions: int) -> tuple[str, ...]:
 
 
 def definiteness(notes: Iterable[str]) -> str:
-    """Say whether a matrix that is positive semidefinite by construction is definite, as far as its notes tell."""
+    """Describe, from its notes, whether a matrix that is positive semidefinite by construction is even definite."""
     notes = [*notes]
     for note in notes:
         if note.startswith(SINGULAR):
@@ -478,7 +481,7 @@ def elastic_body(
     young: float | Floats = 1.0,
     poisson: float = 0.3,
 ) -> Assembled:
-    """Assemble linear elasticity without the rows and columns of fixed vertices, with a note on what is singular.
+    """Assemble linear elasticity without the rows and columns of fixed vertices, with a note if the matrix is singular.
 
     Parameters are those of `repro.problems.assembly.assemble_elasticity`; `fixed` is None or `(v,)`.
     """

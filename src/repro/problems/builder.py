@@ -100,7 +100,7 @@ def mesh_of(item: ProblemSpec | OwnProblem, config: Config) -> Found[MeshFile]:
     Raises
     ------
     ReproError
-        The problem is not assembled on an external mesh, or the mesh cannot be had or made.
+        The problem is not assembled on an external mesh, or the mesh can neither be obtained nor built.
     """
     match item:
         case Stanford():
@@ -232,7 +232,7 @@ def _generated(item: Generated, config: Config) -> BuildResult:
 
 
 def _description(item: ProblemSpec | OwnProblem) -> dict[str, Any]:
-    """Return what the registry states of a problem, without empty values; of a user's own problem that it is one."""
+    """Return the registry's description of a problem, without empty values; for a user's own problem its source."""
     if isinstance(item, OwnProblem):
         return {"source": "own"}
     said = {

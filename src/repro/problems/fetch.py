@@ -140,7 +140,7 @@ class _Limited:
     def check(self, answer: requests.Response, **_: Any) -> None:
         """Reject a response whose stated length exceeds the limit."""
         if answer.is_redirect:
-            answer.close()  # else requests reads a redirect's body, which may be endless
+            answer.close()  # otherwise the package requests reads the body of a redirect, which may be endless
             return
         length = answer.headers.get("Content-Length", "0").strip()
         if not (length.isascii() and length.isdigit()):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Number of bytes to which any compressed file may unpack, however small the file is.
 ALWAYS = 64 << 20
-#: What a message tells to do about an incomplete file of the user's own; of a fetched one it says where to put another.
+#: Advice in messages on an incomplete file of the user; for a downloaded file, messages say where to put another copy.
 ANEW = "write it anew"
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError)

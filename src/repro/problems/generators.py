@@ -330,7 +330,7 @@ HUBS_2D = (64, *(32,) * 2, *(16,) * 6, *(8,) * 24, *(4,) * 80)
 
 
 class Computes(Protocol[T_co]):
-    """A kind of generated problem; `build` checks its keyword parameters on every call."""
+    """Protocol of a kind of generated problem: its function `build` checks its keyword parameters on every call."""
 
     @property
     def build(self) -> Callable[..., T_co]: ...
@@ -347,7 +347,7 @@ class Generator:
     build: Callable[..., Assembled]
     #: Computes the matrix's size from all parameters, without generating it.
     size: Callable[[Mapping[str, Any]], Size]
-    #: Whether that is an upper limit: hubs take the place of vertices, and zeros are dropped.
+    #: Whether `size` is only an upper limit, since hubs replace several vertices, or zeros are dropped.
     at_most: bool
 
 
@@ -377,7 +377,7 @@ def size_of(kind: str, parameters: Mapping[str, Any]) -> Size | None:
 
 
 def computed(subject: str, kinds: Mapping[str, Computes[T_co]], kind: str, parameters: Mapping[str, Any]) -> T_co:
-    """Call the `build` function of a kind; errors are those of `generate` and call the result `subject`."""
+    """Call the `build` function of a kind; raise the errors of `generate`, in which `subject` names the result."""
     if kind not in kinds:
         names = ", ".join(sorted(kinds))
         raise ReproError(f"unknown kind of generated {subject}", expected=f"one of {names}", actual=kind)
@@ -416,7 +416,7 @@ def _grid_size(given: Mapping[str, Any]) -> Size:
 
 
 def _box_size(given: Mapping[str, Any], rows: int = 1) -> Size:
-    """Return the size of a matrix on `lattice_box`, whose edges have no steps of two signs, with `rows` a vertex."""
+    """Return the size of a matrix with `rows` rows per vertex of `lattice_box`; its edges never mix steps 1 and -1."""
     edges = [step for step in product((-1, 0, 1), repeat=3) if not {-1, 1} <= set(step)]
     n, nonzeros = _lattice_size([count + 1 for count in given["cells"]], edges)
     return rows * n, rows**2 * nonzeros

@@ -1,4 +1,4 @@
-"""Problems that consist of one sparse matrix, and of one with batches of entries to insert into it."""
+"""Problems that consist of one sparse matrix, or of a sparse matrix and batches of entries to insert into it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Matrix(Problem):
         return {"entry": self.entry, "n": self.n, "columns": self.columns}
 
     def _heading(self) -> str:
-        """Return entry type and sizes in the format that recorded checksums were computed with."""
+        """Return entry type and sizes as text, in the format with which recorded checksums were computed."""
         sizes = (self.n,) if self.square else self.shape
         return " ".join(map(str, (self.entry, *sizes, self.nnz)))
 
@@ -118,9 +118,7 @@ class Matrix(Problem):
         return f"row {row}, column {self.indices[entry]}"
 
     def require_product(self) -> Self:
-        """Return the matrix if it is square and nonempty, as iterated products y = A x require; else raise
-        `ReproError`.
-        """
+        """Return the matrix if it is square and nonempty, as repeated products y = A x require; else `ReproError`."""
         actual = "{} x {}".format(*self.shape)
         if not self.nnz:
             raise ReproError(
@@ -279,7 +277,7 @@ class Updates(Problem):
         return self
 
     def outline(self) -> Outline:
-        """Return the outline of the matrix; no `entry`, as before the build, since updates are always real."""
+        """Return the outline of the matrix; its `entry` is None as for unbuilt updates, which are always real."""
         return replace(self.base.outline(), kind=self.kind, entry=None)
 
     def _place(self, entry: int) -> str:

@@ -215,7 +215,7 @@ def tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) -> list[
     Raises
     ------
     ReproError
-        A line, which is named, has something else, or a number that a double does not hold.
+        A line contains something else, or a number outside the range of float64; the message states the line number.
     """
     columns = _fast_tokens(block, kinds)
     return _slow_tokens(block, kinds, line, path) if columns is None else columns
@@ -495,7 +495,7 @@ def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Colu
             parts.append(tokens(block, kinds, line, path))
         except ReproError:
             whole, _, last = block.rpartition(b"\n")
-            before = tokens(whole, kinds, line, path)  # an earlier line that is wrong is refused here
+            before = tokens(whole, kinds, line, path)  # raises the error of an earlier malformed line
             count, last_line = count + len(before[0]), line + block.count(b"\n")
             if not last or (count + 1 == header.stored and len(last.split()) >= len(kinds)):
                 raise
@@ -664,9 +664,9 @@ def _expanded(header: Header, rows: Column, columns: Column, values: Column, pat
 
 
 def _find_line(stream: BinaryIO, header: int, entry: int, path: Path, first: int = 1) -> tuple[str, str]:
-    """Read lines from number `first` on to find an entry behind line `header`, the first of which is entry 0.
+    """Return file and line number, and the text, of the line with entry number `entry`, for an error message.
 
-    Return file and line number, and the line's text, for an error message.
+    Entries follow line `header` and are counted from 0; the stream begins with line number `first`.
     """
     for number, text in enumerate(stream, first):
         if number > header and text.strip():

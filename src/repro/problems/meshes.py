@@ -68,8 +68,8 @@ def companions(path: Path) -> tuple[Path, ...]:
     return (path, *[other for other in _others(path, suffix) if other.is_file()][:1])
 
 
-#: Where the head of a file states the number of vertices; of Gmsh's format, only files in text do. Its versions 1 and 2
-#: have one number in this line, version 4 has the number of blocks before it.
+#: Regular expressions that find the number of vertices in the head of a file. For Gmsh's format, they match only text
+#: files: this line has one number in versions 1 and 2, preceded by the number of blocks in version 4.
 _STATED = {
     ".mesh": rb"^[ \t]*Vertices\s+(\d+)\s",
     ".msh": rb"\A\s*(?:\$MeshFormat\s+\S+\s+0\s[\s\S]*?)?\$(?:Nodes|NOD)\s+(?:\d+[ \t]+)?(\d+)\s",
@@ -91,7 +91,7 @@ def stated_vertices(path: Path, limits: Limits) -> int | None:
             found = re.search(pattern, stream.read(limits.header), re.IGNORECASE | re.MULTILINE)
     except ReproError:
         return None
-    # more digits than a limit has are no count
+    # 20 digits are enough, since such a number exceeds the limit anyway
     count = int(found[1][:20]) if found else 0
     return count if 0 < count <= limits.rows else None
 
@@ -360,7 +360,7 @@ def read_tetrahedra(
     ------
     ReproError
         For the reasons listed in `read_surface`, or: there are no tetrahedra; there are other kinds of volumes;
-        tetrahedra are degenerate; or they are of both orders of vertices, and some overlap at a common face.
+        tetrahedra are degenerate; or some are left-handed and some right-handed, and some overlap at a common face.
     """
     path = Path(path)
     points, cells = read_blocks(path, limits or Limits())
@@ -371,7 +371,7 @@ def read_tetrahedra(
     left_handed = volumes < 0
     turned = int(np.count_nonzero(left_handed))
     if turned:
-        # The order of a tetrahedron's vertices is a matter of numbering, and its stiffness does not depend on it.
+        # The stiffness of a tetrahedron does not depend on the order of its vertices.
         tets[left_handed] = tets[left_handed][:, [0, 1, 3, 2]]
         which = "all" if turned == len(tets) else f"{turned} of {len(tets)}"
         notes = (*notes, f"{which} tetrahedra were numbered left-handed; two vertices of each exchanged")
@@ -381,8 +381,8 @@ def read_tetrahedra(
         return points, tets, notes
     first, second = overlaps[0]
     pair = f"number {first} and {second} (counted from 0)"
-    # Both orders beside overlaps are what a deformation leaves behind that turned cells inside out. Of one order,
-    # overlapping cells are kept, as duplicates are.
+    # Cells of both orders that overlap result from a deformation that turned some cells inside out, so the mesh is
+    # rejected. Overlapping cells of one order are kept, like duplicates.
     if 0 < turned < len(tets):
         raise ReproError(
             "the mesh is folded: tetrahedra that share a face overlap",
@@ -613,8 +613,7 @@ _FACES = np.array([[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]])
 
 
 def _overlaps(tets: Corners) -> Corners:
-    """Return pairs `(p, 2)` of tetrahedra of positive volume that lie on the same side of a common face; duplicates
-    are no pair.
+    """Return pairs `(p, 2)` of tetrahedra of positive volume on the same side of a common face, except duplicates.
 
     Seen from outside, tetrahedra on different sides of a face have its vertices in opposite orders.
     """

@@ -224,7 +224,8 @@ class OwnOutline(NamedTuple):
     entry: str
     #: Number of rows and of non-zeros, counted in entries; None if unknown before the build.
     size: tuple[int, int] | None = None
-    #: See `Outline.size_from`. The build drops zeros, sums repeated entries and mirrors triangles.
+    #: See `Outline.size_from`. The size may change when the build drops zeros, sums repeated entries and mirrors
+    #: triangles.
     size_from: str = "stated"
     #: Number of columns, counted in entries; None if it equals the number of rows.
     columns: int | None = None
@@ -233,7 +234,7 @@ class OwnOutline(NamedTuple):
 
 
 def outline(problem: OwnProblem | LocalFile | OwnField, limits: Limits) -> Outline:
-    """Return the outline of a user's problem; for errors and files that are refused see `describe_file`."""
+    """Return the outline of a user's problem; for errors and refused files see `describe_file`."""
     own = isinstance(problem, OwnProblem)
     name = own_name(problem) if isinstance(problem, OwnProblem) else problem.name
     # The key `sets` is left out, since it does not affect the matrix.
@@ -259,9 +260,9 @@ def outline(problem: OwnProblem | LocalFile | OwnField, limits: Limits) -> Outli
 
 
 def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None) -> OwnOutline:
-    """Return what the head of a file tells about the problem: its size, and of a matrix its entry.
+    """Return the properties of a problem that the head of its file states: the size and a matrix's entry type.
 
-    A wrong header is no error here, since a file that is refused costs the other problems nothing: it is `refused`.
+    A wrong header is stored as `refused` instead of raised, so that the other problems of a campaign can be measured.
 
     Raises
     ------
@@ -293,10 +294,10 @@ def describe_file(problem: OwnProblem | LocalFile, limits: Limits | None = None)
 
 
 BY_LENGTH, BY_VERTICES = "by length", "by vertices"
-#: Typical bytes of a mesh's file for each vertex (for a field, each cell), with the cells that belong to it, and
+#: Typical file size of a mesh in bytes per vertex, cells included (for a field per cell), and typical number of
 #: non-zeros of a row (modes of a cell).
 LENGTHS = {"quaternion": (100, 7), "block3": (280, 14), "field": (150, 4)}
-#: Endings of files that are compressed, and the typical ratio of lengths.
+#: Suffixes of compressed files, and their typical compression ratio.
 PACKED_ENDINGS, COMPRESSED = (".gz", ".xz", ".vtu"), 3
 
 
@@ -358,7 +359,7 @@ def assemble_own(
     seed
         Seed for the random curvature potential of the Dirac operator.
     fixed
-        Where vertices of a tetrahedral mesh are fixed; their rows and columns are left out.
+        Supports that fix vertices of a tetrahedral mesh; the rows and columns of these vertices are left out.
 
     Raises
     ------

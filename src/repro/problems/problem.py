@@ -39,14 +39,14 @@ class Outline:
     files: tuple[Path, ...] = ()
     #: Rows and non-zeros of a matrix, or approximate cells and modes of a field; None if unknown before the build.
     size: tuple[int, int] | None = None
-    #: How the size is known: `stated`, `at most` (an upper limit), `by vertices` (rows are at most those that the
-    #: head of a mesh states, non-zeros guessed by them), or `by length` (guessed from the length of a file).
+    #: Source of the size: `stated`, `at most` (an upper limit), `by vertices` (rows are at most the vertices stated in
+    #: the head of a mesh file, non-zeros are guessed from these), or `by length` (guessed from the length of a file).
     size_from: str = "stated"
     #: Number of columns, if known and different from the number of rows.
     columns: int | None = None
-    #: Whether it is the stiffness of an elastic body that nothing holds, a singular matrix.
+    #: Whether the matrix is the stiffness of an elastic body without supports, and therefore singular.
     free_body: bool = False
-    #: What is wrong with the file, if its header already says so: the problem will be unavailable.
+    #: The error in the file's header, if there is one; the problem will then be unavailable.
     refused: ReproError | None = field(default=None, compare=False)
 
     @property
@@ -181,10 +181,8 @@ _KINDS: dict[str, type[Problem]] = {}
 class Problem(ABC):
     """A problem that a study runs on, with its origin and statistics.
 
-    Each kind of problem is a subclass in a module with the name of this kind. It is a frozen dataclass; its fields are
-    the keys of `arrays` and `traits` together, so that the contents of a file can be passed to its constructor. Of its
-    content `traits` is what a file stores beside the arrays, `describe` gives the statistics that a file keeps,
-    `summary` the sizes in records and tables, `info` these as text, and `outline` what studies plan by.
+    Each kind of problem is a frozen dataclass in a module of its own. Its fields are the keys of `arrays` and `traits`,
+    so that the contents of a file can be passed to its constructor.
     """
 
     kind: ClassVar[str]
@@ -229,9 +227,9 @@ class Problem(ABC):
         """Return the problem's sizes as pairs of label and text, for printing."""
 
     def outline(self) -> Outline:
-        """Return what studies ask of a problem that is not built yet, with the exact sizes of this one.
+        """Return the outline of this problem, as for an unbuilt problem but with exact sizes.
 
-        Its definition and the user's files are not stored in a problem's file, so they are missing.
+        `definition` and `files` are empty, since a problem's file does not store them.
         """
         return Outline(self.name, self.kind)
 

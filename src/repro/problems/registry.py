@@ -51,7 +51,7 @@ _REPEATED = re.compile(rf"(.+?)\1{{{REPEATS - 1}}}$", re.DOTALL)
 
 
 def name_error(name: str) -> str | None:
-    """Return which names are allowed if this problem name is invalid, else None."""
+    """Return a text that states which names are allowed if this problem name is invalid, else None."""
     if not re.fullmatch(NAME, name):
         return f"letters, digits and . _ - with / between parts, of at most {MAX_PART_LENGTH} characters each"
     if len(name) > MAX_NAME_LENGTH:

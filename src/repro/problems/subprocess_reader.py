@@ -161,7 +161,7 @@ def _raised(end: socket.socket) -> socket.socket:
 
 
 def _word(connection: socket.socket, seconds: float) -> str | None:
-    """Return the next message of the server; None after a timeout."""
+    """Return the next message of the server as text; None after a timeout."""
     waiting = select.poll()
     waiting.register(connection, select.POLLIN)
     if not waiting.poll(min(1000 * seconds, 2**31 - 1)):

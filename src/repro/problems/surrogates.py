@@ -129,7 +129,8 @@ def _tail(wanted: LengthTargets) -> tuple[int, Floats]:
             law = _power(excess + shift, exponent)
             usual = wanted.overflow / _mean(law, excess)
             count = _rows_beyond(wanted, law, excess)
-            # Limiting the number of rows would distort the distribution, so such exponents are penalised.
+            # Exponents for which the number of rows would have to be limited distort the distribution, so they are
+            # penalised.
             bent = max(0.0, abs(count - usual) / usual - TOLERANCE)
             if best is not None and bent > best[0]:
                 continue

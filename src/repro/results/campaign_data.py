@@ -109,7 +109,7 @@ class Selection(Generic[R_co]):
         return Selection([row for row in rows if predicate(row)] if predicate else rows)
 
     def fastest(self, clock: ClockName, ties: tuple[str, ...] = ()) -> ReportedTime[R_co] | None:
-        """Return the fastest row by a clock (with equal times, the first by name); None if no row has a valid time."""
+        """Return the row with the least time by a clock (of equal ones the first by name); None without valid times."""
         timed = [(seconds, row.name, row) for row in self.rows if (seconds := row.seconds(clock)) is not None]
         if not timed:
             return None
@@ -161,12 +161,12 @@ CASES_SHOWN = 12
 _DTYPES = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
-#: First word of the remark on a problem that could not be had.
+#: First word of the remark on an unavailable problem: one that was not downloaded, read or built.
 UNAVAILABLE = "unavailable"
 
 
 def brief_reason(why: str) -> str:
-    """Return a reason as short as a figure has room for: of a problem that could not be had, that alone."""
+    """Shorten the reason of a missing time for a figure: for an unavailable problem to the word `unavailable`."""
     return UNAVAILABLE if why.startswith(UNAVAILABLE) else why
 
 
@@ -189,7 +189,7 @@ class ProblemRecord:
     degree: int | None = None
     #: Hash of the content, if recorded; it tells apart problems with the same name from different files.
     checksum: str | None = None
-    #: As in `repro.problems.problem.Problem`.
+    #: Source of the problem, as in `repro.problems.problem.Problem`.
     origin: Mapping[str, Any] | None = None
     statistics: Mapping[str, Any] | None = None
     #: Additional data for the tables of each study.
@@ -200,7 +200,7 @@ class ProblemRecord:
         return self.status == "ok"
 
     def differs(self, other: ProblemRecord) -> bool:
-        """Whether another campaign's record with this name has different content, as far as recorded."""
+        """Return whether the problem has different content in another campaign; False if a checksum is missing."""
         mine, theirs = ((record.kind, record.checksum) for record in (self, other))
         return mine != theirs and None not in (self.checksum, other.checksum)
 
@@ -238,7 +238,7 @@ class Campaign:
     problems: Mapping[str, ProblemRecord]
     #: Environment records by their hash.
     environments: Mapping[str, Mapping[str, Any]]
-    #: Environment records by the code that they are of, in words (`repro.bench.records.code_of`).
+    #: Hashes of the environment records for each version of our code, named as by `repro.bench.records.code_of`.
     codes: Mapping[str, Sequence[str]]
     #: Rows of a winner that a second process timed again, with the columns of `report`; empty if there are none.
     repeat: pd.DataFrame
@@ -248,8 +248,8 @@ class Campaign:
     tie: float = TIE
     #: The same study in other campaigns (for example on other devices), to be shown next to this one.
     beside: tuple[Campaign, ...] = ()
-    #: The same study in a campaign on the same model of GPU that has the papers' kernels to the letter; claims are
-    #: judged by it where this one has none.
+    #: The same study in a campaign on the same model of GPU with the papers' kernels exactly as published; its rows
+    #: judge the claims that concern these kernels.
     as_published: Campaign | None = None
     #: The same study in a later campaign on the same model of GPU, whose main number the report names.
     later: Campaign | None = None
@@ -429,10 +429,10 @@ class Campaign:
         return frozenset(choice.tuning for choices in self.choices_by_case.values() for choice in choices)
 
     def tuning(self, name: str) -> str:
-        """Return what this campaign calls a tuning among the paper's kernels.
+        """Return the name under which this campaign recorded a tuning over the paper's kernels.
 
-        It is the name itself where kernels as published were searched, else `tuned_` and the name if those tuned
-        further were.
+        A campaign that searched the published kernels records `name`. One that searched only their further tuned
+        versions records `tuned_<name>`.
         """
         tuned = TUNED + name
         return tuned if name not in self._tunings and tuned in self._tunings else name
@@ -508,7 +508,7 @@ def read_problem_records(folder: CampaignFolder) -> dict[str, ProblemRecord]:
     }
 
 
-# a time up to this multiple of an empty kernel's time is mostly launch overhead
+# a time of at most this multiple of an empty kernel's time is mostly launch overhead
 NEAR_EMPTY = 2.0
 MOSTLY_LAUNCH = (
     f"a time within {NEAR_EMPTY:g}× of an empty kernel’s: mostly launch, its ratios say little by this clock"
@@ -561,9 +561,10 @@ class Case(Generic[R_co]):
         return self.select(method.predicate, **method.columns).fastest(clock)
 
     def why_no_time(self, method: Method, clock: ClockName = "graph") -> str | None:
-        """Return why a method has no time: how its first row without one ended; None if the whole case has a reason.
+        """Return why a method has no time: the failure of its first row, or that it was not tried, timed or chosen.
 
-        The latter is `why_not`, which `CaseRow.name` of a table has as a note.
+        None if the whole case has no time; tables print this reason, `why_not`, as a note on the case's name
+        (`CaseRow.name`).
         """
         if not self.measured:
             return None
@@ -595,15 +596,16 @@ class Case(Generic[R_co]):
     def faster_than(self, chosen: ReportedTime, clock: ClockName) -> ReportedTime[R_co] | None:
         """Return the fastest other variant of the report phase, if it contradicts the search's choice; else None.
 
-        It contradicts where it is quiet, leaves the unknowns in the same order, and is faster by more than a tie. It is
-        named beside the choice and does not replace it: the least of several noisy times would be biased low.
+        A variant contradicts the choice if its times scatter little (status `ok`), it keeps the same order of the
+        unknowns, and it is faster by more than the campaign's `tie`. Tables name it beside the choice. It does not
+        replace the choice, since the least of several noisy times is biased low.
         """
         quiet, order = self.select(kind=chosen.row.kind, status="ok"), chosen.row.get("ordering")
         other = Selection([row for row in quiet if row.get("ordering") == order]).fastest(clock)
         return other if other and self.is_faster(other, chosen) else None
 
     def is_faster(self, other: ReportedTime | None, chosen: ReportedTime | None) -> bool:
-        """Return whether a time is less than that of a chosen variant by more than a tie."""
+        """Return whether `other` is faster than `chosen` by more than the campaign's relative difference `tie`."""
         return other is not None and chosen is not None and other.seconds * (1 + self.campaign.tie) < chosen.seconds
 
     def reported_time(self, name: str, clock: ClockName) -> ReportedTime[R_co] | None:

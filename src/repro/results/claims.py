@@ -1,8 +1,8 @@
-"""Quantities held against numbers: our targets, and claims of the papers with automatic verdicts on them.
+"""Comparison of measured quantities with our targets, and with the papers' claims.
 
-A target is a wanted value (`config/targets`), beside the measured one. A claim has a published value or range, a
-relation (equal, at least, at most), and the direction in which it becomes stronger. The measured value of the same
-quantity gives one of five verdicts; no verdict is entered by hand.
+A target is a value that we want to reach (`config/targets`). A claim is a published statement: a value or range, a
+relation (equal, at least, at most), and the direction in which a measured value makes it stronger. Each claim gets one
+of five verdicts, computed from the measured value of its quantity.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from repro.results.tables import Cell, Column, Sample, Table, count, table_of
 
 #: Device for which the wanted values in `config/targets` were set.
 WANTED_ON = "NVIDIA H200"
-#: Devices with wanted values, and how many times as long as on the first of them a wanted time may be. Wanted ratios
-#: and rates are the same on all of them.
+#: Devices with wanted values, and the factor by which a wanted time is longer than on `WANTED_ON`. Wanted ratios and
+#: rates are the same on all these devices.
 TIME_ALLOWANCES = {WANTED_ON: 1.0, "NVIDIA H100 80GB HBM3": 1.35}
 #: Printed in place of a wanted value on any other device.
 NO_TARGET = "no target for this device"
@@ -56,7 +56,7 @@ class MissingCase(NamedTuple):
     case: str
     reason: str
     numbers: int = 1
-    #: Remarks on the case, such as that it is a stand-in.
+    #: Remarks on the case, for example that its problem is a stand-in.
     notes: tuple[str, ...] = ()
 
 
@@ -88,14 +88,14 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Quantity(Generic[D]):
-    """Definition of a quantity in `config/targets`."""
+    """A quantity that targets and claims name: how it is computed from the cases of a campaign."""
 
     #: Function that computes the numbers from a study's data of a campaign.
     measure: Callable[[D], Measured]
     statistic: StatisticName = "worst"
     #: Whether the wanted value is an upper bound; otherwise it is a lower bound.
     at_most: bool = False
-    #: Whether it is a time, of which a slower device is allowed more.
+    #: Whether the quantity is a time; then the wanted value is larger on a slower device (`TIME_ALLOWANCES`).
     is_time: bool = False
 
     def worst(self, numbers: Sequence[CaseNumber]) -> CaseNumber:
@@ -109,7 +109,10 @@ class Quantity(Generic[D]):
         return self.worst(numbers).value if value is None else value
 
     def interval(self, numbers: Sequence[CaseNumber]) -> Interval | None:
-        """Return the interval of the value: of the case that it is from, or by bootstrap; None for a sum."""
+        """Return the confidence interval of `value`; None for a sum.
+
+        It is the interval of the case that gives the value, or for other statistics a bootstrap over the cases.
+        """
         statistic = _STATISTICS.get(self.statistic)
         if len(numbers) == 1 or statistic is None or self.statistic in ("most", "least"):
             value = self.value(numbers)
@@ -185,14 +188,14 @@ def target_cells(
 
 
 def time_allowance(campaign: Campaign) -> float | None:
-    """Return how many times the wanted times hold on the campaign's device, 1 if it is not recorded; None if there are
-    no wanted values for it.
+    """Return the factor for wanted times on the campaign's device (1 if the device is not recorded), or None if it has
+    no wanted values.
     """
     return 1.0 if campaign.device is None else TIME_ALLOWANCES.get(campaign.device)
 
 
 def wanted_cell(item: Record, allowance: float | None, is_time: bool = False) -> Cell:
-    """Return the cell of a wanted value of `config/targets`; `allowance` as in `target_cells`."""
+    """Return the cell of a wanted value; `allowance` is the result of `time_allowance` and scales times only."""
     if not item["wanted"]:
         return Cell(None, "reported")
     if allowance is None:
@@ -260,7 +263,8 @@ class Claim:
     #: Whether the claim says that the quantity is in the range, at least the value, or at most the value; `same GPU`:
     #: in the range on the published GPU, so that another GPU does not test it.
     relation: Relation
-    #: The direction in which a value makes the claim stronger; with `neither` one beyond either end makes it weaker.
+    #: The direction in which a value makes the claim stronger. With `neither`, a value outside the range makes it
+    #: weaker.
     better: Direction
     #: Allowed relative deviation of the measured value from the published one.
     tolerance: float
@@ -308,7 +312,7 @@ class Judgement:
     """A claim with its measured value and the data of the verdict."""
 
     claim: Claim
-    #: The measured value; if it is None, or judges nothing, `reason` says why.
+    #: The measured value; if it is None, or gives no verdict, `reason` says why.
     value: float | None = None
     #: Bootstrap confidence interval of the value (`significance`); None if there are no samples.
     interval: Interval | None = None
@@ -316,9 +320,9 @@ class Judgement:
     numbers: Sequence[CaseNumber] = ()
     #: The variants that were measured; they may differ from the claim's.
     variants: Variants = "none"
-    #: Name of the campaign of the rows if it is another than the one that is judged (`Campaign.as_published`).
+    #: Name of the campaign whose rows were used, if it is not the judged campaign but its `Campaign.as_published`.
     campaign: str = ""
-    #: What the judged campaign's own rows of the same variants give where `campaign` has other cases; else None.
+    #: The judgement from the judged campaign's own rows of the same variants, if `campaign` has other cases; else None.
     own: Judgement | None = None
     reason: str = ""
     #: Remarks on the cases that `reason` names.
@@ -338,7 +342,7 @@ class Judgement:
 
     @property
     def worst(self) -> CaseNumber | None:
-        """The case whose number contradicts the claim most: with no better direction, the farthest out of the range."""
+        """The case that contradicts the claim most; without a better direction, the one farthest from the range."""
         claim = self.claim
 
         def against(number: CaseNumber) -> float:
@@ -359,12 +363,13 @@ def judge(
 ) -> list[Judgement]:
     """Return the verdict on each claim.
 
-    The papers' kernels of `campaign.as_published` are used first, then those of the campaign itself; if the exact ones
-    were not measured, their further tuned versions, else ours. `Judgement.variants` and `Judgement.campaign` record
-    which. All rows of a verdict are of one campaign. CPU times give no verdict on claims that were measured on a GPU.
+    The papers' kernels of `campaign.as_published` are used first, then those of the campaign itself. If the exact
+    kernels were not measured, their further tuned versions are used, else ours. `Judgement.variants` and
+    `Judgement.campaign` record the source. All rows of a verdict are of one campaign. CPU times give no verdict on
+    claims that were measured on a GPU.
     """
 
-    prepared: dict[tuple[str, Variants], D | None] = {}  # claims of a study share few variants
+    prepared: dict[tuple[str, Variants], D | None] = {}  # cached, since many claims of a study use the same variants
     literal = campaign.as_published
 
     def measured_of(quantity: Quantity[D], source: Campaign, variants: Variants) -> Measured | None:
@@ -547,7 +552,7 @@ def _beside_columns(other: Campaign, judgements: Mapping[str, Judgement]) -> tup
 
 
 def tally(table: Table, key: Literal["id", "claim"] = "id") -> dict[str, list[str]]:
-    """Return the ids or the sentences of the claims for each verdict, from the result of `claims_table`."""
+    """Return, for each verdict, the ids (or the sentences) of its claims in a table from `claims_table`."""
     keys = [column.key for column in table.columns]
     named, verdicts = keys.index(key), keys.index("verdict")
     return {

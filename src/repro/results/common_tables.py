@@ -1,7 +1,7 @@
-"""Tables that each study can have: times case by case, all baselines and layouts, and what comes before products.
+"""Tables that each study can have: times of each case, all baselines and layouts, and set-up costs.
 
-A study without tables gets the first two, which include newly added variants and baselines automatically. The third
-says from how many products on a set-up has paid.
+A study that defines no tables gets the first two, which include newly added variants and baselines automatically. The
+table of set-up costs states after how many products the set-up of our format is faster in total than the library.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from repro.results.tables import (
 
 
 class CaseRow(NamedTuple):
-    """A table's row for one case: the problem in the campaign's order, and what was measured."""
+    """A table's row for one case: the problem's line and its measured data."""
 
     line: ProblemLine
     case: Case
@@ -72,20 +72,20 @@ def times_table(
 ) -> Table:
     """Return a table with a line for each case: times of the base and of each method, and speedups over the base.
 
-    A time that is missing has its reason as a note.
+    The cell of a missing time has the reason as a note.
 
     Parameters
     ----------
     methods
-        What is compared: a group of columns each.
+        Methods to compare; each gets a group of columns.
     base
-        What speedups are over.
+        Method relative to which speedups are computed.
     clock
         Clock of all times.
     caption
-        Sentences before those on the clock and on what is missing.
+        First sentences of the caption; sentences on the clock and on missing problems follow.
     extra
-        Further columns, behind these.
+        Further columns, to the right of the times and speedups.
     """
 
     def timed(method: Method) -> Callable[[CaseRow], ReportedTime | None]:
@@ -112,7 +112,7 @@ def times_table(
     return table_of(columns, rows, join_sentences(said), nothing=not any(row.case.measured for row in rows))
 
 
-#: Maximum number of variants that have columns of their own in `table-times`; of more, the fastest has.
+#: Maximum number of variants with columns of their own in `table-times`; if there are more, only the fastest has one.
 MAX_VARIANTS = 12
 #: Kinds of the rows that `table-baselines` compares in a study without tables.
 COMPARED = ("variant", "baseline", OUTSIDE)
@@ -215,7 +215,7 @@ def _add_case(
     for rows in (Selection(case.rows), case.searched.select(cache=case.campaign.cache)):
         named: dict[str, list[R_co]] = {}
         for row in rows.select(task.predicate, **task.columns):
-            # the only row of a problem that could not be had names no contestant
+            # the single row of an unavailable problem names no baseline or layout
             if row.status != "unavailable" and (label := name(row)) is not None:
                 named.setdefault(label, []).append(row)
         for label, group in named.items():
@@ -274,7 +274,7 @@ ANALYSIS = (
     "Analysis: what the library’s fastest routine of any format computes of a matrix that is there in its format; on "
     "the CPU also making that matrix."
 )
-#: What our set-up is where a matrix is packed on the host.
+#: Sentence on our set-up in studies that pack the matrix on the host.
 PACKED_CAPTION = (
     "Set-up: packing the matrix from CSR into our format, on one core of the host, with what packing needs to know, "
     "such as clusters of rows and symmetry. What `repro export` writes converts on the GPU instead."
@@ -286,20 +286,20 @@ Time = ReportedTime[Any]
 
 @dataclass(frozen=True)
 class SetupCosts:
-    """What our kernel and the library need before their products in one case, and the times of these products."""
+    """Set-up seconds of our kernel and of the library in one case, and the times of one product by each."""
 
     #: Name of the problem, with its notes.
     name: Cell
     precision: str
-    #: The library's fastest routine, and its fastest one for CSR.
+    #: Times of one product by the library's fastest routine, and by its fastest routine for CSR.
     library: Time | None
     csr: Time | None
     ours: Time | None
-    #: Seconds that bring the matrix from CSR into our format; None if they are not recorded.
+    #: Seconds to convert the matrix from CSR to our format; None if they are not recorded.
     ours_seconds: float | None
     #: Seconds of the analysis by the library's fastest routine; None if they are not recorded.
     library_seconds: float | None
-    #: Which of a problem's products it is; empty if there is one.
+    #: Name of the product, for problems with several products; else empty.
     product: str = ""
     #: Remarks on `ours_seconds`.
     notes: tuple[str, ...] = ()
@@ -308,20 +308,21 @@ class SetupCosts:
     def packed(
         cls, name: Cell, precision: str, *, library: Time | None, csr: Time | None, ours: Time | None
     ) -> SetupCosts:
-        """Return the costs of a matrix that is packed, by the seconds in the rows of the products."""
+        """Return the costs of a matrix that is packed; the set-up seconds are those in the rows of the products."""
         ours_seconds = ours.row.packing if ours else None
         return cls(name, precision, library, csr, ours, ours_seconds, library.row.preprocess if library else None)
 
     @property
     def gain(self) -> float | None:
-        """Seconds that a product of ours takes less than the library's with CSR; negative if it takes more."""
+        """Seconds by which our product is faster than the library's with CSR; negative if ours is slower."""
         return self.csr.seconds - self.ours.seconds if self.csr and self.ours else None
 
     @property
     def pays_from(self) -> int | None:
-        """Number of products from which on ours with its set-up takes less time than the library's with CSR.
+        """Least number of products for which ours, set-up included, take less time than the library's with CSR.
 
-        The library's analysis is not counted, which favours the library. None if it is never so, or is not known.
+        The time of the library's analysis is omitted, which favours the library. None if our kernel never becomes
+        faster, or a time is missing.
         """
         if self.gain is None or self.gain <= 0 or self.ours_seconds is None:
             return None
@@ -400,7 +401,7 @@ def setup_costs_table(
     clock
         The clock of the products.
     setup, analysis
-        Sentences that say what our set-up and what the library's is.
+        Sentences of the caption that describe our set-up and the library's.
     """
     caption = [
         "What comes before the first product.",

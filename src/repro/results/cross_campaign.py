@@ -1,6 +1,6 @@
 """Tables with columns for several campaigns, and the row-by-row comparison of two campaigns.
 
-The comparison labels each row as same, faster, slower, or undecided if the difference is within the noise of runs.
+The comparison labels each row as same, faster, slower, or undecided if noise between runs can explain the difference.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def with_all_problems(campaign: Campaign) -> Campaign:
 def blank_reason(record: ProblemRecord | None, line: ProblemRecord | None) -> tuple[str, ...] | None:
     """Return the notes for an empty cell of a campaign, or None if the cell may have a number.
 
-    `record` is the campaign's record of the problem, `line` the record that the table line shows; an unavailable line
-    already says why.
+    `record` is the campaign's record of the problem, `line` the record that the table line shows. If `line` itself is
+    unavailable, the line already gives the reason and the cell gets no note.
     """
     if record is None:
         return ()
@@ -58,7 +58,7 @@ def conflicting_names(campaign: Campaign, other: Campaign) -> list[str]:
 
 
 def conflict_note(campaign: Campaign) -> str:
-    """Return a sentence on problems that are not compared because of `conflicting_names`; empty if there are none."""
+    """Return a sentence that lists problems not compared because of `conflicting_names`; empty if there are none."""
     names = {other.name: conflicting_names(campaign, other) for other in campaign.beside}
     said = [f"{', '.join(problems)} ({name})" for name, problems in names.items() if problems]
     return f"Not compared, since their content differs in spite of the name: {'; '.join(said)}." if said else ""
@@ -134,7 +134,7 @@ class Comparison:
     rows: pd.DataFrame
     #: Number of rows that were not compared, for each reason.
     uncompared: Mapping[str, int]
-    #: For each case, clock and tuning by which both campaigns chose: the variant of each.
+    #: For each case, clock and tuning with a choice in both campaigns: the two chosen variants.
     winners: tuple[ComparedChoice, ...]
     #: Differing entries of the environments with the values of both campaigns; empty for different devices.
     changes: Mapping[str, tuple[str, str]]
@@ -154,7 +154,7 @@ class Comparison:
 
 
 def find_campaign(given: str, results: Path) -> CampaignFolder:
-    """Return the folder of a campaign, given by its name, by its folder or by its `raw`, or raise `ReproError`."""
+    """Return the folder of a campaign, given by its name, its folder or its `raw`; raise `ReproError` if missing."""
     tried = [CampaignFolder.of(given, results), CampaignFolder(Path(given))]
     if Path(given) == (above := CampaignFolder(Path(given).parent)).raw:
         tried.append(above)
@@ -196,7 +196,7 @@ def compare_campaigns(
     if not shared:
         raise ReproError("the campaigns share no study", where=f"{first.raw} and {second.raw}")
     pairs = [(load(first, study), load(second, study)) for study in shared]
-    measured = [(a, b) for a, b in pairs if a.device and b.device]  # else there is nothing to compare
+    measured = [(a, b) for a, b in pairs if a.device and b.device]  # a study without a device has no measured rows
     differing = [(a, b) for a, b in measured if (a.backend, a.device) != (b.backend, b.device)]
     devices = _devices(differing or measured or pairs)
     across = bool(differing)
@@ -341,7 +341,7 @@ def _winners(base: Campaign, other: Campaign) -> Iterator[ComparedChoice]:
 
 
 def _loss(campaign: Campaign, key: tuple[str, str, ClockName, str], own: str, foreign: str) -> float | None:
-    """Return the relative slowdown of the other campaign's winner over the own one, by times of the search."""
+    """Return the relative slowdown of the other campaign's winner against the own one, by times of the search."""
     problem, precision, clock, _ = key
     times = {
         row.name: seconds

@@ -1,7 +1,7 @@
-"""Fit the words of a figure to a width or a font that it was not drawn for, so that no two of them meet.
+"""Fit the texts of a figure to another width or font than it was drawn for, so that no texts overlap.
 
-Legends get fewer columns; legends, titles and labels of horizontal axes are broken into lines; labels of ticks are
-turned. The figure becomes higher by what this takes, so that its panels keep their heights.
+Legends get fewer columns; legends, titles and labels of horizontal axes are broken into lines; tick labels are rotated.
+The figure becomes higher, so that its panels keep their heights.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
     from matplotlib.transforms import BboxBase
 
-#: Least gap in points between two words, and between a word and the edge of the figure.
+#: Least gap in points between two texts, and between a text and the edge of the figure.
 GAP = 3.0
-#: Inches of height that words may take when they are broken, beyond the figure's own height.
+#: Additional height in inches for texts that are broken into lines.
 SPARE = 5.0
 
 
 def fit_words(drawn: Canvas, width: float) -> None:
-    """Give a figure with a constrained layout another width in inches, and break the words that it has no room for."""
+    """Change the width (inches) of a figure with a constrained layout, and break texts that are too wide into lines."""
     drawn.draw_without_rendering()
     heights = _panel_heights(drawn)
     keeps = all(axes.get_aspect() == "auto" for axes in drawn.axes)
     drawn.set_figwidth(width)
-    if keeps:  # room for all that is broken, until it is known how much there is
+    if keeps:  # room for broken texts, until their height is known
         drawn.set_figheight(2 * drawn.get_figheight() + SPARE)
     legends = {axes: legend for axes in drawn.axes if (legend := axes.get_legend())}
-    for legend in legends.values():  # one that is too wide would leave no room for its panel
+    for legend in legends.values():  # a legend that is too wide would leave no room for its panel
         legend.set_in_layout(False)
     drawn.draw_without_rendering()
     gap, room = GAP * drawn.dpi / 72, drawn.bbox.width
@@ -57,13 +57,13 @@ def fit_words(drawn: Canvas, width: float) -> None:
         _fit_ticks(axes, gap)
     titles = [(axes.title, axes) for axes in drawn.axes]
     labels = [(axes.xaxis.label, axes) for axes in drawn.axes]
-    for words in (titles, labels):  # those that are alike are broken alike
+    for words in (titles, labels):  # all titles get the same width, and so do all labels
         rooms = [_room(text, axes, drawn, gap) for text, axes in words if text.get_text()]
         for text, _ in words:
             _break(text, min(rooms, default=room))
     drawn.draw_without_rendering()
     _lift_common_label(drawn, below)
-    for _ in range(2 if keeps else 0):  # the second time for gaps that are parts of the height
+    for _ in range(2 if keeps else 0):  # twice, since some gaps are proportional to the height
         drawn.draw_without_rendering()
         surplus = _panel_heights(drawn) - heights
         drawn.set_figheight(drawn.get_figheight() - surplus)
@@ -78,12 +78,12 @@ def _panel_heights(drawn: Canvas) -> float:
 
 
 def _break(text: Text, room: float) -> None:
-    """Break a horizontal text into lines of at most `room` pixels: at blanks, and only if need be at `/` and `_`."""
-    # a mark and what it means stay together, by a blank that does not break
+    """Break a horizontal text into lines of at most `room` pixels: at blanks, if need be after `/` and `_` too."""
+    # a no-break space keeps a mark († or ‡) on one line with the word after it
     words = re.sub(r"(?<![^\s(])([†‡]) ", "\\1\N{NO-BREAK SPACE}", text.get_text())
     if text.get_rotation() or text.get_window_extent().width <= room:
         return
-    # a vertical tab is a blank for `wrap`, and is taken out again
+    # `wrap` breaks lines at a vertical tab as at a blank; `_lines` removes the tabs
     inner = words if "$" in words else re.sub(r"(?<=[/_])(?=\w)", "\v", words)
     for breakable in (words, inner):
         for letters in range(len(breakable), 0, -1):
@@ -101,14 +101,14 @@ def _lines(words: str, letters: int) -> list[str]:
 
 
 def _narrow(legend: Legend, room: float) -> None:
-    """Give a legend fewer columns, and break the lines of the last one, until it is at most `room` pixels wide."""
+    """Reduce the columns of a legend, then break the last column's lines, until it is at most `room` pixels wide."""
     body: Any = legend.get_children()[0].get_children()[1]
     entries = [entry for column in body.get_children() for entry in column.get_children()]
     gap = body.get_children()[0].sep
     columns = len(body.get_children())
     while columns > 1 and legend.get_window_extent().width > room:
         columns -= 1
-        # as matplotlib does it: the first columns have one entry more where it does not come out even
+        # as in matplotlib: if the entries do not divide evenly, the first columns have one more
         ends = [-(-len(entries) * place // columns) for place in range(columns + 1)]
         body._children = [
             plotting.VPacker(pad=0, sep=gap, align="baseline", children=entries[start:end])
@@ -122,7 +122,7 @@ def _narrow(legend: Legend, room: float) -> None:
 
 
 def _fit_panel_legend(axes: Axes, legend: Legend) -> None:
-    """Narrow a panel's legend to the panel, and lift the panel's title where the legend becomes higher below it."""
+    """Make a panel's legend as narrow as the panel, and raise the panel's title above a legend that became higher."""
     box, title, top = legend.get_window_extent(), axes.title.get_window_extent(), axes.bbox.y1
     baseline = axes.title.get_transform().transform(axes.title.get_position())[1]
     _narrow(legend, axes.bbox.width - 2 * GAP * axes.figure.dpi / 72)
@@ -132,7 +132,7 @@ def _fit_panel_legend(axes: Axes, legend: Legend) -> None:
 
 
 def _share_line(texts: Sequence[Text], room: float, gap: float) -> None:
-    """Break the texts that stand side by side in the line below a figure: its footnote, and the device."""
+    """Break the footnote and the device's name, which are side by side below a figure, to a total of `room` pixels."""
     left = room - (len(texts) + 1) * 2 * gap
     if sum(text.get_window_extent().width for text in texts) <= left:
         return
@@ -142,7 +142,7 @@ def _share_line(texts: Sequence[Text], room: float, gap: float) -> None:
 
 
 def _room(text: Text, axes: Axes, drawn: Canvas, gap: float) -> float:
-    """Return the width in pixels that a centred text has, to the middle of the space between its panel and the next."""
+    """Return the largest width in pixels of a text centred on its panel; it ends halfway to the neighbouring panels."""
     box, panel = text.get_window_extent(), axes.bbox
     left, right = gap / 2, drawn.bbox.width - gap / 2
     for other in drawn.axes:
@@ -163,9 +163,9 @@ def _beside(one: BboxBase, other: BboxBase) -> bool:
 
 
 def _fit_ticks(axes: Axes, gap: float) -> None:
-    """Turn the labels of an x axis with fixed ticks upright where they meet, and leave some out where these meet too.
+    """Rotate overlapping labels of an x axis with fixed ticks by 90 degrees, and remove some if they still overlap.
 
-    Other locators choose as many ticks as there is room for.
+    Axes with other tick locators are unchanged, since these choose ticks that fit.
     """
     axis = axes.xaxis
     if not isinstance(axis.get_major_locator(), plotting.FixedLocator):
@@ -184,7 +184,7 @@ def _fit_ticks(axes: Axes, gap: float) -> None:
 
 
 def _clear(axis: Axis, labels: Sequence[Text], angle: float, gap: float) -> bool:
-    """Return whether labels of ticks keep a gap to each other at an angle in degrees."""
+    """Return whether tick labels rotated by `angle` degrees are at least `gap` pixels apart."""
     sizes = []
     for label in labels:
         given = label.get_rotation()
@@ -202,7 +202,7 @@ def _clear(axis: Axis, labels: Sequence[Text], angle: float, gap: float) -> bool
 
 
 def _lift_common_label(drawn: Canvas, below: Sequence[Legend]) -> None:
-    """Put the common label of the x axes above the line below the figure, where the two would meet in one line."""
+    """Move the common label of the x axes above the footnote line if the two would overlap."""
     label = next((text for text in drawn.texts if text.get_text() and text.get_text() == drawn.get_supxlabel()), None)
     if label is None:
         return

@@ -1,6 +1,6 @@
 """Common style of all figures; equal data give byte-identical files.
 
-Bars and points have their values as titles in the SVG file, which a browser shows where the pointer is.
+In SVG files, bars and points have their values as titles, which a browser shows as tooltips.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ PALE = "#c8c8c8"
 BAND = "#e8e4d8"
 #: Colour and marker for each precision; distinguishable in greyscale too.
 PRECISIONS = {"single": (ACCENT, "s"), "double": (DARK, "o")}
-#: Symbols of bars and diamonds, as heads of columns of numbers.
+#: Symbols of bars and diamonds, used as heads of the columns of numbers beside a panel.
 DIAMOND = "◇"
-#: Largest end of a whisker that an axis makes room for, over the largest bar.
+#: Largest end of a whisker that is drawn in full, as a multiple of the largest bar.
 LONGEST_WHISKER = 1.5
 # colour map with uniform luminance, safe for colour-blind readers; fast regions are bright
 HEAT = "cividis_r"
@@ -92,13 +92,13 @@ SCREEN = 144
 
 #: Formats of figures; `tex` includes the PDF file, with the caption.
 FORMATS = ("pdf", "svg", "png", "tex")
-#: Families of mathematical signs, without letters to write words by.
+#: Font families that have only mathematical symbols and no letters.
 SYMBOLS = re.compile(r"STIXSize|STIXNonUnicode|Last Resort|cm(ex|mi|sy)\d")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How figures are written where a paper needs them otherwise than the workflow makes them."""
+    """Width, font and formats of figures, for a paper that needs other ones than the workflow's defaults."""
 
     #: Width in inches; None for each figure's own. Panels keep their heights.
     width: float | None = None
@@ -132,7 +132,7 @@ def canvas(width: float, height: float) -> Canvas:
 
 
 def laid_out(figure: Figure, device: str, shape: Shape | None = None) -> Canvas:
-    """Draw a figure with the device's name below it, and freeze its layout, so that all formats look the same."""
+    """Draw a figure with the device's name below it, and fix its layout, so that all file formats look the same."""
     shape = shape or Shape()
     drawn = figure.draw()
     _below(drawn, device, "outside lower right")
@@ -141,7 +141,7 @@ def laid_out(figure: Figure, device: str, shape: Shape | None = None) -> Canvas:
         fit_words(drawn, shape.width or drawn.get_figwidth())
     if engine := drawn.get_layout_engine():
         engine.execute(drawn)
-    drawn.set_layout_engine(None)  # with "none", a placeholder stays, for which each `savefig` draws the figure twice
+    drawn.set_layout_engine(None)  # with "none", a placeholder remains, and each `savefig` draws the figure twice
     return drawn
 
 
@@ -208,10 +208,10 @@ def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
 def column(
     axes: Axes, texts: Sequence[str | None], head: tuple[str, str], *, points: float = 3, bold: Sequence[int] = ()
 ) -> None:
-    """Write a column of numbers to the right of an axes, one number per row, below its head if there are any.
+    """Write a column of numbers to the right of an axes, one number per row, with a head if there are any numbers.
 
     `head` has the name or symbol, and the colour, of the series to which the numbers belong; `points` is the gap to the
-    axes.
+    axes; the numbers of the rows `bold` are bold.
     """
     name, colour = head
     beside: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6, "annotation_clip": False}
@@ -226,9 +226,9 @@ def column(
 
 
 def right_end(values: Iterable[float | None], intervals: Iterable[tuple[float, float] | None], room: float) -> float:
-    """Return where an axis of bars from 0 ends: `room` times the largest value, or where the last whisker ends.
+    """Return the right end of a bar chart's axis: `room` times the largest value, or the end of the longest whisker.
 
-    A whisker that is longer than `LONGEST_WHISKER` times the largest value is cut off, lest it flatten all bars.
+    Whiskers are cut off at `LONGEST_WHISKER` times the largest value, so that they do not make all bars short.
     """
     largest = max((value for value in values if value is not None), default=1.0)
     ends = max((interval[1] for interval in intervals if interval is not None), default=0.0)
@@ -236,9 +236,9 @@ def right_end(values: Iterable[float | None], intervals: Iterable[tuple[float, f
 
 
 def whisker(axes: Axes, interval: tuple[float, float] | None, y: float, right: float = inf) -> None:
-    """Draw a confidence interval over the end of a horizontal bar at height `y`, if there is one.
+    """Draw a confidence interval (None: nothing) over the end of a horizontal bar at height `y`.
 
-    One that goes on beyond the end of the axis, `right`, ends there in an arrow.
+    An interval that extends beyond `right`, the end of the axis, ends there in an arrow.
     """
     if interval is None:
         return
@@ -264,7 +264,7 @@ def say_missing(axes: Axes, missing: Sequence[str | None]) -> None:
 
 
 def say_in_panel(axes: Axes, why: str) -> None:
-    """Write into the middle of an empty panel why nothing is drawn."""
+    """Write the reason `why` nothing is drawn into the middle of an empty panel."""
     axes.text(
         0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color=GREY, style="italic",
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
@@ -283,12 +283,12 @@ def _below(figure: Canvas, text: str, place: Literal["outside lower left", "outs
     figure.legend([handle], [text], loc=place, handlelength=0, handletextpad=0, borderpad=0.1)
 
 
-#: Letters of two labels that a panel half as wide as the text has room for beside each other.
+#: Total number of letters of two legend labels that fit side by side into a panel of half the text width.
 LETTERS_BESIDE = 55
 
 
 def legend_columns(labels: Sequence[str]) -> int:
-    """Return the columns of the legend of a panel half as wide as the text: 2 if the longest labels fit, else 1."""
+    """Return the number of legend columns in a panel of half the text width: 2 if the longest labels fit, else 1."""
     half = ceil(len(labels) / 2)
     letters = (max(map(len, side), default=0) for side in (labels[:half], labels[half:]))
     return 2 if sum(letters) <= LETTERS_BESIDE else 1
@@ -349,7 +349,7 @@ def _points(axes: Axes, label: object, points: FloatArray) -> list[str]:
 
 
 def _text(label: object, values: Iterable[tuple[Axis, float]]) -> str:
-    """Return the label of a series and a value for each axis, a line each: the name of a row, or a number."""
+    """Return a text of several lines: the label of a series, then for each axis the value or the row's name."""
     name = str(label or "")
     lines = [] if name.startswith("_") or not name else [name]
     for axis, value in values:
@@ -361,7 +361,7 @@ def _text(label: object, values: Iterable[tuple[Axis, float]]) -> str:
 
 
 def _row(axis: Axis, value: float) -> str | None:
-    """Return the name of the axis's row that contains a value, empty without one; None if the axis has numbers."""
+    """Return the name of the axis's row that contains a value, empty if no row does; None if the axis has numbers."""
     if not isinstance(axis.get_major_locator(), plotting.FixedLocator):
         return None
     written = axis.get_major_formatter()
@@ -370,7 +370,7 @@ def _row(axis: Axis, value: float) -> str | None:
 
 
 def with_titles(svg: str, texts: Mapping[str, list[str]]) -> str:
-    """Return an SVG with the texts of `name_marks` as titles; a series of which not all points are drawn gets none."""
+    """Return an SVG with the texts of `name_marks` as titles; a series with undrawn points gets no titles."""
     parts = []
     end = 0
     for match in _MARK.finditer(svg):
@@ -382,7 +382,7 @@ def with_titles(svg: str, texts: Mapping[str, list[str]]) -> str:
 
 
 def _end_of_group(svg: str, start: int) -> int:
-    """Return where the group that begins before `start` ends."""
+    """Return the position of the closing tag of the SVG group (`<g>`) whose content begins at `start`."""
     depth = 1
     for tag in re.finditer(r"<(/?)g\b[^>]*?(/?)>", svg[start:]):
         depth += -1 if tag[1] else 0 if tag[2] else 1

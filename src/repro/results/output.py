@@ -65,7 +65,7 @@ def as_text(value: Value) -> Value:
 def as_csv(table: Table) -> str:
     """Return a table as CSV: values at full precision, then columns `notes` and `keys`.
 
-    Summary rows are left out: who averages a column would average their mean with it.
+    Summary rows are omitted, so that a program that averages a column does not include its mean.
 
     A column with confidence intervals is followed by columns `…_low` and `…_high`. `keys` names the recorded rows from
     which a line was computed, separated by blanks; `keys_<campaign>` does so for other campaigns in the table.
@@ -138,7 +138,7 @@ def _pipe(cells: list[str]) -> str:
 
 
 def latex_caption(title: str, caption: str, short: bool) -> str:
-    r"""Return `\caption` with the title alone, or with the title for the list of figures and the whole caption."""
+    r"""Return a LaTeX `\caption`: the title alone if `short`, else the whole caption with the title for lists."""
     head = latex_escape(title)
     return rf"\caption{{{head}.}}" if short else rf"\caption[{{{head}}}]{{{latex_escape(caption)}}}"
 
@@ -227,7 +227,7 @@ def replace_artifact(path: Path) -> Iterator[Path]:
 
 
 def write_table_artifact(artifact: Artifact, table: Table, folder: Path, short: bool = False) -> list[Path]:
-    """Write one table as CSV, Markdown and LaTeX, there with its title alone if `short`; return the files."""
+    """Write one table as CSV, Markdown and LaTeX; return the files. If `short`, the LaTeX caption is only the title."""
     paths = []
     for suffix, render in TABLE_FORMATS.items():
         path = folder / f"{artifact.name}.{suffix}"
@@ -263,7 +263,7 @@ def write_figure(
 ) -> list[Path]:
     """Write one figure in all formats of `shape`, with the device's name below it; return the files.
 
-    The `.tex` file has the caption, or the title alone if `short`, and includes the PDF file.
+    The `.tex` file includes the PDF file and has the caption; if `short`, the caption is only the title.
     """
     shape = shape or figure_style.Shape()
     paths = [folder / f"{artifact.name}.{suffix}" for suffix in shape.formats]
@@ -283,10 +283,10 @@ def write(
     shape: figure_style.Shape | None = None,
     short: bool = False,
 ) -> list[Path]:
-    """Write a table or figure that was made of a campaign in all formats, figures as `shape` says; return the files.
+    """Write a table or figure of a campaign in all formats (figures in those of `shape`); return the files.
 
-    If yardstick times of the campaign were disturbed, a table's caption starts with this warning. In LaTeX, captions
-    are titles alone if `short`.
+    If yardstick times of the campaign were disturbed, a table's caption starts with a warning. If `short`, LaTeX
+    captions are only the titles.
     """
     if isinstance(made, Table):
         if campaign.disturbance:

@@ -1,6 +1,6 @@
-"""What figures take of Matplotlib, which is imported when the first of it is asked for.
+"""The names of Matplotlib that figures use, imported at first access.
 
-That takes 0.3 s, and most commands load figures for their names alone: they draw nothing.
+Importing Matplotlib takes 0.3 s, and most commands only need the names of figures and draw nothing.
 """
 
 from __future__ import annotations
@@ -61,6 +61,6 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = f"matplotlib.{MODULES[name]}" if name in MODULES else "matplotlib"
-    # as `from home import name` does it, which imports what is a module of its own, such as `style`
+    # like `from home import name`, this also imports submodules, such as `style`
     found = globals()[name] = getattr(__import__(home, fromlist=[name]), name)
     return found

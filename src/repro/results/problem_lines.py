@@ -30,7 +30,7 @@ CLOCK_WORDS: dict[ClockName, str] = {
 #: Sentence on the costs that a GPU's event clock leaves out.
 EVENTS_LEAVE_OUT = "Launches wait in the queue with their events, so that the host’s latency is in no time."
 PROBLEM = Column("problem", "problem", numeric=False)
-#: Marks after problem names in figures: rebuilt or stand-in problems, and problems that are in no paper.
+#: Marks after problem names in figures: `MARK` for rebuilt or stand-in problems, `ADDED` for problems in no paper.
 MARK, ADDED = "†", "‡"
 OF_NO_PAPER = "of no paper, added here"
 #: First words of the sentences that `remarks` returns.
@@ -48,7 +48,7 @@ class ProblemLine:
     problem: str
     #: Entry type for a matrix, else the kind of problem.
     entry: str
-    #: The papers' problem whose published numbers are in this line; None if it is in no paper.
+    #: Name of the papers' problem whose published numbers are in this line; None if the problem is in no paper.
     published: str | None
     #: The campaign's record of the problem; None if there are only published numbers.
     record: ProblemRecord | None
@@ -162,7 +162,7 @@ def _entry(record: ProblemRecord) -> str:
 
 
 def ours(campaign: Campaign, published: Published) -> list[ProblemLine]:
-    """Return only the lines of problems with a record in the campaign, sorted by kind."""
+    """Return only the lines of problems with a record in the campaign, sorted by entry type or kind."""
     lines = [line for line in problem_lines(campaign, published) if line.record is not None]
     rank = {kind: i for i, kind in enumerate(dict.fromkeys(line.entry for line in lines))}
     return sorted(lines, key=lambda line: rank[line.entry])
@@ -187,7 +187,7 @@ def measurement_note(campaign: Campaign, clock: ClockName, phase: str = "the rep
 
 
 def events_note(campaign: Campaign) -> str:
-    """Return the sentence on what events leave out; empty on a CPU, or if a stream was not blocked."""
+    """Return the sentence `EVENTS_LEAVE_OUT`; empty on a CPU, or if launches did not wait behind a blocked stream."""
     records = [campaign.environments.get(name, {}) for name in campaign.report.environment.dropna().unique()]
     blocked = all(record.get("blocking", True) for record in records)
     return EVENTS_LEAVE_OUT if blocked and not campaign.on_cpu else ""
@@ -210,9 +210,9 @@ def launch_note(marked: int, total: int) -> str:
 
 
 def unconfirmed_note(cases: Iterable[tuple[Case, ReportedTime | None, ReportedTime | None]]) -> str:
-    """Return the sentence that names the cases in which a winner of the papers' space is faster than ours.
+    """Return the sentence that names the cases in which the winner among the papers' kernels is faster than ours.
 
-    `cases` has the time of ours and that of the papers' winner for each case; empty if there is no such case.
+    `cases` has, for each case, the time of our winner and of the papers' winner. Empty if there is no such case.
     """
     names = [f"{case.problem} ({case.precision})" for case, ours, papers in cases if case.is_faster(papers, ours)]
     if not names:
@@ -243,7 +243,7 @@ def join_sentences(parts: Iterable[str]) -> str:
 
 
 def own_problems_table(records: Iterable[ProblemRecord]) -> Table:
-    """Return a table that describes problems: sizes, row lengths, symmetry, and what was done when they were read."""
+    """Return a table that describes problems: sizes, row lengths, symmetry, and changes made when they were read."""
     records = [*records]
     return table_of(
         OWN_COLUMNS,
@@ -261,7 +261,7 @@ def _row_lengths(record: ProblemRecord) -> Cell:
 
 
 def _symmetry(record: ProblemRecord) -> Cell:
-    """Return whether a matrix is symmetric or Hermitian, which one study finds out of each precision."""
+    """Return the cell that says whether a matrix is symmetric or Hermitian; one study tests this in each precision."""
     kinds = next((facts["symmetry"] for facts in record.facts.values() if "symmetry" in facts), None)
     if kinds is None:
         return Cell()

@@ -50,7 +50,7 @@ def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaig
 
 #: Numbering of artifacts that are in no paper.
 OURS = "ours"
-#: Name of each study's table of what was aimed at.
+#: Name of each study's table that compares wanted values (`config/targets`) with measured ones.
 TARGETS = "table-targets"
 Kind = Literal["table", "figure"]
 #: Requirements of artifacts: other campaigns, rivals, or times over several devices.
@@ -66,22 +66,22 @@ class Artifact:
     study: str
     name: str
     title: str
-    #: Its number in the paper, or `ours`.
+    #: Number of the table or figure in the paper, or `ours`.
     numbering: str
     kind: Kind
     make: MakeTable | MakeFigure
     #: Requirement that not every campaign meets; the artifact is made only from campaigns that meet it.
     needs: Need | None = None
-    #: Keys of a table's columns that the page shows first, behind those that name the case.
+    #: Keys of the table columns that the report's page shows first, after the columns that name the case.
     lead: tuple[str, ...] = ()
-    #: Keys of the columns that take this place if no row has a value of `lead`.
+    #: Keys of the columns that are shown first instead if no row has a value of `lead`.
     lead_instead: tuple[str, ...] = ()
-    #: The study's part (`Study.parts`) that it shows; then it is made only if the campaign has that part.
+    #: Optional measurement (`Study.parts`) that the artifact shows; it is made only if the campaign has this part.
     part: str = ""
 
     @property
     def of_papers(self) -> bool:
-        """Whether it shows papers' numbers, claims on them, or what was aimed at beside them."""
+        """Whether the artifact shows papers' numbers, claims on them, or our targets."""
         return self.numbering != OURS or self.name == TARGETS
 
     @property
@@ -112,9 +112,10 @@ def table(
     lead_instead: tuple[str, ...] = (),
     part: str = "",
 ) -> Callable[[MakeTable], MakeTable]:
-    """Register the decorated function as a table; the page shows its columns `lead` first, such as a speedup.
+    """Register the decorated function as a table; the report's page shows its columns `lead` first, such as a speedup.
 
-    If no row has a value of them it shows `lead_instead` first, such as the papers' where ours were not searched.
+    If no row has a value in these columns, the page shows `lead_instead` first, for example the speedup of the papers'
+    kernels where ours were not searched.
     """
 
     def decorate(make: MakeTable) -> MakeTable:

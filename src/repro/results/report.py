@@ -48,9 +48,9 @@ T = TypeVar("T")
 
 #: Clocks of the report, in order of preference.
 REPORT_CLOCKS: tuple[ClockName, ...] = ("event", "graph", "host")
-# thousands of variants can fail for the same reason: most names that are printed for each reason
+# maximum number of names printed for each reason, since thousands of variants can fail for the same one
 NAMES_SHOWN = 12
-#: Rows of a table that is open on the page; a longer one is folded.
+#: Maximum number of rows of a table that is shown unfolded on the page.
 ROWS_OPEN = 12
 
 
@@ -211,9 +211,9 @@ def lacks_ours(table: Table, campaign: Campaign) -> bool:
 
 
 def lead_first(table: Table, lead: Sequence[str], instead: Sequence[str] = ()) -> Table:
-    """Return a table with the columns of these keys behind the first ones without a group, which name the case.
+    """Return a table with the columns `lead` directly after its first columns without a group, which name the case.
 
-    Columns `instead` come there if no row has a value of `lead`; columns without a value in any row come last.
+    If no row has a value of `lead`, the columns `instead` are moved. Columns without any value come last.
     """
     columns = table.columns
     places = {column.key: index for index, column in enumerate(columns)}
@@ -259,7 +259,7 @@ class Card:
     result: Result
     #: Description of the number with the library's name.
     says: str
-    #: The number of each campaign; `others` has the numbers by other clocks.
+    #: The main number of each campaign; `others` has the numbers by other clocks.
     numbers: Mapping[str, Cell]
     others: Mapping[str, Mapping[str, Cell]]
     #: Numbers that the main one leaves out, by their descriptions.
@@ -276,7 +276,7 @@ def make_card(
     """Return a study's main result.
 
     `library` provides the baselines, `tables` has the result's table per campaign, the main one first, and
-    `as_published` the name and the table of the campaign that has the papers' kernels to the letter.
+    `as_published` the name and the table of the campaign with the papers' kernels exactly as published.
     """
     (first, own), *_ = tables.items()
     library = library or "the library"
@@ -340,7 +340,7 @@ class PageStudy:
     highlights: Mapping[str, str] = field(default_factory=dict)
     #: HTML template that explains how to read the study's tables.
     words: Path | None = None
-    #: What the parts of a variant's name mean, by a pattern of regular expressions: see `read_legend`.
+    #: Meanings of the parts of a variant's name, by regular expression: see `read_legend`.
     legend: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
     #: Citation of the papers.
@@ -360,7 +360,7 @@ class Section:
     reference: str
     #: The study's result in one number; None if the page lacks the result's table.
     card: Card | None
-    #: What the section has below its head, where it is folded away at first: `23 tables, 13 figures`.
+    #: Summary of the folded content below the section's head: `23 tables, 13 figures`.
     contents: str
     #: Names and values that are printed at the head of the section.
     facts: Mapping[str, str]
@@ -394,9 +394,9 @@ class PageWinners:
     """The head of the page: the winners on the user's own problems (`winners.html.j2`)."""
 
     table: Table
-    #: What has to be said below it.
+    #: Remarks below the table of winners.
     notes: Sequence[str]
-    #: Lines for a shell and for Python that take the kernels away, by problem.
+    #: For each problem, shell commands that export its kernels, and lines of Python that use them.
     lines: Mapping[str, Sequence[str]]
 
 
@@ -409,7 +409,7 @@ def write_report(
 ) -> Path:
     """Write the page with all studies of one campaign; `progress` is called for each table and figure.
 
-    Its head has `winners`, and a table `own` that describes the user's own problems.
+    The head of the page shows `winners`, and the table `own`, which describes the user's own problems.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -457,18 +457,18 @@ def code_html(text: str) -> Markup:
 
 
 def read_legend(path: Path) -> dict[str, str]:
-    """Read what the parts of a variant's name mean: a CSV file with columns `part` and `meaning`.
+    """Read the meanings of the parts of a variant's name: a CSV file with columns `part` and `meaning`.
 
-    A part is a regular expression that matches between letters and digits of a name; `\\1` in its meaning is what its
-    first group matched.
+    A part is a regular expression that must match whole words of a name; `\\1` in the meaning stands for the text that
+    its first group matched.
     """
     with path.open(encoding="utf-8", newline="") as file:
         return {line["part"]: line["meaning"] for line in csv.DictReader(file)}
 
 
 def printed_part(part: str, meaning: str) -> tuple[str, str]:
-    """Return a line of a legend for readers: N in place of numbers, and choices spelt out in the meaning."""
-    pattern = re.sub(r"\(\?<?=([^)]*)\)", r"\1", part)  # what has to stand around it is printed too
+    """Return a legend's line made readable: `N` for numbers in the pattern, alternatives listed in the meaning."""
+    pattern = re.sub(r"\(\?<?=([^)]*)\)", r"\1", part)  # print the text of lookaheads and lookbehinds too
     groups = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", pattern)
     spelt = ["N" if r"\d" in group else group.replace("|", " or ") for group in groups]
     said = re.sub(r"\\(\d)", lambda found: spelt[int(found[1]) - 1], meaning)
@@ -550,7 +550,7 @@ def _rows(folder: Path, study_name: str) -> dict[str, str]:
 
 
 def days_measured(campaigns: Sequence[Campaign]) -> str:
-    """Return the first and the last day of measurement of some studies, `2026-11-24 to 2026-11-25`; empty if none."""
+    """Return the first and the last day on which rows were measured, `2026-11-24 to 2026-11-25`; empty if none."""
     rows = (row for campaign in campaigns for row in (*campaign.searched, *campaign.reported))
     stamps = [row.measured_at for row in rows if row.measured_at]
     return " to ".join(dict.fromkeys((min(stamps)[:10], max(stamps)[:10]))) if stamps else ""
@@ -572,7 +572,7 @@ def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
 
 
 def code_words(codes: Mapping[str, Sequence[str]]) -> str:
-    """Return the code of most environment records, and how many are of other code, the most frequent first."""
+    """Return text that names the code versions of the environment records, the most frequent first."""
     frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
     unknown = [words for words in frequent if not words.startswith("commit")]
     named = [words for words in frequent if words not in unknown]
@@ -593,10 +593,9 @@ WHOSE = {PAPER: "the papers’ kernels", PAPER_TUNED: "the papers’ kernels, tu
 
 
 def same_kernel_twice(campaign: Campaign) -> str | None:
-    """Return by how much the second process's time of one kernel differs from the first's, by each clock, and which
-    kernel it is.
+    """Return a phrase that states by how many percent two processes' times of the same kernel differ, by each clock.
 
-    It is None if no winner was timed twice. The intervals are those of the ratio of both times.
+    The phrase also names the kernel, and the 95 % intervals of the ratio. None if no winner was timed twice.
     """
     again, pairs = _timed_twice(campaign)
     if again is None:
@@ -611,12 +610,12 @@ def same_kernel_twice(campaign: Campaign) -> str | None:
 
 
 def apart_when_repeated(campaign: Campaign) -> list[float]:
-    """Return by which share of the first the second process's time of one kernel differs from it, for each clock."""
+    """Return, for each clock, the relative difference second / first - 1 of two processes' times of one kernel."""
     return [second.seconds / first.seconds - 1 for first, second in _timed_twice(campaign)[1].values()]
 
 
 def _timed_twice(campaign: Campaign) -> tuple[RecordedRow | None, dict[ClockName, tuple[ReportedTime, ReportedTime]]]:
-    """Return the first row that another process timed again, and both times by each clock."""
+    """Return the first row that a second process timed again, and its (first, second) times by each clock."""
     for again in campaign.repeated.select(cache=campaign.cache):
         case = {"problem": again.problem, "precision": again.precision, "name": again.name, "cache": again.cache}
         pairs = {}
@@ -635,7 +634,7 @@ def _percent_apart(ratio: float) -> str:
 
 
 def _won(case: Case, name: str) -> str:
-    """Return what a kernel won: it need not be the one to take for the problem, by another clock or of all kernels."""
+    """Return words on the clock and the space by which a kernel won; others can have another winner."""
     clocks = dict.fromkeys(choice.clock for choice in case.choices if choice.name == name)
     spaces = dict.fromkeys(row.space for row in case.select(name=name) if row.space in WHOSE)
     by = f"the {next(iter(clocks))} clock’s winner" if clocks else "a winner"

@@ -46,7 +46,7 @@ MARKS = (
     (figure_style.MIDDLE, "v"),
 )
 Time = ReportedTime[Any]
-#: Rivals that a note below the figure has room for.
+#: Maximum number of rivals that the note below the figure names.
 NAMED = 3
 BELOW_EMPTY = "below an empty launch"
 
@@ -57,19 +57,19 @@ class Contest:
 
     #: Title of the task for a table; may name columns of `alike` in braces.
     title: str
-    #: Ours: the first of these that has a time.
+    #: Our solutions in order of preference; the first that has a time is compared.
     ours: Sequence[Method]
     library: Method | None
     clock: ClockName = "graph"
-    #: Values of columns that a rival's row of this task has.
+    #: Column values that identify a rival's rows of this task.
     columns: Mapping[str, object] = field(default_factory=dict, hash=False)
-    #: Columns in which ours and the library's have to be like the rival's row.
+    #: Columns in which our row and the library's must equal the rival's row.
     alike: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class RivalLine:
-    """One rival on one problem in one precision."""
+    """The time of one rival on one problem in one precision, beside ours and the library's."""
 
     case: Case
     contest: Contest
@@ -85,7 +85,7 @@ class RivalLine:
 
     @property
     def clock(self) -> ClockName:
-        """The contest's clock, or the host's for a rival that has no other."""
+        """Clock of the compared times: the contest's, or `host` if the rival has a time by this clock only."""
         host = self.row.seconds(self.contest.clock) is None and self.row.seconds("host") is not None
         return "host" if host else self.contest.clock
 
@@ -113,17 +113,17 @@ class RivalLine:
 
     @property
     def reason(self) -> str:
-        """First line of what the row says; empty if it says nothing."""
+        """First line of the row's message; empty if the row has none."""
         return one_line((self.row.message or "").partition("\n")[0])
 
     @property
     def why_not(self) -> str:
-        """What went wrong, in one line; empty if it has a time."""
+        """Reason why the rival has no time, in one line; empty if it has one."""
         return "" if self.row.timed else ": ".join(filter(None, (self.status, self.reason)))
 
 
 def rival_lines(campaign: Campaign, contests: Sequence[Contest]) -> list[RivalLine]:
-    """Return a line for each rival in each case, problem by problem, in the order of the names."""
+    """Return a line for each rival in each case, ordered by contest, problem, precision and the rival's name."""
     lines = []
     for contest in contests:
         for problem in campaign.problems:
@@ -201,7 +201,7 @@ def contests_of(study_name: str) -> Sequence[Contest]:
 
 
 def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
-    """Register a study's table and figure of rivals, which are made where a campaign has any."""
+    """Register a study's table and figure of rivals; they are made only for campaigns with rivals."""
     _CONTESTS[study_name] = contests
     clock = contests[0].clock
 
@@ -281,7 +281,7 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
 
 
 def _cross_note(lines: Sequence[RivalLine]) -> str | None:
-    """Return the note on the crosses at the axis: which rivals have no time there, or how many if they are many."""
+    """Return the note on the crosses at the axis, which mark rivals without a time: their names, or their number."""
     without = list(dict.fromkeys(f"{line.rival} ({line.status})" for line in lines if line.time is None))
     named = ", ".join(without) if len(without) <= NAMED else f"{len(without)} rivals, which the caption names"
     return f"× no time: {named}" if without else None

@@ -124,7 +124,7 @@ def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
     return _drawn_interval(tuple(tuple(map(tuple, side)) for side in rounds))
 
 
-@lru_cache(maxsize=1 << 16)  # a ratio is in several tables and figures
+@lru_cache(maxsize=1 << 16)  # cached, since several tables and figures show the same ratio
 def _drawn_interval(rounds: tuple[tuple[tuple[float, ...], ...], ...]) -> Interval:
     """Compute `relative_interval` for at least two rounds per kernel."""
     from scipy.stats import bootstrap

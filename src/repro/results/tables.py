@@ -29,7 +29,7 @@ Statistic = Callable[[Sequence[float]], "Cell"]
 
 @dataclass(frozen=True)
 class Sample:
-    """The speedups of single cases that a mean or median is of."""
+    """The speedups of single cases from which a mean or median was computed."""
 
     speedups: tuple[float, ...]
     #: Number of cases, those without a speedup included.
@@ -37,7 +37,7 @@ class Sample:
 
     @property
     def said(self) -> str:
-        """`36 cases, least 1.12×, slower in none`; of a single case nothing, which is the number itself."""
+        """Summary such as `36 cases, least 1.12×, slower in none`; empty for a single case, which is its own mean."""
         slower = sum(value < 1 for value in self.speedups)
         if self.cases < 2 or not self.speedups:
             return ""
@@ -60,7 +60,7 @@ class Cell:
     #: Confidence interval of a time or of a ratio of times, in the value's unit; the CSV file has two more columns for
     #: its ends. None if no samples were recorded.
     interval: tuple[float, float] | None = None
-    #: What a mean or median of speedups is of; None of any other value.
+    #: The speedups from which a mean or median was computed; None for any other value.
     sample: Sample | None = None
 
     @property
@@ -179,13 +179,13 @@ def table_of(
     return Table(tuple(columns), rows, caption, lines, nothing)
 
 
-#: Other clocks for which the same number can be in a table, as in the names of its rows.
+#: Names of other clocks by which a table can have the same number, as in the first cells of its rows.
 OTHER_CLOCKS = ("event clock", "cold cache, event clock")
 
 
 @dataclass(frozen=True)
 class ResultLine:
-    """A number that a study's main number leaves out, and that stands beside it."""
+    """A further number that is printed beside a study's main number, for cases that the main number omits."""
 
     #: Description; `{library}` is replaced by the baselines' library.
     says: str
@@ -193,7 +193,7 @@ class ResultLine:
     row: str
     #: Key of the column.
     column: str
-    #: Whether it is of the campaign that has the papers' kernels to the letter, and left out where there is none.
+    #: Whether the number is taken from `Campaign.as_published`; then it is omitted if there is no such campaign.
     as_published: bool = False
 
 
@@ -202,7 +202,7 @@ class Result:
     """Location of the study's main number: a cell of one of its tables."""
 
     table: str
-    #: Start of the first cell in the row; of a summary line the number is of all cases in the column.
+    #: Start of the first cell in the row; in a summary line, the number covers all cases in the column.
     row: str
     #: Key of the column.
     column: str
@@ -213,15 +213,15 @@ class Result:
     #: Key of a substitute column, used if `column` has no number in the row; `alone` is then added to the description.
     instead: str = ""
     alone: str = ""
-    #: What the main number leaves out.
+    #: Further numbers, for cases that the main number omits.
     lines: Sequence[ResultLine] = ()
-    #: Description of the campaign's own number if the main one is of the campaign that has the papers' kernels to the
-    #: letter; empty if the campaign's own is always the main one.
+    #: Description of the campaign's own number if the main one is from `Campaign.as_published`; empty if the main
+    #: number is always the campaign's own.
     own_says: str = ""
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Result:
-        """Return the result that a study's contract declares, where each of `lines` is a mapping too."""
+        """Make the result from the mapping that a study's contract declares; each of its `lines` is a mapping too."""
         return cls(**{**declared, "lines": tuple(ResultLine(**line) for line in declared.get("lines", ()))})
 
     def cell(self, table: Table) -> Cell:
@@ -229,7 +229,7 @@ class Result:
         return self._cell(table, self.row)
 
     def said_of(self, table: Table) -> str:
-        """Return what the number of a table is; where it is from the substitute column, with `alone` added."""
+        """Return the description `says` of the number; `alone` is added if the number is from the substitute column."""
         return self.says if self._column(table) == self.column else f"{self.says}; {self.alone}"
 
     def by_other_clocks(self, table: Table) -> dict[str, Cell]:
@@ -239,9 +239,9 @@ class Result:
         return {clock: cell for clock, cell in cells.items() if cell.value is not None}
 
     def left_out(self, table: Table, as_published: Table | None = None) -> dict[str, Cell]:
-        """Return what the main number leaves out, by its description: that of the substitute column, and `lines`.
+        """Return the further numbers by their descriptions: that of the substitute column, and those of `lines`.
 
-        `as_published` is the same table of the campaign that has the papers' kernels to the letter.
+        `as_published` is the same table of the campaign with the exact kernels of the papers.
         """
         cells = {self.alone: _at(table, self.row, self.instead) if self._column(table) == self.column else Cell()}
         for line in self.lines:
@@ -260,7 +260,7 @@ class Result:
 def _at(table: Table, name: str, key: str) -> Cell:
     """Return the cell of a column in the first row whose first cell starts with `name`; an empty cell if none does.
 
-    That of a summary line has its cases as a sample, and the notes that all of them share.
+    The cell of a summary line gets its cases as `sample`, and the notes that all of these cases share.
     """
     index = next((index for index, column in enumerate(table.columns) if column.key == key), None)
     if index is None:
@@ -281,7 +281,7 @@ def _at(table: Table, name: str, key: str) -> Cell:
 class Figure:
     """How to draw a figure, and its caption."""
 
-    #: Called under the project's style.
+    #: Function that draws the figure; it is called with the project's Matplotlib style active.
     draw: Callable[[], Canvas]
     caption: str
     nothing: bool = False
@@ -354,9 +354,9 @@ def time_column(
     time: Callable[[C], ReportedTime | None],
     reason: Callable[[C], str | None] = lambda case: None,
 ) -> Column[C]:
-    """Return the column of a time in microseconds; `reason` says of a case without a time why, as `Case.why_no_time`.
+    """Return the column of a time in microseconds; `reason` returns why a case has no time, as `Case.why_no_time` does.
 
-    Without `reason`, another column has to say it, such as that of the problem's name.
+    If `reason` is not given, another column must state why, such as that of the problem's name.
     """
     return Column(key, title, group, cell=lambda case: time_or_reason(time(case), reason(case)))
 

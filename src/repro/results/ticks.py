@@ -1,4 +1,4 @@
-"""Ticks of logarithmic axes; imported where a figure is drawn, since the class is one of Matplotlib's."""
+"""Ticks of logarithmic axes; imported only when a figure is drawn, since the class derives from one of Matplotlib."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ APART, DIGIT = 3.0, 0.64
 
 
 class Decades(LogLocator):
-    """Tick locator for a logarithmic axis that omits ticks whose labels would overlap, but keeps two.
+    """Tick locator for a logarithmic axis that omits ticks whose labels would overlap, but keeps at least two.
 
     Parameters
     ----------
     steps
-        Where there are ticks in each decade, as multiples of its power of ten.
+        Positions of ticks in each decade, as multiples of its power of ten.
     points
         Font size of the labels.
     """
@@ -37,7 +37,7 @@ class Decades(LogLocator):
         low, high = sorted(axis.get_view_interval())
         powers = [10.0**power for power in range(floor(log10(low)), ceil(log10(high)) + 1)]
         finest = [[step * power for power in powers for step in steps] for steps in (self.steps, range(1, 10))]
-        # on an axis of less than an octave all of these can be too few: evenly spaced ticks are as plain there
+        # on an axis of less than a factor of 2 these can be too few; evenly spaced ticks are just as readable there
         even = [MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high) for most in range(6, 0, -1)]
         choices = [*finest, *(powers[::apart] for apart in range(1, len(powers) + 1)), *even]
         shown = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
@@ -46,7 +46,7 @@ class Decades(LogLocator):
 
 
 def _meet(axis: Axis, ticks: Sequence[float], height: float) -> bool:
-    """Return whether neighbouring tick labels of a font size in points would overlap."""
+    """Return whether neighbouring tick labels of a font size (`height`, in points) would overlap."""
     low, high = sorted(axis.get_view_interval())
     wide = axis is axis.axes.xaxis
     box, dpi = axis.axes.bbox, axis.axes.figure.dpi

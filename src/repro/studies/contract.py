@@ -1,4 +1,4 @@
-"""The contract of a study: what the commands ask of it, its expected work, and the model of its cost."""
+"""The contract of a study: the interface that commands use, its expected work, and the model of its cost."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ class CostModel:
     launches
         Factor by which launches and operand setup take longer than their memory traffic predicts.
     intensity
-        Operations in double precision per byte moved, which say whether memory or arithmetic limits another GPU.
+        Operations in double precision per byte moved; they determine whether memory or arithmetic limits another GPU.
     memory
-        Device memory of the largest variant or routine per byte of the operand, for cases of which no row is recorded.
+        Device memory of the largest variant or routine per byte of the operand, for cases without recorded rows.
     compile
-        Seconds to compile one module on one core, by the beginning of its key; the first that fits counts. Modules
-        of other keys take as long as the common estimate says.
+        Seconds to compile one module on one core, by the beginning of its key; the first match counts. Modules with
+        other keys get the common estimate.
     """
 
     case_seconds: float = 0.0
@@ -124,8 +124,8 @@ class Study:
     headline
         The tuning whose winner represents a case in the report.
     winners
-        Tunings whose winner is the one kernel to take for a problem, the best first; empty if a problem has several.
-        Baselines do the same work.
+        Tunings whose winner is the recommended kernel for a problem, the best first; empty if a problem needs several
+        kernels. Baselines of such a study do the same work as its variants.
     id_class
         Class that parses the names of variants; None if variants cannot be looked up by name.
     libraries
@@ -142,7 +142,7 @@ class Study:
     gpu_sharing
         Whether packing operands (`Runnable.pack`) takes so long that other jobs may use the GPU meanwhile.
     rival_tasks
-        What kernels from outside the project may compute that are timed beside the study's own; see
+        Tasks of rivals (kernels from outside the project) that are timed beside the study's own kernels; see
         `repro.sparse.rivals`.
     """
 
@@ -169,7 +169,7 @@ class Study:
     rival_tasks: tuple[RivalTask, ...] = ()
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
-        """Refuse settings and problems that the study does not support, before anything is written.
+        """Raise an error for settings and problems that the study does not support, before anything is written.
 
         Raises
         ------
@@ -191,7 +191,8 @@ class Study:
                 raise self.refusal(problem, f"{' or '.join(self.entries)} entries", problem.entry)
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
-        """Refuse settings that the study does not support on devices of a target, before anything is written.
+        """Raise an error for settings that the study does not support on devices of a target, before anything is
+        written.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Finding studies by name, the modules of each, and what these register: facts, tables, claims and figures."""
+"""Look-up of studies by name, and of the modules of each, which provide facts, tables, claims and figures."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from repro.extensions import STUDIES, Extension, extensions
 from repro.studies.contract import Study
 
 if TYPE_CHECKING:
-    from repro.problems.problem import Problem  # problems are built by steps of their own
+    from repro.problems.problem import Problem  # other steps build problems
 
-#: The package of the project's own studies, a folder each.
+#: The package of the project's own studies, each in a folder.
 PACKAGE = __name__.rpartition(".")[0]
 
 
@@ -35,7 +35,7 @@ def _own_names() -> list[str]:
 
 @cache
 def _extensions() -> Mapping[str, Extension]:
-    """Return the studies of packages outside by name; refuse a name that is taken or cannot be one."""
+    """Return the studies of extensions (other packages) by name; raise an error for a name that is taken or invalid."""
     found: dict[str, Extension] = {}
     for extension in extensions(STUDIES):
         if extension.name in (*_own_names(), *found):
@@ -49,7 +49,8 @@ def _extensions() -> Mapping[str, Extension]:
 
 
 def study_module(name: str, part: str) -> str | None:
-    """Return the full name of a module of a study, such as its `study` or `tables`; None if it has none.
+    """Return the full name of a study's module `part`, such as `study` or `tables`; None if the study has no such
+    module.
 
     Raises
     ------
@@ -92,7 +93,7 @@ def get_study(name: str) -> Study:
 
 
 def _study_of(extension: Extension) -> Study:
-    """Return the study of a package outside, which has to have the name of its entry point."""
+    """Return the study of an extension; raise an error if its name differs from the entry point's."""
     extension.load()
     part = replace(extension, module=f"{extension.module}.study")
     part.load()
@@ -100,7 +101,7 @@ def _study_of(extension: Extension) -> Study:
 
 
 def _study_in(module: str, name: str, error: Callable[..., ReproError]) -> Study:
-    """Return the object `STUDY` of a module; raise the `error` of it if there is none, or one of another name."""
+    """Return the object `STUDY` of a module; raise an error made by `error` if it is missing or has another name."""
     study = getattr(import_module(module), "STUDY", None)
     if not isinstance(study, Study) or study.name != name:
         expected = f"an object STUDY of a subclass of repro.studies.Study, whose name is {name}"
@@ -116,7 +117,7 @@ def failed_line(failure: BaseException) -> str | None:
         module = str(frame.f_globals.get("__name__"))
         if module.startswith(packages):
             path = Path(frame.f_code.co_filename)
-            # outside of this folder, from that on which holds the package
+            # for an extension, the path from the folder that contains its package
             inside = path.parts[-module.count(".") - 1 :]
             place = f"{path.relative_to(here) if path.is_relative_to(here) else Path(*inside)}:{line}"
     return place

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 #: Byte order of binary numbers; "" for a text file.
 Order = Literal["", "<", ">"]
 AGAIN = "export it again"
-#: Number of bytes to search for words in one step.
+#: Number of bytes that are searched for words (numbers and keywords) in one step.
 _WINDOW = 1 << 24
 _SPACE = np.zeros(256, bool)
 _SPACE[list(b" \t\n\r\v\f")] = True
@@ -63,7 +63,7 @@ def load_text(path: Path, comment: bytes = b"") -> bytes:
 
 
 class Content:
-    """Content of a file, read from start to end. `order` is the byte order of `binary` arrays, `<` or `>`."""
+    """Content of a file, read from start to end; `order` is the byte order of binary arrays, or "" for text."""
 
     def __init__(self, content: bytes, place: int = 0, order: Order = "") -> None:
         self.content, self.place = content, place

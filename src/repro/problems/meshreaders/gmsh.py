@@ -1,10 +1,11 @@
 """Reads Gmsh's format, versions 1, 2, 4.0 and 4.1, text and binary, with groups, partitions and node parameters.
 
-Every version of a mesh gives equal cells. Nodes are sorted by number. Versions 1 and 2 repeat an element for each of
-its physical groups; it is read once. Of a mesh, only sections of nodes and elements are read.
+A mesh gives equal cells in every version of the format. Nodes are sorted by number. Versions 1 and 2 repeat an element
+for each of its physical groups; it is read once. Only the sections of nodes, elements and partitions are read for a
+mesh.
 
-A physical group is a set of elements that has a number, and mostly a name. Versions 1 and 2 have its number at each
-element, version 4 at each entity of the geometry.
+A physical group is a set of elements with a number and usually a name. Versions 1 and 2 state the group's number for
+each element, version 4 for each entity of the geometry.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Elements:
     nodes: Numbers
     groups: Numbers | None = None
     entities: Numbers | None = None
-    #: In version 4 the entity of all of these elements.
+    #: In version 4, the number of the geometry's entity to which all of these elements belong.
     entity: int | None = None
 
 
@@ -488,7 +489,7 @@ _INT = np.dtype(np.int32)
 
 
 def read_group(path: Path, group: str | int) -> Floats:
-    """Return the points `(p, 3)` of all elements of a group; `Flaw` if there is no such group, or it has none."""
+    """Return the points `(p, 3)` of all elements of a group; `Flaw` if the group does not exist or has no elements."""
     return _GroupReader(open_content(path)).points_of(group)
 
 

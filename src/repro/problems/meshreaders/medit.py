@@ -31,7 +31,7 @@ _MAGIC: dict[bytes, Order] = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a surface or a volume, text with all digits; `Flaw` for unknown versions or kinds, or incomplete parts."""
+    """Read a surface or a volume; numbers in text keep all digits. `Flaw` for unknown versions, or missing data."""
     with path.open("rb") as file:
         order = _MAGIC.get(file.read(4))
     return _binary(path, order) if order else _text(path)

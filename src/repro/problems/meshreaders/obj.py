@@ -1,4 +1,4 @@
-"""Wavefront's OBJ: `v` and `f`; other lines, and numbers of textures and normals, are ignored."""
+"""Reads Wavefront's OBJ: vertices (`v`) and faces (`f`); other lines, and texture and normal indices, are ignored."""
 
 from __future__ import annotations
 

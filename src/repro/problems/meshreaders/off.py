@@ -1,4 +1,4 @@
-"""Geomview's OFF as text: vertices optionally with normals, colours and texture, faces with colours."""
+"""Reads Geomview's OFF as text; normals, colours and texture of vertices, and colours of faces, are ignored."""
 
 from __future__ import annotations
 

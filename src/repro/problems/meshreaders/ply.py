@@ -1,4 +1,4 @@
-"""Stanford's PLY, as text and in both byte orders, with any elements and properties, single ones and lists."""
+"""Reads Stanford's PLY, as text and in both byte orders, with any elements, properties and lists of properties."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _RECORD = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribut
 
 
 def read(path: Path, values: bool = False) -> Contents:
-    """Read a surface with vertices sorted by coordinates; `Flaw` for sizes or facets that are incomplete."""
+    """Read a surface; vertices are sorted by coordinates. Raise `Flaw` for a wrong file size or incomplete facets."""
     content = path.read_bytes()
     count = int.from_bytes(content[80:_HEAD], "little")
     if len(content) >= _HEAD and len(content) == _HEAD + count * _RECORD.itemsize:

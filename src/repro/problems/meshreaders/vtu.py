@@ -1,4 +1,5 @@
-"""VTK's unstructured grids in XML: text, base64 and raw, inline or appended, packed by zlib, LZMA or LZ4, in pieces.
+"""Reads VTK's unstructured grids in XML: text, base64 or raw, inline or appended, packed by zlib, LZMA or LZ4, in
+pieces.
 
 Ghost cells (`vtkGhostType`) are left out. Vertices of different pieces at the same position are merged, unless cell
 data are asked for.

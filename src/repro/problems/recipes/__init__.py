@@ -134,7 +134,7 @@ def find_recipe(name: str) -> MeshRecipe:
 
 
 PASSES = 6
-CLOSE = 0.005  # half of the relative tolerance for the number of vertices
+CLOSE = 0.005  # half of the builder's relative tolerance for the number of vertices (rows)
 
 
 class Surface(NamedTuple):
@@ -183,8 +183,8 @@ def repair(surface: Surface) -> Surface:
 def simplify(surface: Surface, faces: int, aggressiveness: float) -> Surface:
     """Collapse edges by their quadric error until about `faces` are left.
 
-    `aggressiveness` is how fast the allowed error grows: a small one gives even, well-shaped triangles, but may not
-    reach the number. Errors are relative to the diagonal of the bounding box.
+    `aggressiveness` is the rate at which the allowed error grows: a small value gives even, well-shaped triangles, but
+    more than `faces` may remain. Errors are relative to the diagonal of the bounding box.
     """
     simplification = load_package("fast_simplification")
     origin, diagonal = surface.vertices.min(axis=0), np.linalg.norm(np.ptp(surface.vertices, axis=0))
@@ -199,9 +199,10 @@ def simplify(surface: Surface, faces: int, aggressiveness: float) -> Surface:
 
 
 def fit_vertices(make: Callable[[int], Made], faces: int, rows: int) -> Made:
-    """Choose the number of surface triangles that gives a mesh of about `rows` vertices, starting with `faces`.
+    """Choose the number of surface triangles for which `make` gives a mesh of about `rows` vertices, starting with
+    `faces`.
 
-    A recipe's own number fits the surface that it was made for in one pass; for other scans it is scaled.
+    For the surface of the recipe, the first attempt fits; for another scan, the number is rescaled after each attempt.
     """
     for _ in range(PASSES):
         made = make(faces)

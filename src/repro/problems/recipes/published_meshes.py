@@ -1,4 +1,4 @@
-"""Meshes of the papers made again: Stanford's scans filled with tetrahedra, and parts as parametric CAD.
+"""Reconstructed meshes of the papers: Stanford's scans filled with tetrahedra, and machine parts from parametric CAD.
 
 fem/armadillo_1000.1 is simplified to some 900 vertices and filled by Gmsh. fem/bunny2.4M, with nearly all vertices on
 its surface, and fem/dragon_100K, of about 100,000 tetrahedra, are filled by TetGen.
@@ -32,9 +32,9 @@ from repro.problems.recipes import (
 
 
 def make_armadillo(source: SurfaceSource) -> Made:
-    """Make the mesh, on the boundary of another project's armadillo if the surface is missing."""
+    """Build the mesh; if the scan is missing, use the boundary of another tetrahedral mesh of the armadillo."""
     surface, notes = first_of(source, "surfaces/armadillo", "armadillo_13k")
-    # below Gmsh's 0.3, since the published mesh has many edges and so flat tetrahedra
+    # below Gmsh's default 0.3, since the published mesh has many edges and therefore flat tetrahedra
     fill = partial(fill_by_gmsh, options={"Mesh.OptimizeThreshold": 0.1})
     return make_from_scan((repair(surface), notes), fill, "gmsh", faces=1780, rows=1016, aggressiveness=4)
 
@@ -127,13 +127,13 @@ def _solids(entities: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 register(MeshRecipe("nut_37k", make_nut, ell_factor=2.6))
 
-# The housing, in mm: along the z axis from the flange to the end shield with the bearing's seat; feet below.
+# Dimensions of the motor housing in mm; its z axis goes from the flange to the end shield with the bearing's seat.
 LENGTH, SHELL_RADIUS, BORE = 150.0, 62.0, 44.0
 FLANGE, FLANGE_RADIUS, BOLTS, BOLT_RADIUS = 16.0, 80.0, 8, 3.5
 SHIELD, SHAFT_RADIUS, SEAT, SEAT_RADIUS = 20.0, 18.0, 8.0, 30.0
 FINS, FIN_WIDTH, FIN_HEIGHT = 12, 8.0, 10.0
 BOX, BOX_WALL, BOX_CENTRE = 64.0, 9.0, 77.0  # terminal box: edge length, wall thickness, z
-# Edge lengths of its two meshes
+# Edge lengths in mm of the two meshes of the housing
 EDGE, FINE_EDGE = 2.81, 1.69
 
 Entity = tuple[int, int]
@@ -169,7 +169,7 @@ def _cylinder(occ: Any, z: float, length: float, radius: float, x: float = 0, y:
 
 
 def _box(occ: Any, bottom: float, edge: float, height: float) -> Entity:
-    """Draw a box at the terminal box, square in top view."""
+    """Draw a box with a square base of the given edge length at the position of the terminal box."""
     return 3, occ.addBox(-edge / 2, bottom, BOX_CENTRE - edge / 2, edge, height, edge)
 
 

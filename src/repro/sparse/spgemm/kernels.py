@@ -60,8 +60,8 @@ COLUMN_BYTES, KEY_BYTES = 4, 8
 #: Expected number of intermediate products per entry of C, by bin. Rows with fewer products per entry may overflow
 #: their table, and are computed again.
 EXPECTED = (2, 2, 4, 4, 8, 8, 16, 16, 32, 64, 64)
-#: Fastest number of lanes per row on a GPU, by the slots of the table; for larger tables it is a whole warp. In
-#: an H200's results/h200/tables/spgemm_amg/table-bins.csv (`hash_kernel`) these are the most frequent at 32, 128 and 256.
+#: Fastest number of lanes per row on a GPU, by the slots of the table; for larger tables it is a whole warp. For
+#: 32, 128 and 256 slots, an H200's bins chose these most often (results/h200/tables/spgemm_amg/table-bins.csv).
 LANES = {16: 2, 32: 4, 64: 4, 128: 8, 256: 16}
 #: From this number of intermediate products per row on, tables of 64 slots use twice as many lanes.
 LONG_ROW = 500

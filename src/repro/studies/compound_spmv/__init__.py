@@ -1,6 +1,6 @@
 """SpMV with compound entries: layouts, schedules, variants, tables and figures.
 
-This file has what the papers of the study are called. Everything of the study depends on it, so it imports nothing.
+This file defines how the study's papers are cited. Every module of the study depends on it, so it imports nothing.
 """
 
 STUDY_NAME = "compound_spmv"
@@ -9,6 +9,6 @@ REFERENCE = (
     "Mueller-Roemer, Stork, Fellner: VMV 2019 (10.2312/vmv.20191324), Computer Graphics Forum 39(6) 2020 "
     "(10.1111/cgf.13957)."
 )
-#: The parts of the study, which are timed in the space `extended`: conjugate gradients, and chains of products whose
-#: launches start before the previous one has ended.
+#: The optional parts of the study, timed in the space `extended`: conjugate gradients, and chains of products in which
+#: a launch may start before the previous one has ended.
 CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES = "conjugate_gradients", "dependent_launches"

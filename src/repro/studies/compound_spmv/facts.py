@@ -1,4 +1,4 @@
-"""The facts of a problem for this study: the size of its matrix in each format, and what storing pairs saves."""
+"""Facts of a problem for this study: bytes of its matrix in each format, and savings if pairs are stored once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from repro.sparse.compound.packing import count_bytes
 from repro.sparse.symmetry import count_pairs, kept_on_diagonal, symmetry_of
 
 CUSPARSE_HAS = ("real", "complex")
-#: Rows per tile for counting pairs: the middle one of the formats' tile sizes.
+#: Rows per tile for counting pairs: the middle one of the tile sizes of the formats `Pairs-n`.
 TILE_ROWS = 128
 
 
@@ -35,7 +35,7 @@ class Facts(BaseModel):
 
 
 def facts(problem: Problem) -> Mapping[str, object]:
-    """Return a matrix's bytes in every format (Table 9), and its pairs; {} for an empty matrix or another kind."""
+    """Return a matrix's bytes in every format (Table 9), and facts on pairs; {} for empty matrices, other problems."""
     if not isinstance(problem, Matrix) or not problem.nnz:
         return {}
     return {"memory": measure_memory(problem), **({"pairs": measure_pairs(problem)} if problem.square else {})}
@@ -47,9 +47,9 @@ def measure_pairs(problem: Matrix) -> dict[str, object]:
     Returns
     -------
     dict
-        `symmetry`: precision to `Hermitian`, `symmetric` or empty; entries without values are neither. Where one is:
-        `tile_rows`, and for tiles with this number of rows `inside`, `foreign_per_tile` and `bytes`, by precision, as
-        `repro.sparse.symmetry.PairCounts` has them.
+        `symmetry`: by precision `Hermitian`, `symmetric` or empty; entries without values are neither. If the matrix is
+        symmetric in a precision, also `tile_rows`, and for tiles of this height the fields `inside`, `foreign_per_tile`
+        and `bytes` (by precision) of `repro.sparse.symmetry.PairCounts`.
     """
     members = len(get_entry(problem.entry).members)
     symmetry = {
@@ -79,7 +79,7 @@ def measure_memory(problem: Matrix) -> dict[str, dict[str, int]]:
     Returns
     -------
     dict
-        Precision to outer format, or `cuSPARSE`, to bytes.
+        Bytes by precision, then by outer format or `cuSPARSE`.
     """
     entry = get_entry(problem.entry)
     expanded = len(entry.members) if problem.entry in CUSPARSE_HAS else entry.size**2

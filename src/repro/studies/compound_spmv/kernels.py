@@ -1,4 +1,4 @@
-"""The source of this study's modules by key, `space/entry-precision/layout`; and of its solvers."""
+"""Rendering of the study's modules by key: `space/entry-precision/layout` for products, and solvers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _split(key: str) -> tuple[Space, str, str, Layout]:
     Raises
     ------
     ReproError
-        It is none.
+        The text is no such key.
     """
     first, _, rest = key.partition("/")
     space = find_space(first)

@@ -1,4 +1,4 @@
-"""What this study's tables and figures read from a campaign and from the papers' published numbers."""
+"""Data that the study's tables and figures share: times of a campaign, claims, and the papers' published numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def _is_the_librarys(row: CompoundRow) -> bool:
 
 #: Our fastest variants by dependent launches, which overlap in a graph; the library's launches do not.
 OURS_DEPENDENT = Method("dependent", "ours, dependent launches", columns={"kind": DEPENDENT})
-#: Conjugate gradients, timed by some iterations together: on the chip, and over our and the library's fastest products.
+#: Conjugate gradients, timed by launches of several iterations: with the matrix kept on the chip, and with our and the
+#: library's fastest products.
 CHIP_CG = Method("chip_cg", "on the chip", columns={"kind": "solver", "routine": PERSISTENT_CG})
 OUR_CG = Method("our_cg", "ours, in a graph", columns={"kind": "solver", "routine": OVER_PRODUCT}, predicate=_is_ours)
 LIBRARY_CG = Method(
@@ -81,7 +82,7 @@ def kernels_note(campaign: Campaign) -> str:
     return "The papers’ kernels are tuned further than published: the compiler unrolls their row loops."
 
 
-#: Sentence that says which clock the published times are compared by.
+#: Sentence on the clock by which our times are compared with published times.
 PUBLISHED_CLOCK = (
     "Published times are by events around calls on Windows 10, where the host’s latency is most likely in them; ours "
     "leave it out."
@@ -123,7 +124,7 @@ class Times(MethodTimes[CompoundRow]):
 
     @property
     def reordered(self) -> Time | None:
-        """The best variant of all orderings; None if it uses the problem's own ordering."""
+        """The best variant of all orderings of the unknowns; None if it uses the problem's own ordering."""
         best = self[_ANY_ORDERING]
         return best if best and best.row.ordering != "natural" else None
 
@@ -139,7 +140,7 @@ class Times(MethodTimes[CompoundRow]):
         return (reordered, library) if reordered and library else (self[OURS], self[LIBRARY])
 
     def own_floor(self, kernel: Time | None) -> Time | None:
-        """Return the bandwidth floor for a kernel's own bytes if its format is one of pairs (fewer bytes than CSR)."""
+        """Return the streaming floor for the bytes of a kernel's own format; None unless it is a format of pairs."""
         return self.case.select(kind=OWN_FLOOR, layout=kernel.row.layout).fastest(self.clock) if kernel else None
 
     def routine(self, kernel: Time | None, *, papers_choice: bool = False) -> Time | None:
@@ -158,7 +159,7 @@ class Times(MethodTimes[CompoundRow]):
 
     @property
     def kept(self) -> float | None:
-        """Share of the matrix that stays on the chip in conjugate gradients."""
+        """Fraction of the matrix that stays in shared memory during conjugate gradients; None if not timed."""
         chip = self[CHIP_CG]
         return (chip.row.kept_bytes or 0) / chip.row.matrix_bytes if chip and chip.row.matrix_bytes else None
 
@@ -173,12 +174,12 @@ class Times(MethodTimes[CompoundRow]):
 
     @property
     def by_events(self) -> Times:
-        """These times by the event clock, which then chooses the variants as well."""
+        """The times of the same problem by the event clock, which then also chooses the variants."""
         return replace(self, clock="event")
 
     @property
     def cold(self) -> Times | None:
-        """The same variants with a cold cache, and the routines that are the fastest with a cold cache.
+        """Times with a cold cache: of the same variants, and of the routines that are then the fastest.
 
         None if the tables already print cold times. Only the event clock can measure cold times.
         """
@@ -188,12 +189,12 @@ class Times(MethodTimes[CompoundRow]):
 
 
 def with_conjugate_gradients(cases: Sequence[Times]) -> list[Times]:
-    """Return the cases in which conjugate gradients were tried; records of before have none."""
+    """Return the cases in which conjugate gradients were tried; older records have none."""
     return [case for case in cases if case.case.select(kind="solver")]
 
 
 def with_dependent_launches(cases: Sequence[Times]) -> list[Times]:
-    """Return the cases in which dependent launches were tried; records of before, and other devices, have none."""
+    """Return the cases in which dependent launches were tried; older records and devices without them have none."""
     return [case for case in cases if case.case.select(kind=DEPENDENT)]
 
 
@@ -254,7 +255,7 @@ class Sensitivity:
 
 LAYOUT = Method("layout", "layout tuning alone", tuning="layout")
 STATIC, DYNAMIC = (Method(kind, kind, tuning=kind) for kind in ("static", "dynamic"))
-#: The matrices of 3×3 blocks, except the smallest (section 5.3).
+#: Name of the smallest matrix of 3×3 blocks, which a claim of section 5.3 excludes.
 SMALLEST_BLOCKS = "fem/armadillo_1000.1"
 
 
@@ -262,17 +263,18 @@ SMALLEST_BLOCKS = "fem/armadillo_1000.1"
 class ClaimCases:
     """A campaign's cases of the papers' problems by the papers' clock, and the variants by which claims are judged.
 
-    Those as published keep row loops from being unrolled, as the authors' code does; the further tuned ones leave that
-    to the compiler.
+    Variants as published prevent the unrolling of row loops, as the authors' code does; the further tuned variants let
+    the compiler decide.
     """
 
     cases: Sequence[Times]
 
     @classmethod
     def of(cls, campaign: Campaign, published: Published, variants: Variants) -> ClaimCases | None:
-        """Return the cases of a campaign.
+        """Return the cases of a campaign; None if it measured the papers' kernels in another space than `variants`
+        names.
 
-        None if the campaign measured the papers' kernels in another space than `variants` names (`none` fits any).
+        With `variants` = `none`, any space will do.
         """
         shown: Variants = "as_published" if papers_space(campaign) == PAPER else "paper_tuned"
         if variants not in (shown, "none"):
@@ -321,14 +323,14 @@ def _speedup(base: Method, over: Method = PAPERS) -> Callable[[Times], CaseNumbe
 
 
 def _over_separate(times: Times) -> CaseNumber | None:
-    """Time of the better of schedule tuning alone and layout tuning alone, over the time of joint tuning."""
+    """Return the better time of schedule tuning alone and layout tuning alone, over the time of joint tuning."""
     alone = [timed for method in (SCHEDULE, LAYOUT) if (timed := times[method])]
     base = min(alone, key=lambda timed: timed.seconds, default=None)
     return _case(times, ratio_of(base, times[PAPERS]), base, times[PAPERS])
 
 
 def _over_real(times: Times) -> CaseNumber | None:
-    """Time of the library's fastest routine for the expansion into a real matrix, over ours."""
+    """Return the time of the library's fastest routine for the matrix expanded to real numbers, over our time."""
     real = {"kind": "baseline", "ordering": "natural", "representation": real_expansion(str(times.line.entry)).name}
     base = times.case.select(**real).fastest(times.clock)
     return _case(times, ratio_of(base, times[PAPERS]), base, times[PAPERS])
@@ -350,13 +352,13 @@ def _blocks_win(times: Times) -> CaseNumber | None:
 
 
 def _dynamic_preferred(times: Times) -> CaseNumber | None:
-    """100 if the best dynamic schedule is faster than the best static one by more than a tie, else 0."""
+    """Return 100 if the best dynamic schedule is faster than the best static one by more than a tie, else 0."""
     ratio = ratio_of(times[STATIC], times[DYNAMIC])
     return _case(times, 100.0 * (ratio > 1 + times.case.campaign.tie)) if ratio else None
 
 
 def _loss_ratio(times: Times) -> CaseNumber | None:
-    """Loss of the slowest dynamic schedule against the fastest in the best layout, over the static schedules' loss."""
+    """Return slowest / fastest time of dynamic schedules in the best layout, over the same ratio of static ones."""
     search = Sensitivity(times.line, times.case)
     static, dynamic = search.spread("static"), search.spread("dynamic")
     return _case(times, dynamic[0] / static[0]) if static and dynamic else None
@@ -418,7 +420,7 @@ CLAIMS: ClaimQuantities[ClaimCases] = {
     "spilled_most": _quantity(_spills, "most"),
     "memory_sl16_rfdevice": _memory("Sl-16", "worst", "RFdevice"),
     "memory_sl32_rfdevice": _memory("Sl-32", "worst", "RFdevice"),
-    # Table 9 has no matrix whose ELL takes 200 times as much, and the text names none
+    # the text names no matrix whose ELL needs 200 times the bytes, and Table 9 has none
     "memory_ell_most": _memory("ELL", "most", "the matrix with a dense row, which the text does not name"),
     "over_hamilton_mean": _quantity(_over_real, "mean", _entry("quaternion")),
     "joint_over_separate_mean": _quantity(_over_separate, "mean"),

@@ -1,7 +1,7 @@
 """Recorded searches of a campaign, and evaluations that replay their times without measuring again.
 
-These are searches with a budget, predicted or random; the winners of one device on another device; and orders of
-tuning, schedule and layout one after the other or jointly (2020 paper, section 5.4).
+The evaluations are of searches with a budget (predicted or random), of the winners of one device on another device, and
+of orders of tuning: schedule and layout one after the other, or jointly (2020 paper, section 5.4).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ SPACE_TITLES: Mapping[str, str] = {
     PAPER_TUNED: "the papers’ kernels, tuned further",
     EXTENDED: "our space",
 }
-#: A search counts as complete if it timed at least this share of all variants for its entry type and precision.
-#: Partial searches have fewer variants in common, searches before and after a small change of variants have more.
+#: A search counts as complete if it timed at least this fraction of all variants for its entry type and precision.
+#: Searches with a budget are below it; searches before and after a small change of the set of variants are above it.
 COMPLETE = 0.7
 
 
 def searched(campaign: Campaign, space: str) -> list[Recording]:
     """Return the complete searches of a space, in natural ordering, by problem and precision.
 
-    Searches that measured only a few variants cannot serve as a reference and are left out. For each problem, the
-    reference has all variants that were searched, except those that a search with a budget would not try.
+    Partial searches are left out, since replays need a complete reference. The reference of a problem has all searched
+    variants, except those that a search with a budget would not try.
     """
     searches = all_searched(campaign, space)
     names: dict[tuple[str, str], set[str]] = {}
@@ -58,7 +58,7 @@ def all_searched(campaign: Campaign, space: str | None = None) -> list[Recording
 def judged_searches(campaign: Campaign, space: str, budget: float) -> list[Evaluation]:
     """Replay predicted and random searches with a budget on the complete searches of a space.
 
-    Where campaigns on other devices stand beside it, searches that learn from these alone are replayed too.
+    If `campaign.beside` has campaigns on other devices, searches that learn only from these are replayed too.
     """
     elsewhere = [
         recording
@@ -87,9 +87,9 @@ class Transfer:
 def journeys(campaign: Campaign, other: Campaign) -> dict[tuple[str, str], Transfer]:
     """Return a `Transfer` for each problem and precision that both campaigns searched on the same backend.
 
-    At least one variant works in both. A variant that was not timed in full has its screened time, from few launches:
-    below the best variant timed in full it is noise and counts as no loss. Problems with equal names but different
-    content are not compared.
+    At least one variant works on both devices. A variant that was not timed in full has its screened time from few
+    launches; a screened time below the best full time is noise and counts as no loss. Problems with equal names but
+    different content are not compared.
     """
     others = conflicting_names(campaign, other)
     elsewhere = {
@@ -121,7 +121,7 @@ def _journey(near: Recording, far: Recording) -> Transfer | None:
     )
 
 
-#: Threads per block of the untuned schedule, if the device allows them; blocks fill the multiprocessor.
+#: Threads per block of the untuned schedule, if the device allows them; its blocks fill each multiprocessor.
 CUSTOMARY_THREADS = 256
 #: Seconds by layout and schedule.
 Times = Mapping[Layout, Mapping[Schedule, float]]
@@ -180,7 +180,7 @@ def schedule_first(times: Times) -> OrderOutcome:
         return first
     schedule = first.variant.schedule
     then = _outcome(times, [VariantId(layout, schedule) for layout in times if schedule in times[layout]])
-    return OrderOutcome(then.variant, first.tried + then.tried - 1)  # one of these variants is measured already
+    return OrderOutcome(then.variant, first.tried + then.tried - 1)  # one variant is in both stages
 
 
 def layout_first(times: Times) -> OrderOutcome:

@@ -2,7 +2,7 @@
 
 The module holds the study's contract, its tunings and its features. A tuning is a rule by which a variant is chosen:
 by schedule, by layout or by both, in the papers' space and beyond it. A predicted search learns from recorded matrices
-whose features are near.
+with similar features.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ P = TypeVar("P", bound=ProductRunnable)
 
 
 class CompoundRow(RecordedRow):
-    """A row of a variant, also by dependent launches, of a library routine, or of conjugate gradients: with one of
-    them, or on the chip.
-    """
+    """A row of a variant (with ordinary or dependent launches), of a library routine, or of conjugate gradients."""
 
     entry: str | None
     ordering: str | None
@@ -89,21 +87,21 @@ class CompoundRow(RecordedRow):
     matrix_bytes: int | None
     #: For a solver, the name of its product; for dependent launches, the name of the variant.
     product: str | None
-    #: Number of iterations of a launch, and of a solve to the tolerance.
+    #: Number of iterations of one timed launch, and of a solve to the tolerance.
     iterations: int | None
     to_tolerance: int | None
-    #: Bytes of the matrix, as slices, that stay in shared memory, and bytes that all multiprocessors have for it.
+    #: Bytes of the matrix's slices that stay in shared memory, and bytes of shared memory that all multiprocessors have
+    #: for them.
     kept_bytes: int | None
     chip_bytes: int | None
 
     LATER = ("ahead", "rolled", "product", "iterations", "to_tolerance", "kept_bytes", "chip_bytes")
 
 
-#: Tunings in the papers' space, apart from the best of each schedule kind; the first two need times of the reference
-#: layout.
+#: Tunings in the papers' space besides `static` and `dynamic`; the first two need times of the reference layout.
 TUNINGS = ("schedule", "layout", "joint")
-#: How many of the fastest products, of ours and of the library's, conjugate gradients are timed with; and how many of
-#: ours by dependent launches.
+#: Number of fastest products, of ours and of the library, with which conjugate gradients are timed; and of our fastest
+#: variants that are timed by dependent launches.
 FASTEST = 2
 #: Tunings that need a search of our space.
 OUR_TUNINGS = (EXTENDED, "reordered")
@@ -116,10 +114,10 @@ def choose(rows: Sequence[Row], tie: float, ids: Iterable[VariantId] = ()) -> li
 
     In the papers' space: `schedule` (best schedule of the reference layout), `layout` (best layout under that
     schedule), `joint` (best of all), `static` and `dynamic` (best of that kind in the joint winner's layout); in the
-    space `paper_tuned` the same with `tuned_` before them. Where our space was searched as well: `extended` (best of
-    all spaces in the matrix's own order), `reordered` (best of all, whatever the order). Where a format of pairs has a
-    time: `unpaired` and `reordered_unpaired` (the same two among all other formats). `operator` is the best of all
-    spaces in the matrix's own order among layouts that read and write vectors of NumPy, CuPy and PyTorch themselves.
+    space `paper_tuned` the same with the prefix `tuned_`. If our space was searched too: `extended` (best of all spaces
+    in the matrix's own order), `reordered` (best in any order). If a format of pairs has a time: `unpaired` and
+    `reordered_unpaired` (the same two without formats of pairs). `operator` is the best of all spaces in the matrix's
+    own order among layouts that use vectors of NumPy, CuPy and PyTorch without conversion.
     """
     return pick(rows, tie, _asked, ids)
 
@@ -146,7 +144,7 @@ def _asked(timed: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
 
 
 def _having(rows: Iterable[Row], **columns: object) -> list[Row]:
-    """Return the rows whose own columns have the given values."""
+    """Return the rows whose columns have the given values."""
     return [row for row in rows if all(row.own.get(name) == value for name, value in columns.items())]
 
 
@@ -155,9 +153,9 @@ def _unpaired(rows: Iterable[Row]) -> list[Row]:
 
 
 def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
-    """Return the rows of a space from which each of the papers' tunings chooses; {} without rows.
+    """Return, for each of the papers' tunings, the rows of a space from which it chooses; {} without rows.
 
-    Without times of the reference layout, `schedule` and `layout` choose from none.
+    Without times of the reference layout, the lists of `schedule` and `layout` are empty.
     """
     reference = _having(rows, layout=str(REFERENCE))
     schedule, joint = best_row(reference, clock), best_row(rows, clock)
@@ -183,7 +181,8 @@ def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Arr
     The first features are those of `repro.sparse.tuning_features.features`. Four features of pairs follow, which
     `repro.studies.compound_spmv.facts` counted in natural order: 1 if the matrix is symmetric, else 0; the share of
     entries that pairs store once instead of twice; log of bytes with pairs over bytes of CSR-AoS; log of (1 + foreign
-    columns per tile over rows per tile). Unknown features are NaN, as are the last three if it is not symmetric.
+    columns per tile over rows per tile). Unknown features are NaN, as are the last three if the matrix is not
+    symmetric.
     """
     facts = record.get("facts", {}).get(STUDY_NAME, {})
     of_pairs = np.full(4, np.nan)
@@ -234,7 +233,8 @@ class CompoundSpmv(Study):
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(launches=2.4, intensity=0.5, memory=25),
-        # processor time of a module by an AMD EPYC: means of complex numbers and patterns, one module of the others
+        # CPU seconds per module on an AMD EPYC: means for complex numbers and patterns, one module for other entry
+        # types
         "opencl": CostModel(
             other_seconds=8,
             compile={"extended/block3": 27, "extended/quaternion": 18, "extended/complex": 14, "extended/": 11},
@@ -273,7 +273,7 @@ class CompoundSpmv(Study):
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `space/entry-precision/layout` for every layout to try, and the modules of conjugate gradients.
 
-        Products that are compiled on demand are left out. Return nothing for a problem that is no operand.
+        Products that are compiled on demand are left out. Empty for a problem that cannot be multiplied (not square).
         """
         if not problem.multiplies:
             return []
@@ -286,7 +286,7 @@ class CompoundSpmv(Study):
         return [*products, *(_solver_keys(entry, precision) if self._solves(settings, entry, precision) else ())]
 
     def _solves(self, settings: StudySettings, entry: str, precision: str) -> bool:
-        """Return whether conjugate gradients are tried where a matrix is symmetric; without values none is."""
+        """Return whether conjugate gradients are tried on symmetric matrices; never for entries without values."""
         return CONJUGATE_GRADIENTS in self.parts_of(settings, precision) and bool(get_entry(entry).members)
 
     def _chains(self, settings: StudySettings, precision: str, target: Target) -> bool:
@@ -306,7 +306,7 @@ class CompoundSpmv(Study):
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search each space, then other orderings of the unknowns; choose, and time the winners beside the library."""
+        """Search each space, then other orderings of the unknowns; choose winners, and time them beside the library."""
         settings, entry, backend = session.settings, _matrix(session).entry, session.bench.device.backend
         library = asked_for(settings.baselines, entry, backend)  # check the names first
         variants, rows = _search(session)
@@ -333,7 +333,7 @@ class CompoundSpmv(Study):
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
-        """Return the tunings; for a search by sample without `static` and `dynamic`, which a sample may lack."""
+        """Return the tunings; without `static` and `dynamic` if a sample is searched, which may lack such schedules."""
         kinds = PAPERS_KINDS if settings.search == "exhaustive" else ()
         prefixes = [prefix for space, prefix in TUNING_PREFIXES.items() if space in settings.spaces]
         papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*TUNINGS, *kinds)]
@@ -356,7 +356,7 @@ class CompoundSpmv(Study):
         return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return the number of variants, and the matrix's bytes as CSR; zero for a problem that is no operand."""
+        """Return the number of variants, and the matrix's bytes as CSR; zero for a matrix that cannot be multiplied."""
         if not problem.multiplies:
             return Workload(0, 0, 0, 0, 0)
         entry = get_entry(_entry(problem))
@@ -424,7 +424,7 @@ def layouts(settings: StudySettings, space: Space, entry: str, target: Target | 
 
 
 def single_manifest(entry: str, precision: str, id: VariantId, target: Target) -> Path:
-    """Return the manifest of a module with one variant alone."""
+    """Return the manifest of the module that contains only this variant."""
     return manifest_path(target.name, STUDY_NAME, f"single/{entry}-{precision}/{id.layout.stored}/{id.schedule}")
 
 
@@ -457,12 +457,12 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
 
 
 def _solver_keys(entry: str, precision: str) -> tuple[str, str]:
-    """Return the keys of the modules of conjugate gradients: on the chip, and over products."""
+    """Return the keys of the modules of conjugate gradients: with the matrix kept on the chip, and with any product."""
     return solver_key(OVER_PRODUCT, precision, entry), solver_key(OVER_PRODUCT, precision)
 
 
 def fastest_of(products: Sequence[P], report: Sequence[Row]) -> list[P]:
-    """Return the fastest products in the matrix's own order, by the graph clock if that clock was used."""
+    """Return the `FASTEST` products in the matrix's own order, by the graph clock if that clock was used."""
     names = {product.name for product in products if product.arrangement.endswith("@natural")}
     rows = [row for row in report if row.name in names and row.cache == "warm" and row.status in TIMED]
     clock = "graph" if any(row.median("graph") for row in rows) else "event"
@@ -471,9 +471,10 @@ def fastest_of(products: Sequence[P], report: Sequence[Row]) -> list[P]:
 
 
 def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session: Session) -> list[DependentVariant]:
-    """Return the fastest variants of a search by dependent launches, compiled.
+    """Return the fastest variants of a search, compiled for dependent launches.
 
-    Those of `dynamic` schedules are left out: a reset counter lies between launches, so that none follows another.
+    `dynamic` schedules are left out: a counter is reset between their launches, so that no launch directly follows
+    another.
     """
     target, entry, precision = session.target, _matrix(session).entry, session.precision
     made = []
@@ -490,7 +491,7 @@ def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session
 
 
 def solvers_with(products: Sequence[ProductRunnable], entry: str, precision: str, target: Target) -> list[CgRun]:
-    """Return conjugate gradients on the chip, and with each of these products.
+    """Return conjugate gradients with the matrix kept on the chip, and conjugate gradients with each of these products.
 
     Raises
     ------
@@ -513,7 +514,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
     strategy = session.strategy(features, VariantId, str(REFERENCE), prune_mask)
     if settings.search != "exhaustive" and not symmetry_on(session.bench.workspace).kind:
         variants = [variant for variant in variants if not variant.layout.of_pairs]
-    session.keep_packed(variants)  # needed again: other schedules, full timings
+    session.keep_packed(variants)  # the packings are needed again for other schedules and full timings
     rows: list[Row] = []
     for space in settings.spaces:
         candidates = [variant for variant in variants if variant.space == space]
@@ -529,7 +530,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
 def _own_floors(
     session: Session, variants: Sequence[Variant], rows: Sequence[Row], winners: Container[str]
 ) -> list[list[tuple[Runnable, Row]]]:
-    """Time the bandwidth floors for winners in formats of pairs; return each winner's floor."""
+    """Time the streaming floor of the bytes of each winner in a format of pairs; return the floors."""
     layouts = {variant.name: variant.layout for variant in variants}
     sizes = {
         layouts[row.name]: nbytes for row in rows if row.name in winners and (nbytes := row.own.get("matrix_bytes"))

@@ -1,7 +1,7 @@
 """SpMV and BiCGSTAB with compressed coordinates: formats, blockings, variants, tables and figures.
 
-This file has what the paper of the study is called, and the GPUs that it measured on. Everything of the study
-depends on it, so it imports nothing.
+This file defines how the study's paper is cited, and the GPUs on which it measured. Every module of the study depends
+on it, so it imports nothing.
 """
 
 STUDY_NAME = "compressed_coo"

@@ -1,13 +1,13 @@
 """Balanced coordinates, plain and compressed.
 
-The balanced format gives every thread the same number of entries, each with its row. It is that of Aliaga, Anzt,
-Quintana-Ortí, Tomás, Tsai, "Balanced and Compressed Coordinate Layout for the Sparse Matrix-Vector Product on
-GPUs" (Euro-Par 2020 workshops, doi 10.1007/978-3-030-71593-9_7): a thread holds K entries of one row, so rows are
-padded to multiples of K; B threads are a chunk. The splits `unpadded` and `aligned` are ours.
+The balanced format gives every thread the same number of entries. It is that of Aliaga, Anzt, Quintana-Ortí, Tomás,
+Tsai, "Balanced and Compressed Coordinate Layout for the Sparse Matrix-Vector Product on GPUs" (Euro-Par 2020 workshops,
+doi 10.1007/978-3-030-71593-9_7): a thread holds K entries of one row, so rows are padded to multiples of K; B threads
+share a chunk. The splits `unpadded` and `aligned` are ours.
 
-The compressed format stores each chunk in as few bytes as its own entries need: rows and columns as offsets from
-the chunk's base, values as indices into one table of the 256 most frequent ones where all of the chunk's are
-among them.
+The compressed format stores each chunk in as few bytes as its own entries need: rows and columns as offsets from the
+chunk's base, and values as indices into one table of the 256 most frequent values, if the table has all values of the
+chunk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENTRIES_PER_THREAD = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Chunking:
-    """How a matrix's entries are assigned to threads and chunks.
+    """The assignment of a matrix's entries to threads and chunks. A slot is the place of an entry or of padding.
 
     Attributes
     ----------
@@ -42,9 +42,9 @@ class Chunking:
     entries
         Slots per thread, K: 1, 2, 4 or 8.
     split
-        `padded`: the slots of a thread are of one row, so rows are padded (the paper's). `unpadded`: every slot has its
-        own row. `aligned`: as padded, and no chunk ends within a row, but for rows longer than a chunk, which have
-        chunks of their own.
+        `padded` (the paper's): the slots of a thread belong to one row, so rows are padded. `unpadded`: every slot has
+        its own row index. `aligned`: as padded, and a row is not split between chunks; a row longer than a chunk has
+        chunks of its own.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def _words(array: NDArray[Any], entries: int) -> int:
     return entries // min(entries, LOAD_BYTES // array.itemsize)
 
 
-#: Bytes per offset for each code; a chunk that is one row stores no row offsets.
+#: Bytes per offset for each code; a chunk with a single row stores no row offsets.
 ROW_BYTES = (0, 1, 2)
 COLUMN_BYTES = (1, 2, 4)
 #: Bit positions of the codes in a chunk's encoding byte, rows lowest and values highest; kernels decode it likewise.
@@ -232,15 +232,16 @@ TABLE = 256
 UNIT = np.dtype("V16")
 #: Number of values that are sampled to find the frequent ones.
 SAMPLE = 1 << 16
-#: Bits of a hash: for 256 values, 3 of 4 multipliers or more give no collision among 2^18 places.
+#: Bits of a hash: for 256 values, at least 3 of 4 random multipliers give no collision among 2^18 places.
 HASH_BITS = 18
 
 
 class Encoding(NamedTuple):
     """The encoding byte of a chunk: one code each for rows, columns and values.
 
-    Rows: 0 none, the chunk is one row; 1 and 2, offsets of 8 and 16 bits from the first. Columns: 0, 1, 2, offsets of
-    8, 16, 32 bits from the smallest. Values: 0 plain, 1 indices of 8 bits into the table.
+    Rows: 0 for no offsets (the chunk has a single row), 1 and 2 for offsets of 8 and 16 bits from the first row.
+    Columns: 0, 1, 2 for offsets of 8, 16, 32 bits from the smallest column. Values: 0 for plain values, 1 for indices
+    of 8 bits into the table.
     """
 
     rows: int
@@ -262,7 +263,7 @@ class Encoding(NamedTuple):
         return f"{rows}/{8 * COLUMN_BYTES[self.columns]}/{('plain', 'table')[self.values]}"
 
     def sections(self, chunking: Chunking, value_bytes: int) -> tuple[int, int, int]:
-        """Return the bytes of a chunk's rows, columns and values: multiples of 16, as its threads are of 32."""
+        """Return the bytes of a chunk's rows, columns and values: multiples of 16, since B is a multiple of 32."""
         return (
             ROW_BYTES[self.rows] * chunking.rows,
             COLUMN_BYTES[self.columns] * chunking.slots,
@@ -286,14 +287,15 @@ class Compressed:
     dtype
         Type of the values, float32 or float64.
     blob
-        uint8 `(bytes,)`: rows, columns and values of each chunk, one chunk after the other. Slots are interleaved, each
-        section by its own item size; rows are a byte a thread in order or, unpadded, one or two bytes a slot.
+        uint8 `(bytes,)`: rows, columns and values of each chunk, one chunk after the other. The slots of a section are
+        interleaved (`interleave`) by its item size. Rows have one byte per thread in order or, if `unpadded`, one or
+        two bytes per slot.
     chunks
         int32 `(chunks, 4)`: start in the blob in units of 16 bytes, first row, smallest column, byte of the encoding.
     table
         `(256,)`: the most frequent values, the most frequent first, zeros after the last.
     long_rows
-        int32: the rows of chunks that are one row, ascending and each once.
+        int32 `(rows,)`: the rows of chunks with a single row, ascending and distinct.
     """
 
     n: int
@@ -419,7 +421,7 @@ def _read(part: NDArray[np.uint8], item_bytes: int, chunking: Chunking, entries:
 
 
 class Lookup:
-    """Position of bit patterns in a table, found by hashing.
+    """Look-up of the positions of bit patterns in a table, by hashing.
 
     The hash is multiplicative and maps no two patterns of the table to one place (Dietzfelbinger et al., "A reliable
     randomized algorithm for the closest-pair problem", 1997). A binary search would take eight times as long for

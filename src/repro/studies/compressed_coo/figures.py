@@ -1,6 +1,6 @@
 """Figures of the study of compressed COO: GFLOPS, memory over CSR, and speedup of BiCGSTAB, for each matrix.
 
-A problem is a row; rows are grouped by whether the values of the matrix repeat.
+Each problem is a row; rows are grouped by whether the matrix has few distinct values, which compress.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ HEADS = {REPEAT: "values repeat", DISTINCT: "values distinct", None: "not measur
 WIDE_BAR, NARROW_BAR = 0.6, 0.38
 
 
-#: Heights of a row between its marks.
+#: Distance between the marks of a row, as a fraction of its height.
 MARKS_APART = 0.26
 
 
@@ -248,13 +248,13 @@ def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, shown: Sequence[int
         axes.barh(y + offset, value, height=NARROW_BAR if two else WIDE_BAR, color=series.colour, linewidth=0)
         figure_style.whisker(axes, row.sure[index] if row.sure else None, y + offset, right)
     for place, (mark, number) in enumerate(zip(panel.marks, row.marks, strict=True)):
-        if number is not None:  # each in a line of its own, so that none covers another where numbers are alike
+        if number is not None:  # marks have different heights, so that none covers another with a similar number
             axes.add_line(mark.line([number], [y + MARKS_APART * (place - (len(panel.marks) - 1) / 2)]))
 
 
 @figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {CITED}")
 def gflops(campaign: Campaign, published: Published) -> Figure:
-    """One row for each problem; the median of each group below the group."""
+    """GFLOPS of products: one row for each problem; below each group of problems, its median."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
     large, over = counted(cases)
@@ -308,7 +308,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
 
 @figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Figure:
-    """One row for each problem; the median of each group below the group."""
+    """Bytes of the matrix over CSR: one row for each problem; below each group of problems, its median."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
     large, over = counted(cases)
@@ -344,7 +344,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
 
 @figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {CITED}")
 def bicgstab(campaign: Campaign, published: Published) -> Figure:
-    """One row for each problem; the median of each group below the group."""
+    """Speedup of BiCGSTAB over the library's: one row for each problem; below each group, its median."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
     large, over = counted(cases)

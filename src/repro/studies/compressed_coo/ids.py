@@ -1,6 +1,6 @@
 """The id of a variant: a layout of coordinates, slices or pairs, and a blocking.
 
-A blocking says how the slots of a layout are dealt to threads. The text of a variant is made and read only here.
+A blocking is the assignment of a layout's slots to threads. Names of variants are formatted and parsed only here.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ TILES = (64, 128, 256)
 #: Slots per thread for pairs: with more slots, more than half of a short row's slots would be padding.
 RUNS = (1, 2, 4)
 LOADS = ("ca", "cs")
-#: Threads per block. For the paper's layouts its 256, and for compressed ones fewer as well; for ours what was
-#: fastest on an H200. On the CPU, a block is a loop on one core, and longer loops are slower.
+#: Threads per block to try: 256 as in the paper, for its compressed layout also 128; for our layouts the fastest
+#: numbers on an H200. On the CPU, a block is a loop on one core, and longer loops are slower.
 THREADS = {
     "COO": (256,),
     "CCOO": (128, 256),
@@ -54,9 +54,9 @@ THREADS = {
     **dict.fromkeys(PAIRS, TILES),
 }
 CPU_THREADS = 64
-#: Threads per block of the paper (King et al. 2020, section 5), and what stands for them on the CPU.
+#: Threads per block in the paper (King et al. 2020, section 5), and the number used instead on the CPU.
 PAPERS_THREADS = (256, CPU_THREADS)
-#: Entries in flight of slices; with fewer than the codes in a word there would be no fewer loads.
+#: Entries in flight per thread for slices; at least as many as the codes in a word, since a word is loaded at once.
 SLICED_ENTRIES = (4, 8)
 _NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>[1-9]\d{0,3})(-(?P<load>cs))?")
 

@@ -36,8 +36,8 @@ from repro.studies.compressed_coo.sliced_format import (
 )
 
 CLEAR_BLOCK_SIZE = {"cuda": 256, "opencl": 64}
-#: Eighths of a multiprocessor's maximum threads for which kernels of pairs are compiled, by slots per thread: with more
-#: threads, registers would not suffice.
+#: Resident threads per multiprocessor for which kernels of pairs are compiled, in eighths of the maximum, by slots per
+#: thread: with more threads, registers would not suffice.
 THREADS_EIGHTHS = {1: 8, 2: 8, 4: 5}
 
 
@@ -126,7 +126,7 @@ def _launch(kernel: str, blocking: Blocking) -> dict[str, Any]:
 
 
 def _blocks_per_sm(target: Target, layout: str, blocking: Blocking) -> int:
-    """Return the number of resident blocks per multiprocessor: half its threads, or 5/8 if each needs little."""
+    """Return the resident blocks per multiprocessor to compile for: half of its threads, 5/8 with few registers."""
     share = 5 / 8 if layout in HEIGHTS and blocking.entries <= 4 else 1 / 2
     return max(1, int(target.threads_per_sm * share) // blocking.threads)
 

@@ -1,4 +1,4 @@
-"""What this study's tables and figures share: the compared products and solvers, for each problem."""
+"""Data that this study's tables and figures share: the compared products and solvers, for each problem."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Times(MethodTimes[CooRow]):
 
     @property
     def cold(self) -> Times | None:
-        """The same variants with a cold cache, by events, and the routines that are the fastest with a cold cache.
+        """Times with a cold cache, by events: of the same variants, and of the routines that are then the fastest.
 
         None if the tables already print cold times. BiCGSTAB has no cold times.
         """
@@ -172,7 +172,7 @@ def solved_with(cases: Sequence[Times]) -> str:
 
 
 def on_chip(cases: Iterable[Times]) -> bool:
-    """Return whether a solver that stays on the chip was timed; records of before have none."""
+    """Return whether the solver that keeps the matrix on the chip was timed; older records have none."""
     return any(case[ON_CHIP_SOLVER] for case in cases)
 
 
@@ -199,7 +199,7 @@ def as_published(campaign: Campaign) -> bool:
 
 
 def kernels_note(campaign: Campaign) -> str:
-    """Return the sentence that says in what the campaign's kernels of the paper differ from the published ones."""
+    """Return the sentence on differences between the campaign's kernels of the paper and the published ones."""
     if as_published(campaign):
         return "The paper’s kernels are as published: 256 threads and one chunk a block, no cache hints, K tuned."
     return "The paper’s kernels are tuned further than published: fewer threads, more chunks a block, cache hints."
@@ -228,7 +228,7 @@ class ClaimTimes:
     def compressed(self) -> Time | None:
         """Time of compressed COO.
 
-        Where the kernels as published were not chosen among, their time is the search's, by events.
+        If no tuning chose among the kernels as published, the fastest time of the search by events is returned.
         """
         case = self.times.case
         if self.variants != "as_published" or as_published(case.campaign):
@@ -237,7 +237,7 @@ class ClaimTimes:
 
     @property
     def plain_bytes(self) -> int | None:
-        """Bytes of plain COO with as many slots; how slots are assigned to threads does not matter."""
+        """Bytes of plain COO with the same number of slots, however slots are assigned to threads."""
         rows = self.times.case.searched.select(layout="COO")
         return next((row.matrix_bytes for row in rows if row.matrix_bytes), None)
 

@@ -3,9 +3,9 @@
 The layouts are balanced coordinates, plain or compressed; compressed sliced ELLPACK with slices of one height;
 and pairs of a symmetric matrix, each stored once, in tiles of rows.
 
-Where the entries of pairs lie is said by `repro.sparse.pairs`, in runs as long as a thread has slots. Numbers are small
-beside a code of 16 bits, so that a thread loads the codes of a run at once, and its values in words of 16 bytes. Those
-of a tile are indices of 8 bits into a table of 256 where all of them are in it, as in the chunks of compressed
+`repro.sparse.pairs` assigns the entries of a pair format to places, in runs as long as the number of slots per thread.
+Codes have 16 bits, so a thread loads the codes of a run at once, and its values in words of 16 bytes. The values of a
+tile are 8-bit indices into a table of 256 values if the table has all of them, as in the chunks of compressed
 coordinates.
 """
 
@@ -42,7 +42,8 @@ from repro.studies.compressed_coo.ids import HEIGHTS, SPLITS, CoordinateId
 from repro.studies.compressed_coo.kernels import CLEAR_BLOCK_SIZE
 from repro.studies.compressed_coo.sliced_format import make_slices, slice_up
 
-#: Encoding of a tile in names, for codes and values: no row offsets, codes of 16 bits.
+#: Names of a tile's encodings (rows/columns/values): no row offsets, column codes of 16 bits, values plain or in a
+#: table.
 PLAIN, TABLED = "none/16/plain", "none/16/table"
 
 
@@ -149,7 +150,7 @@ COMPRESSED_ARRAYS = ("blob", "descriptions", "table")
 
 @dataclass(frozen=True)
 class CoordinateFacts:
-    """Facts about a packed matrix that stay on the host; the arrays are on the device.
+    """Sizes and counts of a packed matrix that are kept on the host, while its arrays are on the device.
 
     Attributes
     ----------
@@ -269,7 +270,7 @@ class CoordinateVariant(CompiledProduct):
         return SPLITS[self.layout] == "plain"
 
     def _pack(self, workspace: Workspace) -> tuple[CoordinateFacts, Mapping[str, NDArray[Any]]]:
-        """Return the packed matrix's facts for the host, and its arrays for kernels.
+        """Return the packed matrix's sizes and counts for the host, and its arrays for kernels.
 
         Raises
         ------
@@ -310,7 +311,7 @@ ARRAYS = ("slices", "bases", "words", "values", "table")
 
 @dataclass(frozen=True)
 class SlicedFacts(CoordinateFacts):
-    """Facts about slices for the host: `chunks` counts slices, and `encodings` counts steps.
+    """Sizes and counts of slices for the host: `chunks` is the number of slices, and `encodings` counts steps.
 
     Attributes
     ----------
@@ -346,7 +347,8 @@ class SlicedVariant(CoordinateVariant):
         sizes = np.int32(matrix.chunks), np.int32(per_warp), np.int32(matrix.pieces)
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            # one kernel per binding: OpenCL kernels hold their arguments; without parts, nothing is written to parts
+            # one kernel object per binding, since OpenCL kernels hold their arguments; without parts, nothing is
+            # written to parts
             kernel = program.kernel(self.blocking.kernel)
             run = device.bind(kernel, blocks, threads, [*sizes, *(buffers[a] for a in ARRAYS), parts or y, x, y])
             if parts is None:
@@ -364,7 +366,7 @@ class SlicedVariant(CoordinateVariant):
         self.bytes_moved += 2 * self._parts_bytes
 
     def _pack(self, workspace: Workspace) -> tuple[SlicedFacts, Mapping[str, NDArray[Any]]]:
-        """Return the slices' facts for the host, and their arrays for kernels."""
+        """Return the slices' sizes and counts for the host, and their arrays for kernels."""
         problem, values = operands_of(workspace).problem, operands_of(workspace).values.ravel()
         slices = make_slices(problem.row_lengths, self.height)
         refuse_padding(slices.slots(problem.row_lengths), problem.nnz)
@@ -382,7 +384,7 @@ class SlicedVariant(CoordinateVariant):
 
 @dataclass(frozen=True)
 class PairsFacts(CoordinateFacts):
-    """Facts about pairs for the host: `chunks` counts tiles; each tile needs `shared` bytes of shared memory."""
+    """Sizes and counts of pairs for the host: `chunks` counts tiles; a tile needs `shared` bytes of shared memory."""
 
     shared: int
     leading: int
@@ -409,7 +411,8 @@ class PairsVariant(CoordinateVariant):
         Raises
         ------
         Unsupported
-            It is not symmetric, beyond what codes can say, mostly padding, or needs more shared memory than there is.
+            The matrix is not symmetric, its codes exceed 16 bits, it would be mostly padding, or a tile exceeds the
+            shared memory.
         """
         operands, tile_rows = operands_of(workspace), self.blocking.threads
         problem = operands.problem
@@ -422,7 +425,7 @@ class PairsVariant(CoordinateVariant):
 
         tiles = workspace.cached(("tiles of pairs", tile_rows, of_clusters), cut)
         pairs = lay_out_pairs(tiles, self.blocking.entries)
-        refuse_padding(pairs.slots, problem.nnz)  # pairs within tiles are stored once instead of twice
+        refuse_padding(pairs.slots, problem.nnz)  # the slots of pairs within tiles are counted once
         shared = shared_bytes(tiles.shared, tile_rows, operands.dtype.itemsize)
         stored = store_pairs(pairs, operands.values.ravel(), tile_rows, self.blocking.entries)
         return PairsFacts(stored.nbytes, len(stored.tiles), stored.encodings(), 0, shared, tiles.leading), stored.arrays

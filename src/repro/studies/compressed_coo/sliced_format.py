@@ -9,7 +9,7 @@ table of 256 values if the table holds all values of the slice.
 Rows of a slice are padded to its longest row. Rows that would make a slice long are cut into pieces, which are
 slices of one row. Sliced ELLPACK with rows sorted by length within windows is Kreutzer et al., "A unified sparse
 matrix data format for efficient general sparse matrix-vector multiplication on modern processors with wide SIMD
-units" (SIAM J. Sci. Comput. 36(5), 2014); here a window is sorted only where that pays.
+units" (SIAM J. Sci. Comput. 36(5), 2014); here a window is sorted only if this saves enough slots.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from repro.studies.compressed_coo.coordinate_format import UNSIGNED, Lookup, fre
 WINDOW = 1024
 #: Maximum number of steps in a slice, since steps are counted in 8 bits.
 MAX_STEPS = 255
-#: Sort a window's rows if at most this share of its slots remains: sorting separates rows with equal neighbours.
+#: A window's rows are sorted only if this leaves at most this fraction of its slots, since sorting separates
+#: neighbouring rows with similar columns.
 WORTH_SORTING = 0.9
 #: Number of slots in a piece of a row that is in no slice.
 PIECE = 1024
@@ -150,10 +151,12 @@ class SliceRange:
 def assign_steps(
     stretch: SliceRange, columns: NDArray[np.int32], value_bytes: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the step of each entry within its slice, `(nnz,)`, 0 if it is in no slice; and each slice's steps.
+    """Return the step of each entry within its slice, `(nnz,)`, 0 if it is in no slice; and the steps per slice,
+    `(slices,)`.
 
-    A step takes the entry next in turn of each row whose offset (column less place) is within a window above the least
-    one. Windows are none at all, 255, 65,535 and any; each slice has the one that takes the fewest bytes.
+    The offset of an entry is its column minus its row's place in the slice. A step takes the next entry of each row
+    whose offset exceeds the least of these offsets by at most a window. Windows are 0, 255, 65,535 and unlimited; each
+    slice uses the window that needs the fewest bytes.
 
     Parameters
     ----------
@@ -168,7 +171,7 @@ def assign_steps(
     for first in range(0, len(stretch.begins), BATCH):
         batch = stretch.part(slice(first, first + BATCH))
         of_value = value_bytes[first : first + BATCH]
-        # any offset: needs the fewest steps, and its bytes are an upper bound for all other windows
+        # an unlimited window needs the fewest steps, and its bytes are an upper bound for the other windows
         dealt = _walk(batch, columns, None, np.full(len(of_value), MAX_STEPS), steps)
         best, count = dealt.nbytes(batch, of_value), dealt.counts.sum(axis=1)
         least = count * _step_bytes(batch, of_value)
@@ -189,7 +192,7 @@ def assign_steps(
 
 @dataclass(frozen=True)
 class _Walked:
-    """Result of `_walk`: whether a slice needs no more than the allowed steps, and its steps by code width."""
+    """Result of `_walk`: for each slice, whether the allowed steps suffice, and its number of steps per code width."""
 
     done: NDArray[np.bool_]
     counts: NDArray[np.int64]
@@ -260,9 +263,9 @@ def code_columns(offsets: NDArray[np.int32], n: int) -> EncodedColumns:
     Parameters
     ----------
     offsets
-        `(steps, height)`: the column of a row's entry less the row's place, `FAR` for no entry.
+        `(steps, height)`: the column of a row's entry minus the row's place; `FAR` if there is no entry.
     n
-        Columns of the matrix.
+        Number of columns of the matrix.
     """
     height = offsets.shape[1]
     bases = offsets.min(axis=1, initial=FAR)
@@ -366,20 +369,22 @@ class Sliced:
     dtype
         Type of the values, float32 or float64.
     slices
-        int32 `(slices, 4)`: where its bases start; its words, in units of `height` words; its values, in units of
-        `height` bytes, times 8, and its flags; how many steps have codes of 0, 8, 16, 32 bits, a byte each, the first
-        the lowest.
+        int32 `(slices, 4)`. Column 0: index of the slice's first base. 1: position of its first word, in units of
+        `height` words. 2: 8 × position of its first value, in units of `height` bytes, plus its flags. 3: numbers of
+        steps with codes of 0, 8, 16, 32 bits, one byte each, from the lowest byte on.
     bases
-        int32: of each slice those of its steps; then where rows are elsewhere, their places in the window, 16 bits
-        each; of a piece, its row, or -1 less the number of its part where the row has several.
+        int32: for each slice the bases of its steps. If the slice's rows are not consecutive, their positions in the
+        window follow, 16 bits each. For a piece its row follows or, if the row has several pieces, -1 minus the index
+        of the partial sum.
     words
-        uint32: 4, 2 or 1 codes of a row, `height` words side by side, one for each row.
+        uint32: a word holds 4, 2 or 1 codes of a row; the words of the `height` rows are adjacent.
     values
-        uint8: of each slice a value of each row, step by step, or words of four indices as above.
+        uint8: for each slice, step by step, one value of each row; or words of four table indices, arranged like
+        `words`.
     table
         `(256,)`: zero, and the most frequent values.
     long_rows, first_parts
-        int32: the rows of several pieces, and their first parts, with one behind the last.
+        int32: the rows with several pieces `(rows,)`, and the index of each one's first partial sum `(rows + 1,)`.
     steps
         Number of steps for each encoding, spelt like `none/8/table`.
     """
@@ -496,7 +501,7 @@ def slice_up(
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Pieces of rows that are in no slice: first and last entry of each piece, and where its sum is stored."""
+    """Pieces of rows that are in no slice: begin and end of each piece's entries, and the target of its sum."""
 
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -526,7 +531,7 @@ def _slots(
     step_of: NDArray[np.uint8],
     first_step: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the slot of each entry, `(nnz,)`: slot s is at place s % height of step s // height, over all steps."""
+    """Return the slot of each entry, `(nnz,)`: slot s is place s % height of step s // height over all slices."""
     height = slices.height
     of_row = np.zeros(len(lengths), np.int64)
     there = slices.rows >= 0

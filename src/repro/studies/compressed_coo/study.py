@@ -1,7 +1,7 @@
 """SpMV and BiCGSTAB with balanced and compressed coordinates.
 
-The fastest product alone need not be the fastest in a solver. So the fastest of each layout are tried in BiCGSTAB
-as well, and the solver has a tuning of its own.
+The fastest product alone need not be the fastest in a solver. Therefore the fastest product of each layout is also
+tried in BiCGSTAB, and a tuning of its own chooses among the solvers.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def solvers_with(products: Iterable[ProductRunnable], precision: str, target: Ta
 
 
 def persistent_solvers(precision: str, target: Target) -> list[PersistentRun]:
-    """Return the BiCGSTAB solver that stays on the chip; `ReproError` if its module is not compiled yet."""
+    """Return the BiCGSTAB solver that keeps the matrix on the chip; `ReproError` if its module is not compiled yet."""
     built = read_module(target, NAME, solver_key("bicgstab", precision, ENTRY))
     return [PersistentRun(built.module, built.folder)]
 
@@ -125,7 +125,8 @@ def reported(products: Sequence[ProductRunnable], rows: Sequence[Row]) -> list[P
 
 
 ENTRY = "real"
-#: Host time for packing pairs per byte of CSR and packing, fitted to the record, half of whose matrices are symmetric.
+#: Host seconds to pack pairs, per byte of CSR and per packing; fitted to a record in which half of the matrices are
+#: symmetric.
 SECONDS_A_BYTE = 1.2e-8
 PLAIN = "COO"
 
@@ -194,8 +195,8 @@ class CompressedCoo(Study):
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `space/precision/layout` for every layout to try, and the solver's module.
 
-        In the space `extended` there is also that of the solver that stays on the chip. Products that are compiled on
-        demand are left out. Return nothing for a problem that is known to be no operand.
+        The space `extended` adds the module of the solver that keeps the matrix on the chip. Products that are compiled
+        on demand are left out. Empty for a problem that is known to be unsuitable (not square).
         """
         if not problem.multiplies:
             return []
@@ -220,7 +221,7 @@ class CompressedCoo(Study):
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search each space, try each layout's best in the solver, choose, and time the winners beside the library."""
+        """Search each space, try each layout's best in the solver, choose winners, and time them beside the library."""
         settings = session.settings
         rivals = products_of(session.rivals, ENTRY)
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # check the names first
@@ -253,7 +254,7 @@ class CompressedCoo(Study):
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
-        """Return the tunings of the configured layouts; plain coordinates' only if all their layouts are tried."""
+        """Return the tunings of the configured layouts; `plain` only if the search is exhaustive."""
         asked = layouts(settings, PAPER)
         plain = ["plain"] if PLAIN in asked and settings.search == "exhaustive" else []
         joint = ["joint"] if set(asked) - {PLAIN} else []
@@ -276,7 +277,7 @@ class CompressedCoo(Study):
         return variant_of(id, compile_module(source, target, path), path.parent)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return the number of variants, and the matrix's bytes as CSR; zero for a problem that is no operand."""
+        """Return the number of variants, and the matrix's bytes as CSR; zero for a matrix that cannot be multiplied."""
         if not problem.multiplies:
             return Workload(0, 0, 0, 0, 0)
         number = DTYPES[precision]().nbytes
@@ -288,7 +289,7 @@ class CompressedCoo(Study):
         moved = matrix + 2 * rows * number
         pairs = [layout for layout in PAIRS if EXTENDED in settings.spaces and layout in layouts(settings, EXTENDED)]
         packed = matrix * len(pairs) * len(TILES) * len(RUNS) if target.dialect == "cuda" else 0
-        beside = 1 + len(tried) / REPORTED  # trying a solver for a layout takes as long as reporting a solver
+        beside = 1 + len(tried) / REPORTED  # trying a solver in the search takes as long as timing one for the report
         return Workload(sum(tried), len(tried), routines, matrix, moved, beside, packed * SECONDS_A_BYTE)
 
     def layouts(self) -> list[tuple[str, str | None]]:
@@ -305,7 +306,7 @@ def layouts(settings: StudySettings, space: Space) -> list[str]:
     Raises
     ------
     ReproError
-        A layout that is asked for is none, or none that the spaces have.
+        A configured layout does not exist, or is in none of the configured spaces.
     """
     asked = list(SPLITS) if settings.layouts == "all" else list(map(check_layout, settings.layouts))
     if not any(name in PAPERS or EXTENDED in settings.spaces for name in asked):
@@ -336,7 +337,7 @@ def variants_of(settings: StudySettings, precision: str, target: Target) -> list
 
 
 def single_manifest(precision: str, id: CoordinateId, target: Target) -> Path:
-    """Return the manifest of a module with one variant alone."""
+    """Return the manifest of the module that contains only this variant."""
     return manifest_path(target.name, NAME, f"single/{precision}/{id.layout}/{id.blocking}")
 
 
@@ -364,10 +365,11 @@ def variant_of(id: CoordinateId, module: Module | ModuleOnDemand, folder: Path) 
 
 
 def choose(rows: Sequence[Row], tie: float, ids: Iterable[CoordinateId] = ()) -> list[Choice]:
-    """Return the best variants: `plain` of plain coordinates and `joint` of compressed ones, both as published.
+    """Return the chosen variants: `plain` (best of plain coordinates) and `joint` (best of compressed ones), as
+    published.
 
-    Where the paper's layouts were tuned further, `tuned_plain` and `tuned_joint` are the same among all blockings.
-    Where our layouts were tried, `extended` is the best of all.
+    If the paper's layouts were tuned further, `tuned_plain` and `tuned_joint` are the best among all their blockings.
+    If our layouts were tried, `extended` is the best of all variants.
     """
 
     def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:

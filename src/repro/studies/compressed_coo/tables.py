@@ -112,7 +112,7 @@ MATRIX_COLUMNS = (
 
 @table(STUDY_NAME, "table-2", title="The matrices", numbering=f"Table 2 of {CITED}")
 def matrices(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem, sorted by the number of non-zeros."""
+    """One line for each problem, sorted by the number of non-zeros: size and row lengths of the matrix."""
     cases = all_times(campaign, published, precision_of(campaign))
     sizes = [case.n for case in cases if case.n]
     caption = [
@@ -209,7 +209,7 @@ def _share(chunks: int, total: int) -> Cell:
     lead_instead=("compressed_speedup", "compressed", "cold_compressed_speedup", "compressed_bicgstab_us"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision."""
+    """One line for each problem and precision: times, and speedups over the library, also of BiCGSTAB."""
     by_precision = {p: all_times(campaign, published, p) for p in campaign.precisions}
     cases = [case for cases in zip(*by_precision.values(), strict=True) for case in cases]
     timed = [case for case in cases if case[COMPRESSED_COO] or case[OURS]]
@@ -234,7 +234,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
 
 
 def _cold_note(campaign: Campaign) -> str:
-    """Return the sentence on cold times; empty if there are none beside others."""
+    """Return the sentence on times with a cold cache; empty if only one cache state was measured."""
     return (
         "Cold: the variants that the graph clock chose and the routines that are the fastest then, with the L2 cache "
         "overwritten before each launch, by the event clock."
@@ -407,7 +407,7 @@ LINES = (
     Line("GFLOPS of SpMV, largest", "largest GFLOPS of SpMV", None, _PRODUCTS),
 )  # fmt: skip
 _ON_CHIP: tuple[Pick, Pick] = (lambda s: None, lambda s: s[ON_CHIP_SOLVER])
-#: Lines of campaigns in which a solver that stays on the chip was timed.
+#: Additional lines for campaigns in which the solver that keeps the matrix on the chip was timed.
 ON_CHIP_LINES = (
     Line("BiCGSTAB on the chip over the fastest with a routine of {library}, median", "", lambda s: s[LIBRARY_SOLVER],
          _ON_CHIP),
@@ -458,9 +458,9 @@ def _median_cell(value: float | None, rate: bool) -> Cell:
     return Cell() if value is None else Cell(value, f"{value:.0f}" if rate and value >= 10 else f"{value:.2f}")
 
 
-#: Prefixes of the quantities that are measured by the event clock, and by it with a cold cache.
+#: Prefixes of the names of quantities that are measured by the event clock, with a warm and with a cold cache.
 BY_EVENTS, COLD_CACHE = "event_", "cold_"
-#: Part of the quantities that are measured on the problems over which no other is taken.
+#: Part of the names of quantities that are measured on small problems, which all other quantities exclude.
 SMALL = "_small"
 
 
@@ -489,9 +489,10 @@ STATISTICS: Mapping[str, Literal["worst", "median"]] = {"worst": "worst", "media
 
 
 def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
-    """Return how to measure a quantity such as `library_repeat_median`: number, selected problems, statistic.
+    """Return the quantity with a name such as `library_repeat_median`: number, values of the selected problems,
+    statistic.
 
-    Of `SMALL` problems all that are given are measured.
+    `SMALL` in the name is ignored: the caller passes the small problems.
     """
     number, *values, statistic = name.replace(SMALL, "").split("_")
 
@@ -558,7 +559,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
 
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision."""
+    """One line for each problem and precision: set-up and product times of ours and the library."""
     costs = [
         SetupCosts.packed(
             case.line.cell,

@@ -21,21 +21,21 @@ REFERENCE = (
 )
 #: Numbers of patches in Figure 3.7.
 PATCHES = 16
-#: Cell sizes of the grids of centroids and of points, in longest edges (section 3.2).
+#: Cell sizes of the search grids of centroids and of points, in units of the longest edge (section 3.2).
 CENTROID_CELL, POINT_CELL = 1.0, 0.5
-#: The degree for which Table 3.1 counts tests.
+#: The polynomial degree for which Table 3.1 counts intersection tests.
 COUNTED_DEGREE = 1
-#: Parts that are timed besides the search and can be disabled. In the plane: the filter as a matrix, a separate h for
-#: each point, several devices. In space: the sums of each point's regions, and clipping on the device.
+#: Parts that are timed besides the search and can be disabled. In the plane: the filter as a matrix, a separate kernel
+#: width h for each point, several devices. In space: the sums of each point's regions, and clipping on the device.
 MATRIX, LOCAL, DEVICES, SUMS, CLIP = PARTS = ("matrix", "local", "devices", "sums", "clip")
-#: Number of triangles in the largest mesh that is filtered with a separate h for each point.
+#: Number of triangles in the largest mesh that is filtered with a separate kernel width h for each point.
 MAX_LOCAL_TRIANGLES = 20_000
-#: For rows over several devices: kind of row, and method.
+#: For rows over several devices: the kind of row, and the names of methods.
 SEVERAL, FILTER, GATHER = "several", "filter", "gather"
 #: The tunings: the best of all variants, and the best of the paper's.
 JOINT, PAPERS = "joint", "paper"
-#: Clocks. Direct filtering: events, because its launches are long, and a graph of many launches would tell no more.
-#: Products with the matrix: graphs, because some launches are short. Making the matrix: the host's clock, because it
+#: Clocks. Direct filtering: events, since its launches are long and a graph of many launches would not be more exact.
+#: Products with the matrix: graphs, since some launches are short. Making the matrix: the host's clock, since it
 #: allocates memory and reads sizes back during the launch.
 FILTER_CLOCK: ClockName = "event"
 PRODUCT_CLOCK: ClockName = "graph"
@@ -65,7 +65,7 @@ MAX_RATE = "GFLOPS of the methods, most"
 OVER_POINT = "per element over per point"
 MIN_OVER_POINT = "per element over per point, least"
 MAX_OVER_POINT = "per element over per point, most"
-#: Inconsistencies in the text, in the words that tables and figures print beside its numbers.
+#: Sentences on inconsistencies in the text, which tables and figures print beside its numbers.
 GAIN_CONTRADICTS = (
     "The text contradicts itself: by section 3.4 per element gains less over per point for P = 2 and 3, by section "
     "3.4.1 the relative difference is larger there; section 3.4.1 states over 2× and over 3×, the conclusions 2× to 6×."

@@ -1,4 +1,4 @@
-"""Claims of the dissertation's chapters 3 and 4, measured: functions by the names in the file of claims."""
+"""Functions that measure claims of the dissertation's chapters 3 and 4, by the names in the file of claims."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _in_plane(
 
 
 def _element_over_point(field: Filtering, variants: Variants) -> Measured:
-    """The speedup of one method over the other, if both had the same threads, cells and blocks to choose from."""
+    """The speedup of the per-element over the per-point method, if both were tuned over the same parameters."""
     if variants not in PAIRS:
         return Measured([])
     pair = PAIRS[variants]
@@ -95,7 +95,7 @@ def _element_rate(field: Filtering, variants: Variants) -> Measured:
 
 
 def _both_rates(field: Filtering, variants: Variants) -> Measured:
-    """The rates of both methods, as `_element_rate`; none if only one was timed, so that both weigh the same."""
+    """The rates of both methods, as in `_element_rate`; none if only one was timed, so that both have equal weight."""
     methods = PAIRS.get(variants, ())
     return _rates(field, methods if all(field[method] for method in methods) else ())
 
@@ -110,7 +110,7 @@ def _tests(field: Filtering, variants: Variants) -> Measured:
 
 
 def _overhead(data: ClaimFields) -> Measured:
-    """Memory overhead of 16 patches on the smallest mesh over the overhead on the largest; P = 1, low variance."""
+    """The memory overhead of 16 patches on the smallest mesh over that on the largest, for P = 1 and low variance."""
     overheads = {}
     for name, field in data.fields.plane.items():
         overhead = field.overhead(PATCHES)

@@ -1,4 +1,4 @@
-"""Cells and columns that several tables of this study have."""
+"""Cells and columns that several tables of this study share."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def ratio_column(key: str, title: str, group: str, cell: FieldCell) -> Column[Fi
 
 
 def over_column(key: str, title: str, group: str, base: Method, over: Method) -> Column[Filtering]:
-    """Return the column that says how many times faster the method `over` is than the method `base`."""
+    """Return the column with the speedup of the method `over` relative to the method `base`."""
 
     def cell(field: Filtering) -> Cell:
         if any(field[method] is None and field.why_not(method) == (NOT_TUNED,) for method in (base, over)):

@@ -33,7 +33,8 @@ def facts(problem: Problem) -> Mapping[str, object]:
     """Return the facts of a field in the plane at its quadrature points; {} for other problems.
 
     `overhead`: copies per point beyond the first, by the number of patches (King 2017, Figure 3.7). `tests_per_point`
-    and `tests_per_element`: of degree 1, by eq. 3.1, as Table 3.1. Edges are in units of the mesh.
+    and `tests_per_element`: intersection tests of both methods for degree 1, by eq. 3.1, as in Table 3.1. Edge lengths
+    are in units of the mesh.
     """
     if not isinstance(problem, Field) or problem.dimension != 2 or not problem.periodic:
         return {}

@@ -90,7 +90,7 @@ RateRanges = dict[tuple[str, int], tuple[float, float]]
 
 @figure(STUDY_NAME, "figure-3-10", title="GFLOPS by the size of the mesh", numbering=f"Figure 3.10 of {CITED}")
 def flops(campaign: Campaign, published: Published) -> Figure:
-    """One row for each family, one panel for each degree."""
+    """Rates in GFLOPS over the mesh size: one row for each family (mesh variance), one panel for each degree."""
     fields = all_filterings(campaign, published)
     ranges = stated_ranges(published)
     caption = [
@@ -133,7 +133,7 @@ def _published_rates(ranges: RateRanges, on_cpu: bool) -> str:
 
 
 def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
-    """Draw the panels; `ranges` are the stated rates, drawn where there are any."""
+    """Draw the panels; `ranges` are the stated rates, drawn if there are any."""
 
     def rate(way: Method, field: Filtering) -> float | None:
         return field.gflops(field[way])
@@ -192,16 +192,17 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
 #: The degree for which the text states speed-ups on meshes of low variance.
 CUBIC = 3
 SPEEDUP_ROW = 1.75
-#: Points between the marks of two degrees on one mesh, of which several have about the same speedup.
+#: Horizontal distance in points between the marks of two degrees on one mesh, so that similar speedups do not overlap.
 DEGREE_STEP = 5.0
 
 
 @figure(STUDY_NAME, "figure-3-11", title="Per element over per point", numbering=f"Figure 3.11 of {CITED}")
 def speedup(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each family; the paper's two methods compared, to the letter and tuned, then ours.
+    """Speedups over the mesh size, one panel for each family: per-element over per-point method (exact and tuned), then
+    ours.
 
-    The paper's methods are drawn of the campaign that judges the claims on them, and so is ours over them where that
-    has it, since there both were tuned in one search.
+    Times of the paper's methods are from the campaign that judges the claims on them. Our speedup over them is from
+    that campaign too if it has our method, since both were then tuned in one search.
     """
     judging = campaign.as_published or campaign
     judged = all_filterings(judging, published)
@@ -235,7 +236,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
 
 
 def _judging_note(campaign: Campaign, has_ours: bool) -> str:
-    """Return the sentence on the campaigns that are drawn; `has_ours`: the one to the letter has contours too."""
+    """Return the sentence on the drawn campaigns; `has_ours`: the campaign with exact kernels also has our method."""
     if campaign.as_published is None:
         return ""
     return (
@@ -256,7 +257,7 @@ def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | 
     )
 
 
-#: The rows of the figure: the slower method, the faster one, and what their ratio is.
+#: The rows of the figure: the slower method, the faster method, and the name of their ratio.
 SPEEDUPS = (
     (*PUBLISHED_PAIRS[0], "per element over per point"),
     (*PUBLISHED_PAIRS[1], "the same, tuned"),
@@ -277,8 +278,8 @@ def draw_speedup(
 ) -> Canvas:
     """Draw the panels.
 
-    The paper's methods are those of `judged`, ours of `fields`. `lines` (by family) and `band` are values of the
-    dissertation's running text, drawn if given.
+    Times of the paper's methods are those in `judged`, of ours those in `fields`. `lines` (by family) and `band` are
+    values from the dissertation's text, drawn if given.
     """
 
     def of_row(slow: Method, fast: Method) -> Sequence[Filtering]:
@@ -320,7 +321,7 @@ def draw_speedup(
 
 
 FIELDS_HEIGHT = 2.3
-#: Height of the axis below 1 relative to its height above 1: room for the legend, whose lines omit the one through 1.
+#: Height of the axis below 1 relative to its height above 1, which makes room for the legend.
 LABEL_MARGIN = 0.8
 #: Numbers of fields, applied one after the other, that share the cost of making the matrix: 1, 2, 4, …
 FIELD_NUMBERS = tuple(2**power for power in range(11))
@@ -328,7 +329,7 @@ FIELD_NUMBERS = tuple(2**power for power in range(11))
 
 @figure(STUDY_NAME, "figure-fields", title="The matrix against direct filtering, by the fields", numbering="ours")
 def by_fields(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each family; for each degree, the largest mesh for which the matrix was made."""
+    """Time of direct filtering over that with the matrix, by number of fields: a panel per family, lines by degree."""
     fields = all_filterings(campaign, published)
     caption = [
         "How many times faster fields are filtered by the matrix than directly by contours, over how many there are:",
@@ -345,7 +346,7 @@ def by_fields(campaign: Campaign, published: Published) -> Figure:
 def direct_over_matrix(field: Filtering, count: int) -> float | None:
     """Return the time of direct filtering of `count` fields over the time of making the matrix and multiplying by it.
 
-    Fields are multiplied in batches of one of the numbers that were timed, the last of them as full as the others.
+    Fields are multiplied in batches of one of the timed sizes; the last batch is as large as the others.
     """
     make, direct = field[MAKE], field[OURS]
     products = [
@@ -417,7 +418,7 @@ def _draw_matrix_line(axes: Axes, field: Filtering, degree: int) -> None:
 
 #: Height of a row of bars in inches, and of one bar in rows.
 SCALING_ROW, SCALING_BAR = 0.3, 0.38
-#: Where the values of bars stand, and where the axis ends, over the largest number of devices.
+#: Position of the printed values of bars, and end of the axis, as multiples of the largest number of devices.
 SCALING_VALUE, SCALING_ROOM = 1.05, 1.18
 
 
@@ -429,7 +430,7 @@ SCALING_VALUE, SCALING_ROOM = 1.05, 1.18
     needs="devices",
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each family; for each degree, number of devices and method a bar, of the largest mesh with one."""
+    """Speedup over several devices on the largest timed mesh: a panel per family, bars by degree, method, devices."""
     fields = all_filterings(campaign, published)
     nothing = not device_counts(fields)
     caption = [
@@ -515,7 +516,7 @@ def region_grid(items: Sequence[WidthTimes]) -> tuple[Canvas, list[Axes]]:
 
 
 def width_axis(axes: Axes, widths: Sequence[int], *others: str) -> None:
-    """Label the axis places 0, 1, … with vector widths, and the places behind them with the other kernels."""
+    """Label the axis positions 0, 1, … with vector widths, and the next positions with the names `others`."""
     labels = [*map(str, widths), *others]
     axes.set_xticks(range(len(labels)), labels)
     axes.set_xlabel("threads of a region")
@@ -526,7 +527,7 @@ REGION_LOOKS = {"the paper’s kernel": figure_style.LIGHT, "ours, a thread a re
 
 @figure(STUDY_NAME, "figure-4-7", title="GFLOPS by width", numbering=f"Figure 4.7 of {CITED}")
 def region_flops(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each problem: one bar for each vector width, and one bar for our kernel."""
+    """GFLOPS, one panel for each problem: one bar for each vector width, and one bar for our kernel."""
     items = width_times(campaign, published)
     peaks = sorted({round(peak) for item in items if (peak := peak_of(item.case))})
     caption = [
@@ -569,7 +570,7 @@ def region_rates(item: WidthTimes) -> dict[str, float]:
 
 
 NO_TIMES = "no kernels of regions were timed in this campaign"
-#: Style of the values of the dissertation's running text, which are in none of its figures.
+#: Style of marks for values from the dissertation's text.
 PUBLISHED_MARK: dict[str, Any] = {"marker": "D", "markersize": 4, "color": figure_style.ACCENT, "linestyle": ""}
 #: Share of a vector width's place on the axis over which the marks for all numbers of regions are spread.
 MARK_SPREAD = 0.7
@@ -579,7 +580,7 @@ WIDTH_COLOURS, WIDTH_DARKEST = "plasma", 0.85
 
 @figure(STUDY_NAME, "figure-4-4", title="Times by width and regions of a block", numbering=f"Figure 4.4 of {CITED}")
 def pairs_by_width(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each problem on tetrahedra: for each pair, the fastest kernel over all numbers of blocks."""
+    """Heat map for each problem on tetrahedra: fastest time for each vector width and number of regions per block."""
     items = width_times(campaign, published)
     caption = [
         "Time of a region in nanoseconds, the fastest over the numbers of blocks, by the threads of a region and the",
@@ -617,7 +618,7 @@ def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
 
 @figure(STUDY_NAME, "figure-4-5", title="All times by width", numbering=f"Figure 4.5 of {CITED}")
 def times_by_width(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each problem, one mark for each kernel."""
+    """Time per region over the vector width: one panel for each problem, one mark for each kernel."""
     items = width_times(campaign, published)
     caption = [
         "Time of a region in nanoseconds by the threads of a region, a mark for each kernel of the paper’s that the",
@@ -632,7 +633,7 @@ def times_by_width(campaign: Campaign, published: Published) -> Figure:
 def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     """Draw one panel per problem: time per region against vector width, one dot per variant.
 
-    Dots are coloured by the regions per block, of which `counts` has all numbers.
+    The colour of a dot shows its number of regions per block; `counts` has all these numbers.
     """
     items = [item for item in items if item.searched]
     if not items:

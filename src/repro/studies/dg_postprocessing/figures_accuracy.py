@@ -1,6 +1,7 @@
-"""Figures over the mesh size: memory of copies (Figure 3.7) and errors; and a picture of a field before and after.
+"""Figures over the mesh size: memory of copies (Figure 3.7) and errors; and a picture of a field before and after
+filtering.
 
-The panels over the size of the mesh are shared with the figures of rates.
+The functions for panels over the mesh size are shared with the figures of rates.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def draw_line(
 ) -> None:
     """Draw a number over the number of triangles, with marks and intervals; draw nothing if there are no numbers.
 
-    The line is drawn `beside` points to the right of its place, so that lines of one mesh cover no marks of each other.
+    The line is shifted by `beside` points to the right, so that marks of different lines on one mesh do not overlap.
     """
     pairs = [(field.triangles, value) for field in fields if (value := number(field)) is not None]
     lines = []
@@ -87,11 +88,11 @@ def draw_line(
         lines += axes.plot(across, along, **line_look(*look))
     for field in fields:
         if field.triangles and (ends := sure(field)):
-            # below the marks, which a shorter interval would cover
+            # intervals are drawn below the marks, since short ones would cover them
             lines += axes.plot(
                 [field.triangles] * 2, ends, color="black", linewidth=0.6, marker="_", markersize=2.5, zorder=2.5
             )
-    for line in lines if beside else ():  # after plotting, which reads the axes' limits off the data
+    for line in lines if beside else ():  # shift after plotting, since plotting computes the axes' limits from the data
         line.set_transform(axes.transData + plotting.ScaledTranslation(beside / 72, 0, axes.figure.dpi_scale_trans))
 
 
@@ -152,7 +153,7 @@ MEMORY_ROW, PERCENT = 1.75, 100
 
 @figure(STUDY_NAME, "figure-3-7", title="Memory of the per-element way", numbering=f"Figure 3.7 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Figure:
-    """One row for each family, one panel for each number of patches."""
+    """Memory overhead in percent over the mesh size: one row for each family, one panel for each number of patches."""
     fields = all_filterings(campaign, published)
     caption = [
         "Memory that the per-element way takes beside one solution, in percent of it: copies of the points around the",
@@ -198,7 +199,7 @@ MAX_ERROR_RATIO = 300
 
 @figure(STUDY_NAME, "figure-errors", title="Errors before and after the filter", numbering="ours")
 def errors(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each family."""
+    """Errors of the field before and after filtering over the mesh size: one panel for each family."""
     fields = all_filterings(campaign, published)
     caption = [
         "Errors in L² of fields against the function that they are the projection of, over triangles: dashed lines and",
@@ -299,7 +300,7 @@ class FieldSample:
 
 @figure(STUDY_NAME, "figure-picture", title="A field before and after the filter", numbering="ours")
 def picture(campaign: Campaign, published: Published) -> Figure:
-    """Four panels: the field, the filtered field, and the errors of both."""
+    """Picture of one field in four panels: the field, the filtered field, and the errors of both."""
     chosen = pictured_field(all_filterings(campaign, published))
     sentences = "No mesh of this campaign can be drawn." if chosen is None else _picture_sentences(chosen)
     caption = [

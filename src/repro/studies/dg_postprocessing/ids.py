@@ -1,6 +1,6 @@
-"""Variants that are searched: methods to filter in the plane, and kernels that integrate regions in space.
+"""Ids of the searched variants: methods to filter in the plane, and kernels that integrate regions in space.
 
-Their names are made and parsed only here.
+Names of these variants are formatted and parsed only here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from repro.filtering.kernels import BLOCK_SIZES, CONTOUR_BLOCK_SIZES
 from repro.studies.dg_postprocessing import CENTROID_CELL, POINT_CELL
 
 FilterMethod = Literal["point", "element", "edges", "atomic"]
-#: Cell sizes of the published methods, in longest edges; the text has one block (`element`: patch) per multiprocessor,
-#: and leaves the number of threads open.
+#: Cell sizes of the published methods, in units of the longest edge. The text has one block (`element`: patch) per
+#: multiprocessor, and does not state the number of threads.
 PUBLISHED_CELLS: dict[FilterMethod, float] = {"point": CENTROID_CELL, "element": POINT_CELL}
-#: Choices of both published methods, by dialect: threads per block; where they are tuned further, also cell sizes (the
-#: text's two, each for both methods) and blocks (`element`: patches) per multiprocessor. On the CPU launches take long,
-#: and results are only rehearsals.
+#: Parameters to try for both published methods, by dialect: threads per block. If they are tuned further, also cell
+#: sizes (the text's two, for both methods) and blocks (`element`: patches) per multiprocessor. The CPU has few choices,
+#: since its launches take long and its results are only rehearsals.
 PAPER_THREADS = {"cuda": BLOCK_SIZES["cuda"], "opencl": (16,)}
 TUNED_CELLS = {"cuda": (POINT_CELL, CENTROID_CELL), "opencl": (POINT_CELL,)}
 TUNED_BLOCKS = {"cuda": (4, 8, 32), "opencl": (4,)}
-#: Choices of our methods: threads per block, cell sizes, and blocks (`atomic`: patches) per multiprocessor.
+#: Parameters to try for our methods: threads per block, cell sizes, and blocks (`atomic`: patches) per multiprocessor.
 OWN_FILTERS: dict[str, dict[FilterMethod, tuple[tuple[int, ...], tuple[float, ...], tuple[int, ...]]]] = {
     "cuda": {
         "edges": (CONTOUR_BLOCK_SIZES["cuda"], (0.25, 0.5, 1.0), (4, 16, 64)),
@@ -101,7 +101,7 @@ def filter_ids(
 
 
 def tuned_count(dialect: str) -> int:
-    """Return how many choices each of the published methods has where it is tuned further."""
+    """Return the number of variants of each published method that further tuning tries."""
     return len(PAPER_THREADS[dialect]) * len(TUNED_CELLS[dialect]) * len(TUNED_BLOCKS[dialect])
 
 
@@ -118,8 +118,8 @@ def _all_filter_ids(target: Target) -> Iterator[FilterId]:
         yield from (FilterId(way, *sizes) for sizes in product(*choices))
 
 
-#: `vector`: the paper's method, several threads per region, each at some of 36 or 150 points. `lane`: our method, one
-#: thread per region, 11 or 44 points. `matrix`: our method, one row of a sparse matrix per region.
+#: `vector`: the paper's method, several threads per region, which share its 36 or 150 quadrature points. `lane`: our
+#: method, one thread per region, 11 or 44 points. `matrix`: our method, one row of a sparse matrix per region.
 RegionMethod = Literal["vector", "lane", "matrix"]
 REGION_DEGREES = (1, 2)
 #: Tried VECTOR_WIDTH, REGIONS_PER_BLOCK and BLOCK_COUNT / multiprocessors: 800 kernels per degree (King 2017,
@@ -127,13 +127,13 @@ REGION_DEGREES = (1, 2)
 WIDTHS = {1: (1, 2, 4, 8, 12, 16, 18, 24, 32, 36), 2: (16, 32, 48, 64, 80, 96, 112, 128, 144, 150)}
 REGIONS_PER_BLOCK = tuple(range(2, 21, 2))
 REGION_BLOCKS = tuple(range(1, 9))
-#: For the CPU, for which the paper has no numbers: one or two regions per block, so that the full width fits.
+#: Regions per block, and blocks per multiprocessor, on the CPU, for which the paper states none; the full width fits.
 CPU_REGIONS, CPU_BLOCKS = (1, 2), (1,)
 #: For our kernels: threads per block, and blocks per multiprocessor.
 OWN_THREADS = {"cuda": (64, 128, 256), "opencl": (16,)}
 OWN_BLOCKS = {"cuda": (4, 8, 16, 32), "opencl": (1, 3)}
-#: Numbers per region in shared memory: 16 from the list, the element, the determinant of its map, the kernel's piece
-#: in each of three directions. The paper's formula says 21 without listing them.
+#: Doubles per region in shared memory: 16 from the list, the element's index, the determinant of its map, and the index
+#: of the kernel's piece in each of three directions. The paper's formula has 21 without an explanation.
 REGION_NUMBERS = 21
 DOUBLE_BYTES = 8
 _REGION_TEXT = re.compile(r"p(?P<degree>\d+)/(?P<method>[a-z]+)-w(?P<width>\d+)-r(?P<regions>\d+)-b(?P<blocks>\d+)")
@@ -187,7 +187,7 @@ class RegionId(FieldId):
 
     @property
     def launched_bytes(self) -> int:
-        """Dynamic shared memory of a launch: all of it if it exceeds what a kernel may declare statically, else 0."""
+        """Bytes of dynamic shared memory of a launch: all shared memory if it exceeds the static limit, else 0."""
         return self.shared_bytes if self.shared_bytes > STATIC_SHARED else 0
 
     @property

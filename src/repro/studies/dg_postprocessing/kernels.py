@@ -30,8 +30,8 @@ from repro.studies.dg_postprocessing.ids import (
 )
 from repro.studies.dg_postprocessing.regions import NUMBERS_PER_REGION, Floats, axis_nodes
 
-#: Threads per block of the clipping kernels. Each thread needs over a kilobyte of its own local memory, for the
-#: tetrahedra that wait to be clipped.
+#: Threads per block of the clipping kernels. Each thread needs over a kilobyte of local memory for a stack of
+#: tetrahedra that are still to be clipped.
 CLIP_BLOCK_SIZE = {"cuda": 128, "opencl": 16}
 _KEY = re.compile(r"p(\d+)/(?:vector-w(\d+)|(ours|clip))")
 

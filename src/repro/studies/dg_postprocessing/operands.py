@@ -52,12 +52,12 @@ def peak_gflops(environment: Mapping[str, Any]) -> float | None:
     return 2e-3 * lanes * count * clock if lanes and count and clock else None
 
 
-#: Number of points for which NumPy computes expected values and the work is counted.
+#: Number of points for which NumPy computes expected values and counts the work.
 CHECKED_POINTS = 256
 #: Number of points that are compared in one chunk.
 COMPARED_POINTS = 1 << 18
-#: Operations for a pair without its segments (kernel coordinates of corners, search for lines), and for a segment
-#: without its Gauss points (computing the segment's ends).
+#: Operations for a pair of a point and a triangle without its segments (kernel coordinates of corners, search for knot
+#: lines), and for a segment without its Gauss points (computing the segment's ends).
 PAIR_OPERATIONS, SEGMENT_OPERATIONS = 80, 12
 
 
@@ -95,7 +95,8 @@ def contour_operations(work: Work2D, degree: int) -> int:
 def triangle_operations(mesh: Triangulation, degree: int, scale: float) -> NDArray[np.float64]:
     """Return, for each triangle, the operations of a pair with a point whose stencil it meets, float64 `(t,)`.
 
-    An edge has one segment more than knot lines that it crosses: on average its extents along x and y, in squares.
+    An edge has one segment more than it crosses knot lines. On average, the number of crossed lines is the sum of the
+    edge's extents along x and y, in units of the kernel's squares.
     """
     sides = np.abs(mesh.corners - np.roll(mesh.corners, 1, axis=1)).sum(axis=(1, 2)) / scale
     of_segment = gauss_points(degree) * evaluation_operations(degree) + SEGMENT_OPERATIONS
@@ -160,7 +161,7 @@ def unfiltered(degree: int, basis: str, modes: Floats) -> Floats:
 class Filters(Runnable):
     """A runnable that filters the field at all points."""
 
-    #: True if each point has its own h.
+    #: True if each point has its own kernel width h.
     local: bool = False
     #: Errors of the verified result; None before verification, or if the exact function is not known.
     errors: Errors | None = None
@@ -341,7 +342,7 @@ class ExpectedIntegrals(NamedTuple):
 
 
 class ClippedRegions(NamedTuple):
-    """A list of regions made by a device: `rows` and `cells` as in `Regions`."""
+    """A list of regions that a device has made: `rows` and `cells` as in `Regions`."""
 
     rows: Floats
     cells: NDArray[np.int32]
@@ -428,7 +429,8 @@ class RegionOperands:
     def _check_clipped(self, clipped: ClippedRegions) -> float:
         """Return the largest difference between a point's stencil volume and its regions' volume, over a bound.
 
-        The bound for n regions is n · eps times the stencil's volume, times the domain's size in edges of a cube.
+        The bound for n regions is n · eps times the stencil's volume, times the domain's size in units of a cube's
+        edge.
         """
         places, h = self.regions.places, self.regions.h
         listed = Regions(self.degree, h, clipped.rows, clipped.cells, places)

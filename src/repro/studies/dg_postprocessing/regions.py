@@ -1,8 +1,9 @@
 """Regions (chapter 4): intersections of stencils and elements; quadrature rules and operation counts of the kernels.
 
 A region is a tetrahedron within one element and one cube of a point's stencil, so that the integrand is one polynomial
-on it (King 2017, section 4.2). The paper clips on the CPU while the GPU integrates; here the list is made once, since
-integration is compared. A stencil that reaches over the border has an image of its point there.
+on it (King 2017, section 4.2). The paper clips on the CPU while the GPU integrates; here the list of regions is made
+once, since only the integration is compared. A stencil that crosses the domain's border is completed by the stencil of
+a periodic image of its point.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Floats = NDArray[np.float64]
 def paper_rule(degree: int) -> Rule:
     """Return the paper's quadrature rule: 36 points for degree 1, 150 for degree 2; the last direction is the fastest.
 
-    The paper gives only their numbers. These fit Gauss-Lobatto points in the first direction and Gauss-Radau points in
-    both that collapse (Karniadakis, Sherwin: Spectral/hp Element Methods for CFD, 2005, section 4.1).
+    The paper gives only the numbers of points. They fit Gauss-Lobatto points in the first direction and Gauss-Radau
+    points in both collapsed directions (Karniadakis, Sherwin: Spectral/hp Element Methods for CFD, 2005, section 4.1).
     """
     rule = _rule(*paper_counts(degree))
     return Rule(rule.points.copy(), rule.weights.copy())
@@ -47,7 +48,7 @@ def _rule(*counts: int) -> Rule:
 
 def _gauss_jacobi(count: int, alpha: int, beta: int) -> tuple[Floats, Floats]:
     """Return Gauss points from -1 to 1 and their weights, for the weight (1 - x)^alpha (1 + x)^beta."""
-    from scipy.special import roots_jacobi  # slow to import: every command reads the names of the modules
+    from scipy.special import roots_jacobi  # slow to import, and every command imports this module
 
     roots, weights = roots_jacobi(count, alpha, beta)
     return roots, weights
@@ -98,8 +99,8 @@ class Pieces(NamedTuple):
 def clip(corners: Floats, width: int) -> Pieces:
     """Cut tetrahedra `(n, 4, 3)` by the cubes of the lattice from 0 to `width`; drop everything outside.
 
-    Each is cut by the six planes of each cube that its box meets, without tolerance: a corner on a plane belongs to
-    neither side's interior.
+    Each tetrahedron is cut by the six planes of each cube that its bounding box meets, without tolerance: a corner on a
+    plane belongs to neither side's interior.
     """
     lowest = np.clip(np.floor(corners.min(axis=1)), 0, width).astype(np.int64)
     highest = np.clip(np.ceil(corners.max(axis=1)), 0, width).astype(np.int64)
@@ -342,9 +343,9 @@ PAPER_REGION_OPERATIONS, OWN_REGION_OPERATIONS = 54, 66
 def paper_point_operations(degree: int) -> int:
     """Return the operations per quadrature point in the paper's kernel, counted in its source text.
 
-    Place 18, edges 9; per direction of the kernel 4 for the coordinate, 2k for the polynomial, 1; place in the element
-    18, collapsed coordinates 4; Lagrange polynomials 2n (n - 1) per direction of n points; the sums over QX, QY, QZ;
-    the total 3.
+    These are 18 for the position and 9 for edges; in each direction of the kernel, 4 for the coordinate, 2k for the
+    polynomial and 1 for the product; 18 for the position in the element and 4 for collapsed coordinates; 2n (n - 1) for
+    the Lagrange polynomials of each direction with n points; the sums over QX, QY, QZ; and 3 for the total.
     """
     x, y, z = element_points(degree)
     lagrange = sum(2 * n * (n - 1) for n in (x, y, z))

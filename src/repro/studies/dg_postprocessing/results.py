@@ -45,9 +45,9 @@ POINT_TUNED = Method("point_tuned", "per point, tuned", f"{PAPER_TUNED}/point", 
 ELEMENT_TUNED = Method(
     "element_tuned", "per element, tuned", f"{PAPER_TUNED}/element", {"way": "element", "space": PAPER_TUNED}
 )
-#: Both published methods: to the letter, and tuned with equal choices.
+#: Both published methods (per point, per element): exactly as published, and tuned over equal parameters.
 PUBLISHED_PAIRS = ((POINT, ELEMENT), (POINT_TUNED, ELEMENT_TUNED))
-#: The reason why there is no time of a published method, tuned, that was not tried.
+#: Reason for a missing time of a tuned published method that was not tried.
 NOT_TUNED = "no tuned kernel was measured"
 ATOMIC = Method("atomic", "per element, atomics", "atomic", {"way": "atomic"})
 OURS = Method("ours", "ours", "edges", {"way": "edges"})
@@ -73,7 +73,7 @@ def library_product(fields: int, clock: ClockName = PRODUCT_CLOCK) -> Method:
 
 
 def over_devices(method: Method, devices: int, task: str = FILTER) -> Method:
-    """Return a method over several devices; for one device, the same variant, timed in the same rounds."""
+    """Return the method for rows over several devices; for one device, rows of the same variant in the same rounds."""
     if devices == 1:
         return method
     columns = {"kind": SEVERAL, "way": method.columns["way"], "what": task, "devices": devices}
@@ -133,7 +133,7 @@ class Filtering:
         return self.number(lambda row: row.points)
 
     def at_point(self, column: Callable[[DgRow], int | None]) -> float | None:
-        """Return a column's value, a total over all points, divided by the number of points."""
+        """Return the value of a column (a total over all points) per point."""
         number, points = self.number(column), self.points
         return None if number is None or not points else number / points
 
@@ -141,14 +141,14 @@ class Filtering:
         return Selection([*self.case.rows, *self.case.searched]).select(kind="variant", **method.columns)
 
     def why_not(self, method: Method) -> tuple[str, ...]:
-        """Return the reason why a filtering method has no time; nothing if an untuned method was not tried."""
+        """Return why a filtering method has no time: its failure, or that it was not tuned; empty if not tried."""
         tried = self._tried(method)
         if not tried and self.case.measured and method.columns.get("space") == PAPER_TUNED:
             return (NOT_TUNED,)
         return tuple(failure(row) for row in tried.rows[:1])
 
     def timed_settings(self, method: Method) -> list[str]:
-        """Return which settings of a published method have a time: `t64`, or `t64-c1-b4` where it was tuned."""
+        """Return the settings of a published method that have a time: `t64`, or `t64-c1-b4` if it was tuned."""
         rows = [row for row in self._tried(method) if row.timed]
         if method.columns["space"] == PAPER:
             return [f"t{threads}" for threads in sorted({row.threads for row in rows if row.threads})]
@@ -165,7 +165,7 @@ class Filtering:
         return (f"not of equal choices: {'; '.join(named)}",)
 
     def tuned_settings(self, method: Method) -> set[tuple[int, float, int]]:
-        """Return threads, size of cells, and blocks or patches a multiprocessor of each timed row of a tuned method."""
+        """Return (threads, cell size, blocks or patches per multiprocessor) of each timed row of a tuned method."""
         rows = [row for row in self._tried(method) if row.timed]
         return {(row.threads, row.cell, row.blocks) for row in rows if row.threads and row.cell and row.blocks}
 
@@ -175,7 +175,7 @@ class Filtering:
         return None if value is None else float(value)
 
     def gflops(self, timed: Time | None) -> float | None:
-        """Return the rate in GFLOPS, with the operations of the contour method whatever the timed method is."""
+        """Return the rate in GFLOPS; for all methods, operations are those of the contour method."""
         operations = self.number(lambda row: row.operations)
         return 1e-9 * operations / timed.seconds if timed and operations else None
 
@@ -211,7 +211,11 @@ class Filtering:
 
     @property
     def pays_from(self) -> int | None:
-        """Number of fields from which on the matrix, applied to one field at a time, is faster; None if it never is."""
+        """Least number of fields for which the matrix, made once and applied to one field at a time, beats direct
+        filtering.
+
+        None if it never does.
+        """
         make, apply, direct = self[MAKE], self[product(1)], self[OURS]
         if not (make and apply and direct) or apply.seconds >= direct.seconds:
             return None
@@ -236,9 +240,9 @@ class Filtering:
 
 
 def choice_words(fields: Sequence[Filtering], method: Method) -> str:
-    """Return what a published method, tuned further, had to choose from on some fields; empty if it was on none.
+    """Return text on the tried settings of a tuned published method on some fields; empty if it was tried on none.
 
-    `per element: 2 of 24 choices tried (128 threads, cells of 0.5, 4 or 8 patches)`.
+    Example: `per element: 2 of 24 choices tried (128 threads, cells of 0.5, 4 or 8 patches)`.
     """
     settings = set().union(*(field.tuned_settings(method) for field in fields))
     if not settings:
@@ -251,7 +255,7 @@ def choice_words(fields: Sequence[Filtering], method: Method) -> str:
 
 
 def tuned_sentence(fields: Sequence[Filtering]) -> str:
-    """Return the sentence on what the paper's tuned methods had to choose from in the campaign."""
+    """Return the sentence on the tried settings of the paper's tuned methods in the campaign."""
     said = [words for method in (POINT_TUNED, ELEMENT_TUNED) if (words := choice_words(fields, method))]
     if not said:
         return "Neither was tuned further."
@@ -312,12 +316,12 @@ def filtered_row(field: Filtering) -> DgRow | None:
 
 
 def local_row(field: Filtering) -> DgRow | None:
-    """Return the row of filtering with a separate h for each point; None if that was not tried."""
+    """Return the row of filtering with a separate kernel width h for each point; None if it was not tried."""
     return next(iter(field.case.select(what=LOCAL)), None)
 
 
 def mean_scale(field: Filtering) -> float | None:
-    """Return the mean h of the points, in units of the mesh."""
+    """Return the mean kernel width h over the points, in units of the mesh."""
     row = local_row(field)
     return row.mean_scale if row else None
 
@@ -424,7 +428,7 @@ class WidthTimes:
         return self.case.select(**VECTOR.columns, vector_width=width).fastest(REGION_CLOCK)
 
     def gain(self, width: int) -> float | None:
-        """Return how much faster a width is than the full width, as a share: -0.2 for 1.25 times the time."""
+        """Return the gain of a width over the full width, full time / time - 1: -0.2 for 1.25 times the time."""
         full, timed = self.of_width(full_width(self.degree)), self.of_width(width)
         return full.seconds / timed.seconds - 1 if full and timed else None
 
@@ -463,7 +467,7 @@ def published_gains(published: Published, degree: int) -> dict[int, float]:
 
 
 MILLI = 1e3
-#: Size of the mesh for which target times are set, as the text writes it, and family for times on one device.
+#: Size of the mesh with target times, as written in the text, and family of meshes for times on one device.
 LARGEST_SIZE, LOW_VARIANCE = "1024k", "low"
 #: Number of fields of the product that is compared with a product of one field.
 MANY_FIELDS = 16

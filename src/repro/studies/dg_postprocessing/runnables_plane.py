@@ -1,8 +1,9 @@
 """Filtering of a field in the plane: directly on one or several devices (King 2017, Figure 3.12), and as a matrix.
 
-All devices have the whole field, which is small compared to the work. By contours, each has a run of points of equal
-work, and gathering their values is timed separately. Per element, each has as many patches as a single device and its
-own solution, and the first device adds these up.
+All devices have the whole field, which is small compared to the work. With our contour method, each device filters at
+consecutive points with an equal share of the work, and gathering the values is timed separately. With the per-element
+method, each device has as many patches as a single device and a solution of its own, and the first device adds up the
+solutions.
 """
 
 from __future__ import annotations
@@ -423,7 +424,7 @@ class SharedMatrix(Generic[T]):
                 except Unsupported as why_not:
                     self._refused = str(why_not)
                     raise
-                launches.device.synchronize()  # before `passing` frees what the kernels use
+                launches.device.synchronize()  # kernels must end before `passing` frees their memory
                 self._stack, self._made = own.pop_all(), made
         self._users += 1
         launches.stack.callback(self._give_back)
@@ -649,7 +650,7 @@ class CusparseProduct(LibraryProduct):
         return f"{version()} {super().identity}"
 
     def bind(self, launches: Launches, operands: DgOperands) -> None:
-        load()  # checked before anything is made
+        load()  # the library is checked before anything is made
         gpu(launches.device)
         csr = self._scalars.take(launches, operands)
         fields, count = self.fields, len(operands.points)

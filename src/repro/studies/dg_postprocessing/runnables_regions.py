@@ -1,7 +1,8 @@
 """Kernels that integrate regions, as candidates of a search, and the clipping of elements on the device.
 
-The paper adds integrals up in scratch memory of 8 patches. Here a kernel leaves one number a region, always the same,
-and another kernel adds up each point's numbers: widths are compared by integration alone, as in the paper's figures.
+The paper adds integrals up in scratch memory of 8 patches. Here a kernel writes one number per region, so that results
+are reproducible, and another kernel adds up the numbers of each point. Thus vector widths are compared by integration
+alone, as in the paper's figures.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _SUM_BLOCKS = 4
 
 
 class RegionKernel(Candidate):
-    """The integrals over all regions in the list.
+    """A kernel that integrates over all regions in the list.
 
-    List, field and, for `matrix`, the matrix's rows are on the device before.
+    The list, the field and, for `matrix`, the matrix's rows are uploaded before the timed launch.
     """
 
     id: RegionId
@@ -182,8 +183,8 @@ _CLIP_BLOCKS = {"cuda": 16, "opencl": 3}
 class DeviceClip:
     """Clipping for all points of a list in two passes: count regions, compute offsets by a prefix sum, write regions.
 
-    A thread has an element and a point, so that the list is in the order of `Regions`. `sort` is the module that adds
-    up; memory for the regions is allocated once they are counted.
+    Each thread clips one element by one point's stencil; the list is in the order of `Regions`. `sort` is the module
+    with the prefix sum; memory for the regions is allocated after they are counted.
     """
 
     def __init__(self, device: Device, clip: Program, sort: Program, operands: RegionOperands) -> None:

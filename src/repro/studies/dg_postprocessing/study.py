@@ -1,7 +1,7 @@
 """The contract of the study: cases in the plane (chapter 3) and in space (chapter 4).
 
-In the plane methods are searched, then the filter as a matrix is timed beside the winners; in space kernels are
-searched by vector width. A launch on a large mesh may take minutes, so that its duration is predicted before.
+In the plane, methods are searched, then the filter as a matrix is timed beside the winners; in space, kernels are
+searched for each vector width. A launch on a large mesh may take minutes, so its duration is predicted first.
 """
 
 from __future__ import annotations
@@ -117,9 +117,10 @@ class DgRow(RecordedRow):
     stage_write: float | None
 
 
-#: Minimum share of the peak rate that each method reaches, in operations of the contour method, by degree 0 to 3;
-#: measured on an H200. For the published methods with `SHARE_THREADS` threads per multiprocessor: it grows with their
-#: number, up to `MAX_SHARE_GROWTH` times. Both have the same shares, so that none is left out where the other is tried.
+#: Minimum fraction of the peak rate that each method reaches, in operations of the contour method, for degrees 0 to 3;
+#: measured on an H200. The values of the published methods are for `SHARE_THREADS` threads per multiprocessor; they
+#: grow with the number of threads, up to a factor of `MAX_SHARE_GROWTH`. Both methods have equal values, so that both
+#: are tried or both are left out.
 PAPER_SHARES = (0.004, 0.004, 0.010, 0.020)
 PEAK_SHARES = {
     "point": PAPER_SHARES,
@@ -137,7 +138,7 @@ MIN_LAUNCHES = 6
 def predicted_seconds(id: FilterId, degree: int, operations: int, environment: Mapping[str, Any]) -> float | None:
     """Return the approximate seconds per launch, from the contour method's operations; None if the peak is unknown.
 
-    A multiprocessor does as much per cycle as an H200's, until its own arithmetic limits it.
+    The model assumes that a multiprocessor does as many operations per cycle as an H200's, limited by its own peak.
     """
     peak = peak_gflops(environment)
     if peak is None:
@@ -163,8 +164,8 @@ MEDIAN_TRIANGLES = 65_536
 def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) -> Iterator[tuple[str, StepResult]]:
     """Search the methods, choose, and time the winners side by side; then time filtering with local h, and the matrix.
 
-    Where a launch takes seconds, or only runs over several devices are asked for, methods are screened instead of
-    searched exhaustively; those that would take too long are left out.
+    If a launch takes seconds, or only runs over several devices are configured, methods are only screened instead of
+    timed in full; methods that would take too long are left out.
     """
     settings, target = session.settings, session.target
     built = read_modules(target, STUDY_NAME, PLANE, modules_of(operands.degree))
@@ -204,8 +205,8 @@ def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) 
 def filter_tunings(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     """Return the rows from which each tuning chooses: `joint`, `paper`, `paper/…`, `paper_tuned/…`, `edges`, `atomic`.
 
-    Where a published method was tuned further, it chooses among all its rows, so that it is never slower than to the
-    letter.
+    A tuning of a further tuned published method chooses among all rows of the method, so that it is never slower than
+    the method as published.
     """
     tunings: dict[str, list[Row]] = {JOINT: list(timed)}
     tuned = {DgRow.of(row).way for row in timed if row.space == PAPER_TUNED}
@@ -258,7 +259,7 @@ def measure_space(session: Session, operands: RegionOperands, parts: Sequence[st
     tried: dict[str, RegionKernel] = {}
     for space in settings.spaces:
         kernels = region_kernels(built, degree, target, space)
-        if not kernels:  # the text tunes its kernels itself: nothing is left for `paper_tuned`
+        if not kernels:  # the text already tunes these kernels, so `paper_tuned` has none
             continue
         tried |= {item.name: item for item in kernels}
         rows += session.search(strategy, kernels, f"{space} space")
@@ -401,7 +402,7 @@ class DgPostprocessing(Study):
         built = {}
         if isinstance(id, RegionId):
             keys = list(dict.fromkeys((id.module, region_module_key(id.degree, "lane", 1))))
-        else:  # if the degree is unknown, modules of all degrees
+        else:  # if the degree is unknown, use modules of all degrees
             keys = keys_of(outline_degree(problem))
         for key in keys:
             path = manifest_path(target.name, STUDY_NAME, key)

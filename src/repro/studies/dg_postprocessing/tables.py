@@ -126,7 +126,7 @@ PEAK_COLUMNS = rate_columns("peak", "of the peak", lambda field, timed: percent(
     STUDY_NAME, "table-filters", title="Filtering, field by field", numbering="ours", lead=("element_tuned_over_ours",)
 )
 def filters(campaign: Campaign, published: Published) -> Table:
-    """One line for each field; below the table, the geometric mean and the minimum of each ratio."""
+    """One line for each field: times of the filtering methods and their ratios; means and minima below."""
     fields = all_filterings(campaign, published)
     columns = (*FILTER_COLUMNS, *(PEAK_COLUMNS if any(field.peak for field in fields) else ()))
     caption = [
@@ -162,7 +162,7 @@ DEFAULT_FIELD_COUNTS = (1, 4, 16)
 
 @table(STUDY_NAME, "table-matrix", title="The filter as a matrix", numbering="ours", lead=("direct_over_apply_1",))
 def matrix(campaign: Campaign, published: Published) -> Table:
-    """One line for each field; below the table, the geometric mean and the minimum of each ratio."""
+    """One line for each field: times of making and applying the filter matrix, and ratios; means and minima below."""
     fields = all_filterings(campaign, published)
     counts = sorted({number for field in fields for number in field.field_counts}) or list(DEFAULT_FIELD_COUNTS)
     caption = [
@@ -230,7 +230,7 @@ FIGURE = f"Figure 3.12 of {CITED}"
 
 @table(STUDY_NAME, "table-devices", title="Filtering over several devices", numbering=FIGURE, needs="devices")
 def devices(campaign: Campaign, published: Published) -> Table:
-    """One line for each field; below the table, the geometric mean and the minimum of each speed-up."""
+    """One line for each field: times and speedups over several devices; means and minima of speedups below."""
     fields = all_filterings(campaign, published)
     numbers = device_counts(fields)
 
@@ -476,7 +476,7 @@ def _count_columns(published: Published) -> tuple[Column[Filtering], ...]:
 
 @table(STUDY_NAME, "table-3-1", title="Intersection tests", numbering=f"Table 3.1 of {CITED}")
 def tests(campaign: Campaign, published: Published) -> Table:
-    """One line for each mesh of degree 1: published number of tests, our number, and ours over the published one."""
+    """One line for each mesh of degree 1: published number of intersection tests, our number, and their ratio."""
     theirs = published_tests(published)
     measured = {field.line.problem: field for field in all_filterings(campaign, published)}
     fields = [measured.get(name) or absent_filtering(campaign, name) for name in theirs]
@@ -552,8 +552,8 @@ COMPLETE_SHARE = 0.7
 def complete_recordings(campaign: Campaign, space: str) -> list[Recording]:
     """Return the complete searches of a space, `paper` or `extended`, for each problem.
 
-    Fields of one degree have kernels in common, and others none. Where the campaign does not say what its device is,
-    every search counts.
+    Only fields of the same degree have kernels in common. If the campaign does not record its device, every search
+    counts as complete.
     """
     records: dict[str, dict[str, Any]] = {
         record.name: {"kind": record.kind, "statistics": record.statistics, "dimension": record.dimension,
@@ -580,7 +580,7 @@ NOTHING_TO_LEARN = "no other field of this degree was searched in full: there is
 
 @table(STUDY_NAME, "table-predicted", title="Loss of the predicted search in space", numbering="ours")
 def losses(campaign: Campaign, published: Published) -> Table:
-    """One line for each field on tetrahedra: percent lost if the search may not learn from this field."""
+    """One line for each field on tetrahedra: loss in percent of a search that does not learn from this field."""
     replays = {space: evaluate(complete_recordings(campaign, space), BUDGET, RegionId) for space in SPACE_TITLES}
     judged = {space: {replay.recording.problem: replay for replay in replays[space]} for space in SPACE_TITLES}
     columns: tuple[Column[WidthTimes], ...] = (
@@ -656,7 +656,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
 
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """Return the table: one line for each field."""
+    """One line for each field: times to make the filter matrix and to apply it, ours and the library."""
     return setup_costs_table(
         campaign,
         [_costs(field) for field in all_filterings(campaign, published)],

@@ -22,14 +22,14 @@ PUBLISHED_CLOCK = (
     "The author’s public code times by the host’s clock around 100 queued launches and one synchronisation, so "
     "that what the host takes to launch may be in a time."
 )
-#: The reading of the algorithms by the paper's text; others are of its code.
+#: Name of the reading (interpretation) of the algorithms by the paper's text; other readings follow its code.
 TEXT_READING = "text"
 #: Number of products after each batch in the iterative test.
 PRODUCTS_PER_BATCH = 5
 
 
 def precision_of_operations(precisions: Collection[str]) -> str:
-    """Return the highest precision of a campaign: unless named, parts except products are timed in this one only.
+    """Return the highest precision of a campaign, the only one in which parts other than products are timed by default.
 
     Updates and conversions mostly move numbers without computing, so a second precision would give little information.
     """

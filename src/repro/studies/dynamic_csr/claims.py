@@ -1,4 +1,4 @@
-"""Claims of the dissertation's chapter 5 and our targets, measured, and the readings of algorithms that claims rest on.
+"""Measurement of the claims of the dissertation's chapter 5 and of our targets, and the readings that claims depend on.
 
 Functions have the names in `config/claims/dynamic_csr.csv`, and in `config/targets/dynamic_csr.csv`.
 """
@@ -74,7 +74,7 @@ from repro.studies.dynamic_csr.results import (
     time_notes,
 )
 
-#: The two graphs for which CSR ran out of memory on a K20c, because CSR holds a growing graph twice.
+#: The two graphs for which CSR ran out of memory on a K20c, since rebuilding CSR needs memory for two matrices.
 LARGE_GRAPHS = ("ljournal-2008", "soc-LiveJournal1")
 
 
@@ -104,7 +104,7 @@ class PaperGraphs:
         return method if self.variants == "paper_tuned" else None
 
     def cases(self, precision: str | None = None) -> Iterator[tuple[ProblemLine, DynamicCase]]:
-        """Yield each graph in the given precision, or in the precision in which updates are timed."""
+        """Yield each graph with its times in the given precision; None: the precision in which updates are timed."""
         for line in self.lines:
             yield line, DynamicCase(self.campaign, line.problem, precision or operation_precision(self.campaign))
 
@@ -154,7 +154,7 @@ def _iterated(case: DynamicCase, updated: Method) -> TimePair:
 
 
 def _over_rivals(case: DynamicCase, updated: Method) -> TimePair:
-    """Two times in the iterative test: of the faster of HYB and CSR, and of dynamic CSR."""
+    """Return two times of the iterative test: that of the faster of HYB and CSR, and that of dynamic CSR."""
     (hyb, dynamic), (_, csr) = iterative_pair(updated)(case), iterative_pair(REBUILD)(case)
     return min((rival for rival in (hyb, csr) if rival), key=lambda time: time.seconds, default=None), dynamic
 
@@ -181,7 +181,7 @@ def _of_products(first: Method, second: Method) -> Quantity[PaperGraphs]:
 
 
 def _memory(segments: str, statistic: StatisticName) -> Quantity[PaperGraphs]:
-    """Return a function that measures the bytes of dynamic CSR over HYB's, which no kernel changes."""
+    """Return a function that measures the bytes of dynamic CSR over those of HYB; they do not depend on kernels."""
 
     def measure(graphs: PaperGraphs) -> Measured:
         if graphs.variants == "as_published":
@@ -270,7 +270,7 @@ def claims(campaign: Campaign, published: Published) -> Table:
 
 
 class ReadUpdate(NamedTuple):
-    """An update of one graph, whose readings are columns."""
+    """A table line for an update of one graph, with a column for each reading of the algorithm."""
 
     line: ProblemLine
     case: DynamicCase
@@ -334,7 +334,7 @@ BILLION = 1e9
 
 @dataclass(frozen=True)
 class TargetData:
-    """Measurements that are compared with the aims in `config/targets/dynamic_csr.csv`."""
+    """Measurements that are compared with the targets in `config/targets/dynamic_csr.csv`."""
 
     campaign: Campaign
     cases: list[Times]
@@ -390,7 +390,7 @@ def _batches(
         why = f"no batch of {absent} was timed" if case.measured else case.why_not()
         if RANDOM_PROBLEM not in data.campaign.problems:
             why = "not in this campaign"
-        return Measured([], [MissingCase(RANDOM_PROBLEM, why)])  # the worst of some is not the worst of all
+        return Measured([], [MissingCase(RANDOM_PROBLEM, why)])  # no worst case unless all are timed
 
     return Quantity(measure, at_most=is_time, is_time=is_time)
 

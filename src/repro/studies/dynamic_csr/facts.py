@@ -1,7 +1,7 @@
 """The facts of a problem for this study: row lengths, memory of each format, batches, capacity for growth.
 
-Memory is counted as the paper counts it, and with everything that a device holds. How often growth forces a
-defragmentation depends on the sizes of rows and batches alone, so that it is simulated on the host.
+Memory is counted as the paper counts it, and including everything that is allocated on a device. The number of
+defragmentations during growth depends only on the sizes of rows and batches, so it is simulated on the host.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def deviation(lengths: NDArray[np.integer]) -> float:
 def paper_bytes(sizes: FormatSizes) -> FormatBytes:
     """Return the bytes of `CSR`, `HYB` and `DCSR-k` as the paper counts them.
 
-    Values have 4 bytes. Dynamic CSR has the pairs of k segments a row, but not the sizes of the rows.
+    Values have 4 bytes. The count for dynamic CSR includes begin and end of k segments per row, but not the row sizes.
     """
     entry = 2 * INDEX_BYTES
     return {
@@ -79,7 +79,7 @@ def paper_bytes(sizes: FormatSizes) -> FormatBytes:
 def all_bytes(sizes: FormatSizes, precision: str) -> FormatBytes:
     """Return the bytes of each format as allocated on a device, in a given precision, without space for growth.
 
-    Dynamic CSR also has the sizes of the rows, the table's padding and the state.
+    The count for dynamic CSR also includes row sizes, the padding of the segment table, and the matrix's state.
     """
     entry = INDEX_BYTES + SCALARS[precision][1]
     fixed = INDEX_BYTES * (sizes.rows + STATE_WORDS)
@@ -106,7 +106,7 @@ class BatchRows(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """What inserting all batches takes, where the room for each row is limited: defragmentations and memory."""
+    """Defragmentations and memory to insert all batches, for a given slack and number of segments per row."""
 
     defragmentations: int
     #: Maximum number of entries that the allocated segments could hold.
@@ -153,7 +153,7 @@ def simulate_growth(lengths: NDArray[np.integer], batches: Sequence[BatchRows], 
 
 
 def capacities(problem: Updates) -> list[dict[str, float | int]]:
-    """Return the result of a problem's batches for each slack and number of segments; [] without batches.
+    """Return the simulated growth of a problem for each slack and number of segments; [] without batches.
 
     Keys of each result: `multiple` (slack over mean row size), `slack` (truncated), `segments`, `defragmentations`,
     `allocated`.

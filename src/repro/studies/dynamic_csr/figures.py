@@ -93,7 +93,7 @@ PUBLISHED_GPU = "K20c"
 
 @dataclass(frozen=True)
 class UpdateSeries:
-    """A series with one bar in each row: how many times faster the second of two times is than the first."""
+    """A series with one bar in each row: the ratio of two times, the first over the second."""
 
     label: str
     colour: str
@@ -148,7 +148,7 @@ STREAMING_SERIES = (
 
 @figure(STUDY_NAME, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {CITED}")
 def updates(campaign: Campaign, published: Published) -> Figure:
-    """One row for each problem; iterative updates on the left, streaming updates on the right."""
+    """Speedups of updates, one row for each problem: iterative updates on the left, streaming updates on the right."""
     sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
     built = [line for line in problem_lines(campaign, published) if line.record is not None]
     lines = [line for line in built if line.problem not in sweeps]
@@ -325,7 +325,7 @@ FORMAT_LOOKS: Mapping[str, tuple[str, str]] = {
 
 @figure(STUDY_NAME, "figure-rates", title="Updates a second by the size of the batch", numbering="ours")
 def rates(campaign: Campaign, published: Published) -> Figure:
-    """Small multiples with logarithmic axes."""
+    """Rates of inserting over the batch size, both on logarithmic axes: one row of panels for each problem."""
     sweeps = [sweep for sweep in batch_sweeps(campaign, published) if sweep.sizes]
     by_geam = any(sweep.has(GEAM) for sweep in sweeps)
     caption = [
@@ -364,7 +364,7 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
             axes.set_yscale("log")
             axes.grid(axis="both")
             axes.minorticks_off()
-            # on narrow panels Matplotlib's own choice leaves the first and the last tick alone
+            # on narrow panels Matplotlib's default labels only the first and the last tick
             axes.xaxis.set_major_locator(plotting.LogLocator(numticks=3))
             axes.yaxis.set_major_locator(plotting.LogLocator(numticks=5))
         row[0].set_ylabel(f"{sweep.line.label}\nupdates [1/s]")
@@ -390,15 +390,15 @@ def _format_look(updated: Method) -> dict[str, Any]:
 
 #: Colour map of the marks, and the part of it in use; its brighter end is too light for many products.
 GAIN_COLOURS, GAIN_DARKEST = "plasma", 0.62
-#: Their markers, by number of products.
+#: Markers, by number of products.
 GAIN_MARKERS = ("o", "s", "^", "D", "v")
-#: How far every other mark stands above its line in rows, and the others below it: some are at about the same gain.
+#: Vertical shift of marks, in rows, alternately up and down, since some marks have about the same gain.
 GAIN_STEP = 0.13
 
 
 @figure(STUDY_NAME, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
 def crossover(campaign: Campaign, published: Published) -> Figure:
-    """One row for each graph, and one row for each batch of a sweep."""
+    """Gain of dynamic CSR over rebuilt CSR by number of products: a row for each graph, and each batch of a sweep."""
     trades, missing = rebuild_trades(campaign, published)
     lines = list({trade.line.problem: trade.line for trade in trades}.values()) + [times.line for times, _ in missing]
     caption = [
@@ -466,7 +466,7 @@ def _trade_label(trade: RebuildTradeoff) -> str:
 
 
 def _gain_look(colour: object, marker: str) -> dict[str, Any]:
-    edge = {"markeredgecolor": "white", "markeredgewidth": 0.3}  # marks that meet stay apart
+    edge = {"markeredgecolor": "white", "markeredgewidth": 0.3}  # a white edge separates overlapping marks
     return {"color": colour, "marker": marker, "markersize": 4.4, "linestyle": "", "zorder": 3, **edge}
 
 
@@ -486,7 +486,7 @@ SLACK_MARKS = {0.0: ("o", "0"), 0.5: ("v", "µ/2"), 1.0: ("s", "µ"), 2.0: ("D",
 
 @figure(STUDY_NAME, "figure-room", title="Memory against defragmentations", numbering="ours")
 def capacity(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each problem that has batches."""
+    """Allocated memory over the number of defragmentations in a simulated growth: one panel for each problem."""
     cases = [times for times in operation_times(campaign, ours(campaign, published)) if times.facts.get("room")]
     lines = [times.line for times in cases]
     caption = [
@@ -563,7 +563,7 @@ def _draw_capacity_panel(axes: Axes, times: Times) -> None:
     axes.set_xticks([tick for tick in CAPACITY_TICKS if tick <= batches])
     axes.xaxis.set_major_formatter(plotting.ScalarFormatter())
     axes.xaxis.set_minor_locator(plotting.NullLocator())
-    # memory cannot be less than the entries need: the axis begins there, with a tick
+    # the axis begins at the memory of the entries, which is the minimum, with a tick
     high = max(1.1, *(item["allocated"] / grown for item in facts["room"]))
     axes.set_ylim(1 - 0.05 * (high - 1), high + 0.05 * (high - 1))
     axes.yaxis.set_major_locator(plotting.MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -571,7 +571,7 @@ def _draw_capacity_panel(axes: Axes, times: Times) -> None:
 
 @figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {CITED}")
 def flops(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each precision, one row for each problem, one bar for each format."""
+    """GFLOPS of products: one panel for each precision, one row for each problem, one bar for each format."""
     panels = {precision: product_times(campaign, published, precision) for precision in campaign.precisions}
     cases = [case for panel in panels.values() for case in panel]
     lines = [case.line for case in next(iter(panels.values()))]
@@ -600,7 +600,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
     needs="devices",
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each problem, one line for each kind of product and precision."""
+    """Speedup over the number of devices: a panel for each problem, a line for each kind of product and precision."""
     by_problem: dict[str, list[DeviceTimes]] = {}
     for precision in campaign.precisions:
         for case in device_times(campaign, published, precision):

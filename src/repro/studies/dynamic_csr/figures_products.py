@@ -1,4 +1,4 @@
-"""Drawings of the products, on one device and over several."""
+"""Functions that draw the figures of products, on one device and over several devices."""
 
 from __future__ import annotations
 
@@ -119,9 +119,9 @@ def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence
 #: Panels side by side, and height of one panel in inches.
 SCALING_ACROSS, SCALING_HEIGHT = 4, 1.45
 PRECISION_DASHES = {"double": "-", "single": (0, (3, 1.5))}
-#: Look of the line that is as many times as fast as there are devices.
+#: Style of the line of ideal (linear) speedup.
 LINEAR: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.6}
-#: The least share of a panel's height between two values behind the ends of lines.
+#: Minimum distance of two values printed at the ends of lines, as a fraction of the panel's height.
 VALUE_STEP = 0.11
 #: First point of each line: on one device nothing is exchanged, so the speed-up is 1.
 ONE_DEVICE = (1, 1.0)

@@ -37,7 +37,7 @@ class DynamicRow(RecordedRow):
     slack: int | None
     #: For published updates: the interpretation of the incomplete text, one of `READINGS`.
     reading: str | None
-    #: Defragmentations on the way.
+    #: Number of defragmentations during the update.
     defragmentations: int | None
     mode: str | None
     order: str | None
@@ -53,9 +53,9 @@ class DynamicRow(RecordedRow):
 
 
 ProductFormat = Literal["dcsr", "csr"]
-#: Threads of a row in the paper's products by vectors.
+#: Threads per row in the paper's products with the schedule `vector`.
 PAPERS_WIDTH = 4
-#: We do not try more threads per row than twice the mean row size, or fewer than one thread for this number of entries.
+#: Maximum mean number of entries per thread that we try; threads per row are also at most twice the mean row size.
 MAX_ENTRIES_PER_THREAD = 32
 
 
@@ -92,7 +92,7 @@ class ProductId(BaseId):
 
     @property
     def possible(self) -> bool:
-        """Whether the state has what the schedule requires: exact segments, or sorted rows."""
+        """Whether the state fits the schedule, which may require exact segments (without free space) or sorted rows."""
         kind, exact = self.schedule.kind, self.schedule.exact
         if self.format == "csr":
             return kind in ("vector", "mixed", "chunks") and not exact
@@ -104,14 +104,14 @@ class ProductId(BaseId):
 
     @property
     def space(self) -> Space:
-        """`paper`: four threads a row, as in the paper's code, or its bins; the text has no number of threads."""
+        """`paper` for four threads per row as in the paper's code (its text states no number), or the paper's bins."""
         if not self.schedule.papers:
             return EXTENDED
         return PAPER if self.schedule.width in (0, PAPERS_WIDTH) else PAPER_TUNED
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns of a row: all parts of the id."""
+        """Recorded columns of the product: all parts of the id."""
         schedule = self.schedule
         return {
             "what": "product",
@@ -137,7 +137,7 @@ class ProductId(BaseId):
 def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:
     """Return the variants of a space, grouped by format and state.
 
-    Ours are tried with numbers of threads that can make sense for the mean row size.
+    Our products are tried with numbers of threads per row that are reasonable for the mean row size.
     """
     ids: list[ProductId] = []
     for format in get_args(ProductFormat):
@@ -153,7 +153,8 @@ def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:
     return ids
 
 
-#: Candidates of each tuning among the paper's variants: own CSR, segments by vectors, rows in bins.
+#: Candidates of each tuning among the paper's variants: products in our own CSR, segments with schedule `vector`, rows
+#: in bins.
 PAPERS_TUNINGS: Mapping[str, Callable[[DynamicRow], bool]] = {
     "csr": lambda row: row.format == "csr",
     "fragmented": lambda row: (row.schedule, row.state) == ("vector", "fragmented"),
@@ -171,9 +172,9 @@ OUR_TUNINGS: Mapping[str, Callable[[DynamicRow], bool]] = {
 def choose_products(rows: Sequence[Row], tie: float, ids: Iterable[ProductId] = ()) -> list[Choice]:
     """Return the best product for each tuning.
 
-    Tunings among the paper's products as published have plain names; where numbers of threads were tuned further,
-    `tuned_csr`, `tuned_fragmented` and `tuned_defragmented` choose among all of them. `hyb` is HYB, and tunings of
-    `OUR_TUNINGS` choose among all variants, where ours were tried.
+    Tunings among the paper's products as published have plain names. If numbers of threads were tuned further,
+    `tuned_csr`, `tuned_fragmented` and `tuned_defragmented` choose among all these numbers. `hyb` is the product in
+    HYB. If our variants were tried, the tunings of `OUR_TUNINGS` choose among all variants.
     """
 
     def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
@@ -199,8 +200,8 @@ def choose_products(rows: Sequence[Row], tie: float, ids: Iterable[ProductId] = 
 def twins(id: ProductId) -> list[ProductId]:
     """Return the possible variants with the same schedule in the other states and in CSR.
 
-    Ratios of states or formats compare times under one schedule. Where a state has no exact segments, an exact schedule
-    compares with the same one that is not exact.
+    Ratios of states or formats compare times under the same schedule. If a state has no exact segments, an exact
+    schedule is compared with the same schedule that is not exact.
     """
     plain, exact = replace(id.schedule, exact=False), replace(id.schedule, exact=True)
     places: Sequence[tuple[State | None, Schedule]] = [

@@ -248,7 +248,7 @@ def _ellpack_mask(inside: NDArray[np.integer], over: NDArray[np.integer]) -> NDA
 
 
 class Hybrid:
-    """A matrix in HYB format on a device. Its initial state is `start`; `room` coordinates fit into its memory."""
+    """A matrix in HYB format on a device. Its initial state is `start`; its memory has space for `room` coordinates."""
 
     def __init__(self, work: KernelLauncher, start: sp.csr_array, width: int, room: int) -> None:
         self._work, self.shape, self.width, self.dtype = work, start.shape, width, start.dtype
@@ -481,7 +481,7 @@ class GraphOperands(WithProduct):
 
     def error_of(self, y: NDArray[np.floating]) -> float:
         """Return the largest error over its bound for a product's result on the host, `(rows,)`."""
-        with np.errstate(invalid="ignore"):  # of an infinite result
+        with np.errstate(invalid="ignore"):  # an infinite result gives an invalid difference
             error = np.abs(y.astype(np.float64) - self.reference)
         return largest_error(error, self.bound, "numbers")
 
@@ -492,7 +492,7 @@ class GraphOperands(WithProduct):
     def expected(self, leaves: MatrixVersion) -> ExpectedMatrix:
         """Return the expected matrix of the given kind.
 
-        Of the matrices with one batch only the latest is kept: all of them would fill the memory.
+        Of the matrices with one batch, only the last one is kept, since all of them would fill the memory.
         """
         if leaves not in self._expected:
             if isinstance(leaves, int):
@@ -550,7 +550,7 @@ class GraphOperands(WithProduct):
 def make_operands(problem: Updates, precision: str, seed: int) -> GraphOperands:
     """Draw x, round the matrix, the batches and x to the working precision, and compute the product in float64.
 
-    Values or sums beyond the working precision are refused.
+    Raises `ReproError` for values or sums outside the range of the working precision.
     """
     dtype = DTYPES[precision]
     shape = problem.base.shape

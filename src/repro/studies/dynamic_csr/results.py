@@ -1,4 +1,4 @@
-"""What this study's tables and figures share: methods, times of each problem, and measured quantities."""
+"""Data that this study's tables and figures share: methods, times of each problem, and measured quantities."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def operation_times(campaign: Campaign, lines: Iterable[ProblemLine]) -> list[Ti
 
 
 def as_published(method: Method) -> Method:
-    """Return what is published in place of a method of ours, or of a method of the paper that was tuned further.
+    """Return the published counterpart of one of our methods, or of a further tuned method of the paper.
 
-    Other formats are of no space; they stay as they are.
+    Methods of other formats are returned unchanged.
     """
     if "space" not in method.columns:
         return method
@@ -105,8 +105,8 @@ HYB_SORT = Method("HYB_sort", "HYB sort", columns={"what": "sort", "format": "hy
 _PRODUCTS = {"what": "product", "devices": (None, 1)}
 _PAPERS = {**_PRODUCTS, "space": (PAPER, PAPER_TUNED)}
 _ROUTINES = {"kind": "baseline", "ordering": "natural"}
-#: The paper's products, as published or tuned further: own CSR; segments in both states, each with its best number of
-#: threads per row; bins; HYB.
+#: Methods for the paper's products, as published or tuned further: in our own CSR; with segments in both states, each
+#: with its best number of threads per row; with rows in bins; in HYB.
 CSR = Method("csr", "CSR", columns={**_PAPERS, "format": "csr"})
 FRAGMENTED = Method("fragmented", "fragmented", columns={**_PAPERS, "schedule": "vector", "state": "fragmented"})
 DEFRAGMENTED = Method(
@@ -149,7 +149,7 @@ class ProductTimes(Times):
 
     @cached_property
     def state_twins(self) -> TimePair:
-        """Times of products of the fragmented and the defragmented matrix, both by the best schedule of the former."""
+        """Times of products of the fragmented and the defragmented matrix, by the fragmented one's best schedule."""
         products = self.case.select(**_PRODUCTS)
         return _twins(
             products.select(_in_one_launch, state="fragmented"),
@@ -342,7 +342,7 @@ def iterative_pair(updated: Method) -> Callable[[DynamicCase], TimePair]:
 
 #: Numbers of products after each batch.
 PRODUCT_COUNTS = (0, 1, 5, 20, 100)
-#: What the gain compares, and its formula; used in the table's and in the figure's caption.
+#: Explanation of the gain and its formula; used in the table's and in the figure's caption.
 GAIN_EXPLANATION = (
     "What dynamic CSR gains over CSR that is made again with every batch: gain(n) = (R + n C) / (U + n F) with n "
     "products after each batch. U: inserting a batch; R: the rebuild with it; F: a product of the fragmented matrix; "
@@ -524,9 +524,9 @@ class DeviceTimes(Times):
 
     @property
     def on_one(self) -> Time | None:
-        """The fastest product of dynamic CSR on one device, the baseline of a single-device user.
+        """The fastest product of dynamic CSR on one device, which is the baseline of speedups over several devices.
 
-        It has any schedule, that of several devices included, whether a launch has one step or several.
+        Its schedule may be any, including that of several devices, and a launch may have one or several steps.
         """
         steps = (self.alone(1, repeated) for repeated in (False, True))
         times = [step.reported_time for step in steps if step]
@@ -535,19 +535,19 @@ class DeviceTimes(Times):
         return min(times, key=lambda time: time.seconds, default=None)
 
     def alone(self, devices: int, repeated: bool = True) -> StepTime | None:
-        """Return the product whose result stays distributed; `repeated`: a launch has several steps, otherwise one."""
+        """Return the step time of a product whose result stays distributed; `repeated`: launches of several steps."""
         return self._fastest("product", ("none",), devices, repeated)
 
     def exchanged(self, devices: int) -> StepTime | None:
-        """Return the product followed by an exchange that sends the result to all devices, in the fastest way."""
+        """Return the step time of a product and an exchange that sends its result to all devices in the fastest way."""
         return self._fastest("product", tuple(EXCHANGE_TITLES), devices)
 
     def overlapped(self, devices: int) -> StepTime | None:
-        """Return the product that overlaps with the exchange of results, in the faster of two ways."""
+        """Return the step time of a product that overlaps with the exchange of results, in the faster of two ways."""
         return self._fastest("product", tuple(OVERLAPPED_TITLES), devices)
 
     def exchange(self, devices: int, way: str | None = None) -> StepTime | None:
-        """Return the exchange alone, without a product, in the given way or in the fastest."""
+        """Return the step time of an exchange without a product, in the given way or in the fastest."""
         return self._fastest("exchange", (way,) if way else tuple(EXCHANGE_TITLES), devices)
 
     def speedup(self, step: StepTime | None, repeated: bool = True) -> float | None:

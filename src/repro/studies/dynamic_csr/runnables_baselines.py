@@ -1,9 +1,9 @@
 """Baselines: updates of other formats by our kernels and by cuSPARSE, and the prefix sums and sorts of an update.
 
-CSR is rebuilt with every batch: rows are counted, sizes are summed up, old rows are copied, and new entries are put
-behind them; the old matrix is the next batch's target. Alternatively cuSPARSE adds matrix and batch (csrgeam2).
-Coordinates and HYB append a batch and sort. CUB's sums and sort come from a shared library that nvcc makes at first
-use.
+CSR is rebuilt with every batch: entries per row are counted, row sizes are summed up, old rows are copied, and new
+entries are appended to them; the memory of the old matrix is the target of the next batch. Alternatively cuSPARSE adds
+matrix and batch (csrgeam2). Coordinates and HYB append a batch and sort. CUB's sums and sort come from a shared library
+that nvcc compiles at first use.
 """
 
 from __future__ import annotations
@@ -210,8 +210,8 @@ class HybridProduct(BoundProduct):
 class HybridUpdate(BatchUpdate):
     """Inserting batches into HYB: an entry goes to ELLPACK if its row has space, else to the coordinates; then a sort.
 
-    The number of coordinates after a batch is known beforehand, which spares the update from reading it back. After
-    each batch the coordinates are sorted, as the next product needs it.
+    The number of coordinates after a batch is computed beforehand, so that the timed update need not read it back.
+    After each batch the coordinates are sorted, as the next product requires.
     """
 
     format = HYBRID_FORMAT
@@ -288,9 +288,9 @@ GEAM = "csrgeam2"
 class Geam(BatchUpdate):
     """The sum of a matrix and a batch in matrix form, for each batch in turn, by cuSPARSE.
 
-    It takes rows with sorted columns and without duplicates: the time does not include bringing the batches into that
-    form on the host, and duplicates are left once. The number of entries is read back between counting and adding, as
-    the library needs it; memory for the sum is allocated before.
+    The routine requires rows with sorted columns and without duplicates. The host sorts the batches and sums up
+    duplicates before the clock starts. The number of entries is read back between counting and adding, as the library
+    requires; memory for the sum is allocated before.
     """
 
     format = "csr"
@@ -557,7 +557,7 @@ class CubSums(Sums):
 
     @property
     def identity(self) -> str:
-        """The compiler's version, because the compiler brings CUB."""
+        """The compiler's version, since CUB is installed with the compiler."""
         return compiler_version()
 
     def bind_sums(self, work: KernelLauncher, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
@@ -573,7 +573,7 @@ class CubSort(SortOfRows):
 
     @property
     def identity(self) -> str:
-        """The compiler's version, because the compiler brings CUB."""
+        """The compiler's version, since CUB is installed with the compiler."""
         return compiler_version()
 
     def bind_sort(

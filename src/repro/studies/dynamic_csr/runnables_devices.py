@@ -1,9 +1,9 @@
 """Products over several devices of one host, and the exchange of their results between devices.
 
-Rows are sorted by their sizes and dealt to the devices in turns, as in the paper, whose product leaves its result
-distributed. A next product needs the whole vector on all devices. For that the unknowns are renumbered, once and before
-any clock starts: each device's part of a vector is contiguous, in the order of its rows. Parts are exchanged by copies
-of the driver, by kernels that store into the memory of other devices, or by NCCL's all-gather.
+Rows are sorted by their sizes and dealt to the devices round-robin, as in the paper, whose product leaves its result
+distributed. A next product needs the whole vector on all devices. For this exchange the unknowns are renumbered once,
+before any clock starts: each device's part of a vector is contiguous, in the order of its rows. Parts are exchanged by
+copies of the driver, by kernels that store into the memory of other devices, or by NCCL's all-gather.
 """
 
 from __future__ import annotations
@@ -258,7 +258,8 @@ def _masked_entries(matrix: sp.csr_array, which: NDArray[np.bool_]) -> sp.csr_ar
     )
 
 
-#: Which columns: natural order; dealt order; and of the dealt order, the device's own part of x, or all other parts.
+#: Columns of a device's product: all in natural order, all in the dealt order, or of the latter only those of the
+#: device's own part of x, or of the other parts.
 ColumnOrder = Literal["natural", "dealt", "own", "other"]
 #: The schedule: all bins in one launch, with a suitable number of threads for each row.
 DEVICE_SCHEDULE = Schedule("adaptive", 0, 4, 2, "ca", True)
@@ -405,7 +406,8 @@ class DistributedProduct(DistributedRunnable):
     """Steps over several devices: a product, an exchange, or a product and then an exchange.
 
     Step s reads vector s - 1 and writes vector s. The given x is vector 0 and y of the first step is vector 1; later
-    steps write 2 and 3 in turns. So each launch begins anew, and leaves the first step's y.
+    steps write vectors 2 and 3 alternately. Thus x and the first step's y are not overwritten, and a launch can be
+    repeated.
 
     Parameters
     ----------
@@ -415,9 +417,9 @@ class DistributedProduct(DistributedRunnable):
         `product`, with or without an exchange, or `exchange` alone.
     exchange
         `none`: y stays distributed, and each step multiplies the same x, which each device has from the beginning.
-        `copies`, `stores`, `nccl`: how y is brought to all devices. `overlapped`: copies, during the product with the
-        columns that the device has itself; each step brings its x, not its y. `fused`: the product stores each number
-        of y to all devices.
+        `copies`, `stores`, `nccl`: how y is sent to all devices after the product. `overlapped`: copies during the
+        product with the columns of the device's own part; each step sends its x instead of its y. `fused`: the product
+        stores each number of y in the memory of all devices.
     count
         Number of devices.
     steps
@@ -464,7 +466,7 @@ class DistributedProduct(DistributedRunnable):
         return self._over
 
     def prepare(self, workspace: Workspace) -> None:
-        """Deal the rows, copy them to the devices, and bind all kernels and copies of a launch."""
+        """Assign the rows to devices, upload them, and bind all kernels and copies of a launch."""
         operands = operands_of(workspace)
         rows, columns = operands.grown.shape
         if len(workspace.devices) < self.devices:
@@ -597,7 +599,7 @@ class DistributedProduct(DistributedRunnable):
             for which in {first, _step_vector(last)}:
                 self._same_everywhere(which, self._assembled(which))
             return error
-        finally:  # a later launch begins with the given x on every device, not on device 0 alone
+        finally:  # a later launch needs the given x on every device, not only on device 0
             for index in range(self.devices):
                 self.over.write(index, 0, given)
 

@@ -1,4 +1,4 @@
-"""Products y = A x with the grown matrix, by kernels for segments and for CSR, and how each schedule is bound."""
+"""Products y = A x with the grown matrix by kernels for segments and for CSR, and how each schedule is launched."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _part_memory(workspace: Workspace, blocks: int, key: Any) -> tuple[Buffer, B
 
 @dataclass(frozen=True)
 class PackedMatrix:
-    """Facts about a packed matrix that stay on the host; the arrays are on the device."""
+    """Sizes and counts of a packed matrix that are kept on the host, while its arrays are on the device."""
 
     nbytes: int
     #: Maximum length of a row's chain; 0 in CSR.

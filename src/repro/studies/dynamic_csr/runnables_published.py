@@ -1,7 +1,8 @@
-"""Updates and defragmentation as published: King 2017, algorithms 4, 5 and 7, launched as the text and its code say.
+"""Updates and defragmentation as published: King 2017, algorithms 4, 5 and 7, launched as in the text and its code.
 
-Both leave choices open; each of `READINGS` makes them all. A batch comes grouped by row, with the bounds of each row's
-entries: they are made before the clock starts. For entries in any order, the sort and the bounds are part of the time.
+Text and code leave choices open; each of `READINGS` fixes all of them. A batch is grouped by row, with the bounds of
+each row's entries; both are prepared before the clock starts. For entries in any order, sorting and bounds are part of
+the time.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ from repro.studies.dynamic_csr.runnables_updates import (
 
 
 class Interpretation(NamedTuple):
-    """Choices where the paper's text is incomplete, or differs from its published code."""
+    """Values of parameters that the paper's text does not state, or states differently from its published code."""
 
     name: str
-    #: Threads of a row: four in the code, one in its iterative test; the text has no number.
+    #: Threads per row: four in the code, one in its iterative test; the text has no number.
     width: int
     #: Free entries of a new segment; None: the mean row size, as in the text.
     slack: int | None = None
-    #: Batches from one defragmentation to the next; None: only where a chain is full, as in the text.
+    #: Number of batches between defragmentations; None: only when a chain is full, as in the text.
     period: int | None = None
 
 
-#: The text, with the code's threads of a row.
+#: The reading by the text, with the code's number of threads per row.
 TEXT = Interpretation(TEXT_READING, 4)
 #: The code's two sets of constants.
 SLACK_4, SLACK_0 = Interpretation("slack-4", 1, 4), Interpretation("slack-0", 4, 0)
-#: Every this many batches, the published iterative test defragments; rows keep their bins.
+#: Number of batches after which the published iterative test defragments; rows keep their bins.
 PERIOD = 5
 FIFTH = TEXT._replace(name="fifth", period=PERIOD)
 #: The readings of each update.
@@ -75,9 +76,9 @@ STREAMS = Schedule("streams")
 class PublishedUpdate(BatchUpdate):
     """Inserting batches into a dynamic matrix by algorithms 4 and 5, one launch for each batch.
 
-    All rows are defragmented after a batch that has filled a chain, if another one follows, and as often as the reading
-    says. When a chain is full is known beforehand, which spares the update from reading the flag back; memory for the
-    copies is there already.
+    All rows are defragmented after a batch that has filled a chain (unless it is the last batch), and periodically if
+    the reading has a `period`. The batches that fill a chain are determined beforehand, so that the timed update need
+    not read the flag back; memory for the copies is allocated beforehand.
     """
 
     kind = VARIANT_KIND
@@ -167,7 +168,10 @@ class PublishedUpdate(BatchUpdate):
         self.launch = in_order(self.with_products(work, updates, lambda i, x, y: products[i](x, y)))
 
     def _grouping(self, work: KernelLauncher, plan: UpdatePlan) -> Callable[..., list[Launcher]]:
-        """Return a function that binds a batch in any order: sort, bounds of rows, insertion; all share its memory."""
+        """Return a function that binds the launches for an unsorted batch: sort, bounds of rows, insertion.
+
+        All batches share the working memory.
+        """
         most = max(*(len(batch.rows) for batch in plan.batches), 1)
         shape, dtype = plan.start.shape, plan.start.dtype
         sort = work.keep(RadixSort(work.device, work.load("sort"), most, work.guards))
@@ -214,7 +218,7 @@ def _bind_insertion(
 
 
 def bind_published_copy(work: KernelLauncher, storage: Storage, target: Storage, width: int) -> Launcher:
-    """Return a launch of algorithm 7; `target` may have the table of `storage`, and has the sizes already."""
+    """Return a launch of algorithm 7; `target` has the row sizes already, and may share the table of `storage`."""
     rows = storage.shape[0]
     offsets = work.allocate(4 * (rows + 1), "the offsets of rows")
     scan = work.keep(Scan(work.device, work.load("sort"), rows, work.guards))

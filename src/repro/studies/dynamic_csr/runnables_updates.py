@@ -47,8 +47,8 @@ from repro.studies.dynamic_csr.operands import (
     state_in,
 )
 
-#: Kind of rows of other ways to insert. Recorded rows have had this word since before kernels from outside, whose kind
-#: is `outside`, were called rivals; another one would leave their recordings unread.
+#: Kind of rows of updates in other formats. The word `rival` is older than the rivals from outside, whose rows have the
+#: kind `outside`; it is kept so that recorded rows remain readable.
 BASELINE_KIND = "rival"
 SingleUpdate = Literal["insert", "stream", "batch"]
 UpdateName = Literal[SingleUpdate, "iterate"]
@@ -73,7 +73,7 @@ class UpdatePlan(NamedTuple):
 
     @property
     def mean_batch(self) -> int:
-        """Entries of a batch in the mean."""
+        """Mean number of entries per batch."""
         return round((self.after - int(self.start.nnz)) / len(self.batches))
 
 
@@ -118,7 +118,7 @@ class MatrixOperation(MatrixRunnable):
     """A runnable that leaves a matrix, made from the modules (by name) of one precision."""
 
     kind = BASELINE_KIND
-    #: No flush of the caches: a launch reads mostly data that the launch before it did not read.
+    #: Caches are not flushed, since a launch mostly reads other data than the launch before it.
     cold = False
     #: Names of the required modules.
     modules: tuple[str, ...] = ()
@@ -352,8 +352,9 @@ MIN_CAPACITY = 16
 class DynamicUpdate(BatchUpdate):
     """Inserting batches into a dynamic matrix, one after the other.
 
-    Initial rows have one segment. Its size is the mean row size for a streamed matrix (as in the paper), the row's own
-    size for all batches, and for a single batch more, with space for the batch's mean number of entries per row.
+    Initially each row has one segment. For a streamed matrix its capacity is the mean row size (as in the paper); for
+    all batches, the row's own size; for a single batch, a larger size with space for the batch's mean number of entries
+    per row.
 
     Mode `add` keeps duplicates of a place as separate entries; `unique` adds to the existing value.
     """
@@ -476,7 +477,7 @@ class Defragmentation(MatrixOperation):
         self._read = lambda: read_exact(target, nnz)
 
     def bind_copy(self, work: KernelLauncher, storage: Storage, target: Storage) -> Launcher:
-        """Return a launch that brings the rows of a matrix together in another one."""
+        """Return a launch that copies the rows of a matrix to another one, where each row has one segment."""
         return operations_on(work, storage).together(target)
 
 
@@ -542,7 +543,7 @@ def operations_on(work: KernelLauncher, storage: Storage) -> Operations:
 def initial_matrix(plan: UpdatePlan, operation: UpdateName, slack: int | None = None) -> tuple[Arrays, int]:
     """Return the initial matrix of dynamic CSR, and the slack of new segments.
 
-    `slack` None: the mean row size, for a streamed matrix that of the grown matrix.
+    If `slack` is None, it is the mean row size (for a streamed matrix, that of the grown matrix).
     """
     rows, start = plan.start.shape[0], plan.start
     counts = [len(batch.rows) for batch in plan.batches]

@@ -1,4 +1,4 @@
-"""The contract of the study: a matrix that grows on the device, its updates and products, and the alternatives."""
+"""The contract of the study: a matrix that grows on the device, its updates and products, and other formats."""
 
 from __future__ import annotations
 
@@ -87,10 +87,11 @@ def suite(
 ) -> Iterator[list[Runnable]]:
     """Yield groups of runnables; each group is timed in its own rounds and held on the device together.
 
-    All of them would not fit into memory. `parts` are `updates`: the whole matrix at once; all batches one after the
-    other, also with products between them, or each batch alone where they differ in size; `conversions`,
-    defragmentation included; and `primitives`: sums and sorts. Updates as published are of the space `paper`; our
-    updates and the alternatives are timed in each. `rivals` take part in all but updates with products in between.
+    All groups together would not fit into memory. `parts` are `updates` (the whole matrix at once; all batches one
+    after the other, with and without products between them; or each batch alone if batches differ in size),
+    `conversions` (defragmentation included) and `primitives` (sums and sorts). Updates as published are timed only in
+    the space `paper`; our updates and other formats in each space. `rivals` take part in all updates except those with
+    products in between.
     """
     if "updates" in parts:
         growing = [rival for rival in rivals if rival.of == "updates"]
@@ -239,7 +240,7 @@ class DynamicCsr(Study):
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search the products, choose, time the winners beside the library; then time all else in one precision."""
+        """Search the products, choose winners, time them beside the library; then time all else in one precision."""
         settings = session.settings
         operands = session.bench.operands
         assert isinstance(operands, GraphOperands)

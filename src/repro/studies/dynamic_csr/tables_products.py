@@ -1,4 +1,4 @@
-"""Tables of products: on one device, over several, and what comes before them."""
+"""Tables of products on one device and over several, and of their set-up costs."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ ON_DEVICE = "the conversion from CSR on the device, by the event clock"
 
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """Return the table: one line for each problem and precision."""
+    """One line for each problem and precision: set-up and product times of ours and the library."""
     costs = [_costs(times) for times in product_times(campaign, published, *campaign.precisions)]
     setup = (
         "Set-up: laying out the grown matrix from CSR, one segment a row, on one core of the host; where a note says "

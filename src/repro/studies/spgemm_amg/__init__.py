@@ -1,7 +1,7 @@
-"""Products of sparse matrices by binned rows, and multigrid that is set up with them.
+"""Products of sparse matrices by binned rows, and algebraic multigrid whose set-up uses them.
 
-This file has the names of the paper, of the products and of a set-up's phases. Everything of the study depends on it,
-so it imports nothing of the project.
+This file has the names of the paper, of the products and of the set-up's phases. Every module of the study depends on
+it, so it imports nothing of the project.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ProductName = Literal["AA", "AP", "RAP"]
 PRODUCT_NAMES: tuple[ProductName, ...] = get_args(ProductName)
 #: Printed names of the products.
 PRODUCTS: Mapping[str, str] = {"AA": "A·A", "AP": "A·P", "RAP": "R·(A·P)"}
-#: The phases of a level's set-up in their order, with their printed names.
+#: The phases of the set-up of a multigrid level in their order, with their printed names.
 PHASES: Mapping[str, str] = {
     "radius": "diagonal, spectral radius",
     "aggregates": "aggregation",

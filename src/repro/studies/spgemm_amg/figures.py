@@ -73,7 +73,7 @@ SPACING = 0.22
 
 @figure(STUDY_NAME, "figure-bins", title="A sort over a hash table, bin by bin", numbering="ours")
 def bins(campaign: Campaign, published: Published) -> Figure:
-    """One mark for each bin of each product: products per row on the left, compression on the right."""
+    """Time of the fastest sort / fastest hash table for each bin, over products per row and over compression."""
     items = [item for times in all_times(campaign, published) for item in bins_of(times) if item.row.mode == "one"]
     caption = [
         "Rows of one bin of a product alone, in one phase: time of the fastest kernel that sorts in shared memory, as",
@@ -149,7 +149,7 @@ ROUTINE_MARKERS = ("<", ">", "^", "v", "P", "X")
 
 @figure(STUDY_NAME, "figure-gflops", title="GFLOPS of the products", numbering="ours")
 def flops(campaign: Campaign, published: Published) -> Figure:
-    """One panel for each product, one mark for each method."""
+    """GFLOPS of whole products: one panel for each product, one row for each problem, one mark for each method."""
     cases = all_times(campaign, published)
     lines = [case.line for case in cases]
     library = library_of(campaign)
@@ -207,7 +207,7 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
 
 
 def searched_sorts_alone(cases: Sequence[ProblemTimes]) -> bool:
-    """Return whether the kernels of one phase were chosen among the paper's sorts, as by `space: paper`."""
+    """Return whether one-phase kernels were chosen only among the paper's sorts, as with the setting `space: paper`."""
     return not any(case.case.searched.select(what="bin", mode="one", method="hash") for case in cases)
 
 
@@ -246,18 +246,18 @@ COLOURS = {
     "prolongator": figure_style.LIGHT,
     "transpose": figure_style.GREY,
 }
-#: Patterns of the phases whose colours are alike in grey print.
+#: Hatch patterns of phases whose colours look alike in greyscale.
 HATCHES = {"radius": "////", "prolongator": "---", "transpose": "xxxx"}
 
 
 def phase_look(name: str) -> dict[str, Any]:
-    """Return the fill of a phase's bar: its colour and, where that is not enough to know it by, a pattern."""
+    """Return the fill of a phase's bar: its colour and, if other phases look alike in greyscale, a hatch pattern."""
     return {"facecolor": COLOURS[name], "hatch": HATCHES.get(name), "edgecolor": "white", "linewidth": 0}
 
 
 @figure(STUDY_NAME, "figure-setup", title="Phases of the set-up", numbering="ours")
 def setup(campaign: Campaign, published: Published) -> Figure:
-    """One row for each problem with a set-up: milliseconds on the left, shares on the right."""
+    """Times of the set-up's phases, one row for each problem: milliseconds on the left, shares on the right."""
     every = all_times(campaign, published)
     cases = [case for case in every if not case.squared_alone]
     squared = [case.line.problem for case in every if case.squared_alone]
@@ -342,7 +342,9 @@ def _draw_shares(axes: Axes, y: int, case: ProblemTimes) -> None:
         width = 100 * phases[name] / whole
         axes.barh(y, width, left=begin, height=PHASE_FILLED, zorder=2, **phase_look(name))
         if name == "galerkin":
-            axes.text(1.5, y, f"{width:.0f} %", va="center", fontsize=6, color="white", zorder=5)  # left of the range
+            axes.text(
+                1.5, y, f"{width:.0f} %", va="center", fontsize=6, color="white", zorder=5
+            )  # left of the published range
         begin += width
 
 
@@ -420,7 +422,7 @@ SET_UP_SERIES = (
     numbering=f"Figure 6.1 of {CITED}",
 )
 def speedup(campaign: Campaign, published: Published) -> Figure:
-    """One row for each problem: products on the left, set-up on the right."""
+    """Speedups over sorting all products, one row for each problem: products on the left, set-up on the right."""
     every = all_times(campaign, published)
     cases = [case for case in every if not case.case.measured or _tried(case)]
     left_out = [case.line.problem for case in every if case not in cases]
@@ -464,7 +466,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
 
 
 def _tried(case: ProblemTimes) -> bool:
-    """Return whether there are rows of what the figure compares, timed or failed: of some problems only A·A is."""
+    """Return whether the problem has rows, timed or failed, for the figure; some problems only have rows of A·A."""
     return any(case.product(product).rows for product in MARKS) or bool(case.case.select(what="setup"))
 
 
@@ -565,7 +567,7 @@ def _triangle(product: str) -> dict[str, Any]:
 
 
 def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
-    """Return the legend's handles for both panels, whose bars are the same two."""
+    """Return the legend's handles; both panels have the same two series of bars."""
     handles: list[Patch | Line2D] = [
         plotting.Patch(color=series.colour, label=series.label) for series in panels[0].series
     ]

@@ -56,8 +56,9 @@ class AmgRow(RecordedRow):
     stage_galerkin: float | None
 
 
-#: Modes. `one`: computes rows, which are binned by products, in newly allocated segments. `numeric`: computes values of
-#: rows, which are binned by entries, at known places.
+#: Modes of a bin's kernel. `one` (one phase): rows are binned by their number of products, and computed into newly
+#: allocated segments. `numeric`: rows are binned by their number of entries, and values are computed at known
+#: positions.
 BinMode = Literal["one", "numeric"]
 Shape = HashShape | SortShape | None
 #: Maximum slots of a hash table, as a multiple of the entries in a bin's largest row.
@@ -76,7 +77,7 @@ class KernelId(BaseId):
     product: ProductName
     mode: BinMode
     bin: int
-    #: A hash table, memory for sorting, or None for one sum per column in global memory.
+    #: Size of a hash table or of memory for sorting; None for `dense`, which has one sum per column in global memory.
     shape: Shape
 
     @property

@@ -13,7 +13,7 @@ from repro.studies.spgemm_amg import STUDY_NAME
 
 
 def modules_for(target: Target) -> tuple[str, ...]:
-    """Return the modules that a campaign compiles; a product's rows have one segment each, without slack."""
+    """Return the names of the modules that a campaign compiles for a target."""
     return ("matrix", "sort", *exact_modules(target), *MULTIGRID)
 
 

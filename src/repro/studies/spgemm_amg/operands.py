@@ -67,7 +67,7 @@ def expect(a: sp.csr_array, b: sp.csr_array, seed: int, dtype: np.dtype[np.float
     ones = sp.csr_array((np.ones(a.nnz, np.int64), a.indices, a.indptr), shape=a.shape)
     products = ones @ np.diff(b.indptr).astype(np.int64)
     a, b = a.astype(np.float64), b.astype(np.float64)
-    # product of magnitudes: nothing cancels, so the pattern has all places
+    # in the product of magnitudes nothing cancels, so its pattern has all entries
     magnitude = abs(a) @ abs(b)
     sizes = np.diff(magnitude.indptr).astype(np.int64)
     # rounded to single precision, so that x is the same in both precisions
@@ -103,7 +103,7 @@ def compare_rows(
     rows: NDArray[np.bool_],
     drops: bool = False,
 ) -> float:
-    """Return the largest error of C x over its bound in some rows; `drops` allows to leave out entries that cancel."""
+    """Return the largest error of C x over its bound in some rows; with `drops`, C may lack entries that cancel."""
     other = np.flatnonzero(rows & ((sizes > expected.sizes) | ((sizes != expected.sizes) & (not drops))))
     if len(other):
         row = int(other[0])
@@ -119,7 +119,7 @@ def arrays_of(c: sp.csr_array) -> tuple[NDArray[Any], ...]:
 
 
 def compare_product(c: sp.csr_array, expected: ExpectedProduct, rows: NDArray[np.bool_]) -> float:
-    """Return the largest error over its bound in some rows of a product whose entries are all known."""
+    """Return the largest error over its bound, entry by entry, in some rows of a product; `expected.whole` is given."""
     largest = compare_rows(*_rows_times(c, expected.x), expected, rows)
     assert expected.whole is not None and expected.magnitude is not None
     chosen, wanted, size = sp.csr_array(c[rows]), expected.whole[rows], expected.magnitude[rows]
@@ -132,7 +132,7 @@ def compare_product(c: sp.csr_array, expected: ExpectedProduct, rows: NDArray[np
 
 
 T = TypeVar("T")
-#: Largest difference of A and its transpose, over the largest entry, that is taken for rounding.
+#: Largest difference of A and its transpose, relative to the largest entry, that counts as rounding.
 ASYMMETRY = 1e-6
 #: Error bound of A x on a level, relative to |A||x|; rounding in the set-up also changes the estimated spectral radius.
 LEVEL_TOLERANCE = {"single": 2e-3, "double": 1e-9}
@@ -175,7 +175,7 @@ class SpgemmRunnable(StackedRunnable):
     """A runnable that computes C = A B, or some rows of C."""
 
     product: ProductName
-    #: Mode of the kernel of `bin`: with `one` bins are by products, with `numeric` by entries; None: of no single bin.
+    #: Mode of a bin's kernel: `one` bins rows by products, `numeric` by entries; None if the runnable is for all bins.
     mode: str | None = None
     #: The bin whose rows are computed; None for all rows.
     bin: int | None = None
@@ -223,7 +223,7 @@ class SolveRunnable(StackedRunnable):
 
     @property
     def shortfall(self) -> str | None:
-        """What the solver itself says of a solution that has not converged; None if it says nothing."""
+        """The solver's own message that a solution has not converged; None if there is none."""
         return None
 
 
@@ -244,13 +244,14 @@ class AmgOperands:
     levels: tuple[reference.HostLevel, ...]
     #: Number of unknowns per node.
     unknowns: int
-    #: Near-null-space candidates B, `(n, unknowns)`, for each unknown of a node one vector: 1 at it, else 0.
+    #: Near-null-space candidates B, `(n, unknowns)`: for each unknown per node one vector, 1 at this unknown, 0
+    #: elsewhere.
     near_null: NDArray[np.float64]
     #: Seed for all random vectors.
     seed: int
     #: Checksum of the problem and of the seed.
     checksum: str
-    #: Whether multigrid is for this matrix; another is only squared.
+    #: Whether the matrix is symmetric, as multigrid requires; other matrices are only squared.
     symmetric: bool = True
     _facts: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -260,7 +261,7 @@ class AmgOperands:
 
     @property
     def given_null(self) -> NDArray[np.float64] | None:
-        """The near null space that a set-up is given; None if it is the constant vector."""
+        """The near null space to pass to a set-up; None if it is the constant vector."""
         return self.near_null if self.unknowns > 1 else None
 
     @property
@@ -376,7 +377,7 @@ class AmgOperands:
         # in single precision, rounding x alone leaves a larger residual than requested
         wanted = (1.1 * TOLERANCE + 1e3 * float(np.finfo(self.dtype).eps)) * float(np.linalg.norm(exact))
         if not left <= wanted:
-            # a solver that says so is not wrong: the problem takes it more iterations than it is allowed
+            # a solver that reports missing convergence is not incorrect: the problem needs more iterations than allowed
             if runnable.shortfall is not None:
                 raise Unsupported(runnable.shortfall)
             raise IncorrectError(f"the residual is {left:.3g}, not at most {wanted:.3g}", left / wanted)
@@ -405,17 +406,18 @@ def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
     Raises
     ------
     ReproError
-        It is not square, it is symmetric and its diagonal has zeros, or its values are beyond the working precision.
+        The matrix is not square, is symmetric with zeros on the diagonal, or has values outside the working precision's
+        range.
 
     Notes
     -----
-    Smoothed aggregation is for symmetric matrices. Others are only squared, which is how products of sparse matrices
-    are compared elsewhere.
+    Smoothed aggregation requires symmetric matrices. Others are only squared, as is usual in comparisons of sparse
+    products.
     """
     problem.require_product()
     rounded = rounded_values(problem.name, problem.values, lambda: entry_rows(problem), precision)
     a = sp.csr_array(expand(problem, rounded).tocsr()).astype(rounded.dtype)
-    a.eliminate_zeros()  # from blocks; stored zeros do not belong to a product's pattern
+    a.eliminate_zeros()  # expanded blocks have stored zeros, which do not belong to a product's pattern
     a.sort_indices()
     unknowns = a.shape[0] // problem.n
     near_null = np.tile(np.eye(unknowns), (problem.n, 1))

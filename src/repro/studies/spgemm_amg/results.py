@@ -42,7 +42,7 @@ ONE = _whole("one", "one phase", mode="one", method="default")
 ONE_TUNED = _whole("one_tuned", "one phase, tuned", mode="one", method="tuned")
 TWO_TUNED = _whole("two_tuned", "two phases, tuned", mode="two", method="tuned")
 SINGLE = _whole("single", "one launch", mode="single", method="default")
-#: Kernel time of a product in one launch alone; the memory of C is allocated before.
+#: Kernel time of a product in a single launch; the memory of C is allocated before.
 SINGLE_KERNEL = Method(
     "single_kernel", "the kernel", columns={"what": "product", "mode": "single", "method": "kernel"}, clock=EVENT
 )
@@ -57,7 +57,7 @@ OTHERS = Method(
     clock=HOST,
 )
 REFILL = Method("refill", "ours, numeric phase", columns={"what": "numeric", "kind": "variant"}, clock=EVENT)
-#: A numeric phase by hash tables, and one by stored destinations.
+#: The numeric phase with hash tables, and with stored destinations of all products.
 HASHED = Method("hashed", "by hash tables", columns={"what": "numeric", **_OURS}, clock=EVENT)
 STORED = Method("stored", "by stored destinations", columns={"what": "numeric", "method": "stored"}, clock=EVENT)
 REUSE = Method("reuse", "the library, numeric phase", columns={"what": "numeric", "kind": "baseline"}, clock=EVENT)
@@ -188,7 +188,7 @@ class ProblemTimes:
 
     @property
     def squared_alone(self) -> bool:
-        """Whether multigrid is not for this matrix, so that its square was measured and no set-up was tried."""
+        """Whether the matrix is unsuitable for multigrid (not symmetric), so that only its square was measured."""
         tried = any(self.case.select(**method.columns) for method in (LEVEL, OUR_SET_UP))
         return bool(self.product("AA").rows) and not tried
 
@@ -219,7 +219,7 @@ def phases_of(row: AmgRow) -> dict[str, float]:
     timed = {name: float(phase_seconds) for name, phase_seconds in seconds.items() if phase_seconds is not None}
     if len(timed) < len(PHASES):
         return {}
-    if row.stage_diagonal is not None:  # a phase of its own in earlier rows
+    if row.stage_diagonal is not None:  # older rows have the diagonal as a separate phase
         timed["radius"] += row.stage_diagonal
     return timed
 
@@ -312,7 +312,7 @@ class BinTimes:
 
     @property
     def winner(self) -> str | None:
-        """The method that the fastest kernel uses; None if one method alone was tried, which wins over none."""
+        """The method of the fastest kernel; None if only one method was tried."""
         if len({row.method for row in self.kernels}) < 2:
             return None
         return min(self._times, key=lambda name: self._times[name].seconds, default=None)
@@ -347,7 +347,8 @@ LARGEST = ("poisson/27pt_128",)
 LARGE = ("poisson/5pt_1024", "poisson/9pt_1024", "poisson/7pt_128")
 SMALL = ("poisson/5pt_512", "poisson/9pt_512", "poisson/7pt_64", "poisson/27pt_64")
 PAPERS = (*SMALL, *LARGE, *LARGEST)
-#: Problems that are not the paper's: elasticity, and matrices that are not symmetric or whose rows differ much.
+#: Problems that are not from the paper: elasticity, and matrices that are not symmetric or have very different row
+#: lengths.
 ELASTIC = ("bunny_closed", "armadillo_4k", "armadillo_13k")
 SQUARED = (
     "cryg2500", "bayer10", "bcsstk13", "bcsstk16_scalar", "rajat01", "like_webbase-1M", "like_cnr-2000", "like_in-2004"
@@ -469,7 +470,7 @@ QUANTITIES: Mapping[str, Quantity[PaperProblems]] = {
 #: The two products in the set-up. The study times A·A as well, which the dissertation does not compute.
 GALERKIN = ("AP", "RAP")
 CUBE = ("poisson/7pt_64",)
-#: Rows with at most this number of products have a range of their own in the text (section 6.2).
+#: Number of products per row up to which the text states a separate range of speedups (section 6.2).
 SHORT_ROW = 2048
 DERIVED = (
     "derived: the set-up with the sort, less ours, plus our Galerkin products’ phases, over the set-up with the sort"
@@ -486,7 +487,7 @@ def _galerkin_speedup(case: ProblemTimes) -> CaseNumber | None:
 
 
 def _short_rows(case: ProblemTimes) -> CaseNumber | None:
-    """The Galerkin speedup if no row of A·P or R·(A·P) is the sum of more than 2,048 products."""
+    """The Galerkin speedup, for problems in which no row of A·P or R·(A·P) has more than 2,048 products."""
     long = any(
         bins.row.product in GALERKIN and bins.row.mode == "one" and (bins.row.bin or 0) > LIMITS.index(SHORT_ROW)
         for bins in bins_of(case)

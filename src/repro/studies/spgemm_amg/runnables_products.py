@@ -1,6 +1,6 @@
 """Runnables of products: the rows of one bin, whole products, the numeric phase alone, library products, and rivals.
 
-The kernels for the rows of a bin are searched; `BinShapes` has those that were chosen for the bins of a product.
+The kernels for the rows of a bin are searched; `BinShapes` has the chosen kernels for the bins of a product.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class WholeProduct(Product):
         self.launch = launch
         if self._method == "single":
             self.stages = {"whole": launch}
-        # memory that is cached for products counts as well
+        # release cached memory first, so that the pool grows by all memory of the product
         trim_products(work.device)
         self._amounts["peak_bytes"] = work.device.pool_growth(lambda: multiply(factors).release())
 
@@ -296,7 +296,7 @@ class SingleKernel(Product):
         return {"what": "product", "mode": "single", "method": "kernel", **super().columns}
 
     def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
-        whole = self.multiplication(work, 1).in_one_launch(factors)  # which finds the table for these rows
+        whole = self.multiplication(work, 1).in_one_launch(factors)  # finds the table's size for these row lengths
         single, sizes = single_launch(work.device, factors.a.dtype), sizes_of(factors)
         if whole is None or sizes is None:
             raise Unsupported("rows differ too much for one launch, or it would take too much memory")
@@ -359,7 +359,7 @@ MODES: tuple[BinMode, ...] = ("one", "numeric")
 
 #: Bins with a smaller share of all products are not searched, because their kernels hardly influence the total time.
 MIN_SHARE = 0.01
-#: Maximum number of column sums that a kernel `dense` may process per bin: more would take over a second per launch.
+#: Maximum number of column sums that a kernel `dense` may process per bin; more would take over a second per launch.
 MAX_SUMS = 200_000_000_000
 
 
@@ -628,7 +628,7 @@ class RivalProduct(RivalMultiplication, SpgemmRunnable):
 
 
 class RivalSolver(RivalSolution, SolveRunnable):
-    """A x = b by a rival, from x = 0 to the study's tolerance."""
+    """The solution of A x = b by a rival, from x = 0 to the study's tolerance."""
 
     def __init__(self, rival: Rival) -> None:
         SolveRunnable.__init__(self)
@@ -657,5 +657,5 @@ def rival_products(rivals: Sequence[Rival], product: ProductName) -> list[Runnab
 
 
 def rival_solvers(rivals: Sequence[Rival]) -> list[Runnable]:
-    """Return the rivals for the study's system."""
+    """Return the rivals that solve the study's linear system."""
     return [RivalSolver(rival) for rival in rivals if rival.of == "solve"]

@@ -1,4 +1,4 @@
-"""The study of sparse products and multigrid: what is measured, what is chosen, and what the paper's text states."""
+"""The study of sparse products and multigrid: its measurements, its choices, and the statements of the paper's text."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SpgemmAmgSettings(StudySettings):
 
 
 class SpgemmAmg(Study):
-    """Rows of a product assigned to kernels by size, compared with sorting all products, and the gain for multigrid."""
+    """Sparse products with a kernel for each bin of rows, compared with sorting all products; gain for multigrid."""
 
     name = NAME
     title = "Products of sparse matrices and multigrid"
@@ -151,7 +151,7 @@ class SpgemmAmg(Study):
         return make_operands(matrix, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
-        """Search kernels for the bins, choose, time whole products beside the library's, then set-up and solution."""
+        """Search kernels for the bins, choose winners, then time whole products, the library's, set-up and solution."""
         settings, target = session.settings, session.target
         operands = session.bench.operands
         assert isinstance(operands, AmgOperands)

@@ -117,7 +117,7 @@ def _row_of(*times: Time | None) -> AmgRow:
 
 
 def _worst(statistic: Callable[[Sequence[float]], float]) -> Mapping[str, Statistic]:
-    """Return a function for the lines below a column: geometric mean, and the minimum or maximum of its numbers."""
+    """Return the functions for the summary lines of a column: geometric mean, and minimum or maximum."""
     return {
         "mean": lambda numbers: _three_digits(geometric_mean(numbers)),
         "worst": lambda numbers: _three_digits(statistic(numbers)),
@@ -199,7 +199,7 @@ def matrices(campaign: Campaign, published: Published) -> Table:
 
 
 def boundless(item: Record) -> int | None:
-    """Return published non-zeros over unknowns where that is whole, the boundary being ignored; else None."""
+    """Return published non-zeros / unknowns if it is an integer, as in counts that ignore the grid's boundary."""
     entries, rest = divmod(int(item["nonzeros"]), int(item["unknowns"]))
     return None if rest else entries
 
@@ -216,7 +216,7 @@ def _without_boundary(published: Published) -> str:
     )
 
 
-#: How our columns name the fastest method: by mode and method of its row.
+#: Printed names of our methods, by mode and method of a row.
 OUR_METHODS: Mapping[tuple[str | None, str | None], str] = {
     ("single", "default"): SINGLE.title,
     ("one", "default"): ONE.title,
@@ -422,7 +422,7 @@ SEARCHED = "a time of the search: not chosen, and so not timed again"
 
 @table(STUDY_NAME, "table-bins", title="The fastest kernel of each bin", numbering="ours")
 def bins(campaign: Campaign, published: Published) -> Table:
-    """One line for each bin of each product."""
+    """One line for each bin of each product: the fastest kernel of each method, and its time."""
     items = [item for times in all_times(campaign, published) for item in bins_of(times) or [BinTimes(times)]]
     columns: tuple[Column[BinTimes], ...] = (
         NAME,
@@ -611,7 +611,7 @@ LEVEL_COLUMNS: tuple[Column[Level], ...] = (
 
 @table(STUDY_NAME, "table-levels", title="The set-up level by level", numbering="ours")
 def levels(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and level."""
+    """One line for each multigrid level of a problem: time of its set-up, as a whole and by phases."""
     cases = all_times(campaign, published)
     lines = [Level(case, timed) for case in cases for timed in (*case.levels,) or (None,)]
     caption = [
@@ -634,7 +634,7 @@ def _solved(case: ProblemTimes) -> AmgRow:
 
 
 def _together(case: ProblemTimes, unit: float) -> float | None:
-    """Return the time of set-up and solution together."""
+    """Return the time of set-up and solution together in the given unit; None if either is missing."""
     set_up, solution = case[OUR_SET_UP], case[SOLUTION]
     return unit * (set_up.seconds + solution.seconds) if set_up and solution else None
 

@@ -1,4 +1,4 @@
-"""Conjugate gradients: the time of an iteration over the bytes of the matrix, with the line of the chip's memory."""
+"""Conjugate gradients: time of an iteration over the bytes of the matrix; a line marks the size of shared memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     part=CONJUGATE_GRADIENTS,
 )
 def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
-    """A panel a precision; on the chip, and over our and the library's fastest products in a graph."""
+    """One panel per precision: solvers with the matrix kept on the chip, and with our and the library's products."""
     everything = all_times(campaign, published)
     cases = [case for case in with_conjugate_gradients(everything) if case[CHIP_CG]]
     chip = max((timed.row.chip_bytes or 0 for case in cases if (timed := case[CHIP_CG])), default=0)
@@ -94,15 +94,15 @@ def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip:
 
 
 def _kept_in_part(case: Times) -> bool:
-    """Return whether less than the matrix stays on a chip that could hold it."""
+    """Return whether the device has memory on the chip for the matrix, but only a part of the matrix stays there."""
     chip = case[CHIP_CG]
     return chip is not None and bool(chip.row.chip_bytes) and (case.kept or 0) < 1
 
 
 def _draw_case(axes: Axes, case: Times, series: Mapping[Method, Series]) -> None:
-    """Draw the points of one problem, joined by a line."""
+    """Draw the points of one problem in a panel, joined by a line."""
     chip = case[CHIP_CG]
     megabytes = (chip.row.matrix_bytes or 0) / MEGA if chip else 0
-    solvers = (OUR_CG, LIBRARY_CG, CHIP_CG)  # the last one covers the others where times are alike
+    solvers = (OUR_CG, LIBRARY_CG, CHIP_CG)  # drawn last, the solver on the chip covers others with equal times
     points = [(timed.seconds * MICRO, series[solver]) for solver in solvers if (timed := case.iteration(solver))]
     draw_points(axes, megabytes, points)

@@ -1,7 +1,7 @@
 """Matrices and performance: row statistics, speedup over the library, and fraction of the streaming floor.
 
-Figures 3 and 4 are box plots of row lengths and of bandwidths. Figures 5 and 6 are speedups over the library with
-and without layout tuning; `figure-speedup` adds our space and what the floor allows.
+Figures 3 and 4 are box plots of row lengths and of bandwidths. Figures 5 and 6 are speedups over the library with and
+without layout tuning; `figure-speedup` adds our space and the speedup of a kernel at the streaming floor.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ BOX = "Boxes are quartiles with the median, whiskers the minimum and maximum."
 
 @figure(STUDY_NAME, "figure-3", title="Row lengths", numbering=f"Figure 3 of {CITED}")
 def row_lengths(campaign: Campaign, published: Published) -> Figure:
-    """Entries in a row, on a logarithmic axis."""
+    """Box plots of the number of entries per row, on a logarithmic axis."""
     lines = ours(campaign, published)
     caption = [
         "Row lengths (entries in a row) of each matrix, on a logarithmic axis; empty rows are drawn at 0.",
@@ -70,7 +70,7 @@ def row_lengths(campaign: Campaign, published: Published) -> Figure:
 
 @figure(STUDY_NAME, "figure-4", title="Bandwidths", numbering=f"Figure 4 of {CITED}")
 def bandwidths(campaign: Campaign, published: Published) -> Figure:
-    """Bandwidth of a row, in percent of the columns."""
+    """Box plots of the matrix bandwidth of a row, in percent of the number of columns."""
     lines = ours(campaign, published)
     caption = [
         "Bandwidth of the rows of each matrix: largest minus smallest column index, in percent of the number",
@@ -139,7 +139,7 @@ NUMBERS = {5: "single", 6: "double"}
 
 @dataclass(frozen=True)
 class LibraryBars:
-    """One problem: speedups over the fastest routine, and over the papers' choice; None where there is none."""
+    """Speedups on one problem over the library's fastest routine and over the papers' choice; None if missing."""
 
     problem: str
     #: The name as figures print it.
@@ -148,7 +148,7 @@ class LibraryBars:
     untuned: float | None
     papers: float | None
     missing: str | None
-    #: Whether one of the times is hardly more than an empty kernel's.
+    #: Whether one of the times is mostly launch overhead.
     mostly_launch: bool = False
     noisy: bool = False
     tuned_sure: Interval | None = None
@@ -239,7 +239,7 @@ def _draw_baseline(
                 bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=figure_style.ACCENT,
                 markeredgewidth=1.0, zorder=4,
             )  # fmt: skip
-    # numbers are in columns at the right, because beside a bar they would overlap the diamond
+    # numbers are printed in columns to the right, because beside a bar they would overlap the diamond
     tuned = [None if bar.tuned is None else f"{bar.tuned:.2f}{'*' * bar.mostly_launch}" for bar in bars]
     figure_style.column(axes, tuned, ("tuned", figure_style.DARK))
     if any(bar.papers is not None for bar in bars):
@@ -309,12 +309,12 @@ class SpeedupBars:
     mostly_launch: bool = False
     ours_sure: Interval | None = None
     papers_sure: Interval | None = None
-    #: Whether the row is no problem, but the name of the entries of those below it.
+    #: Whether the row is a heading: the entry type of the problems below it.
     heading: bool = False
 
 
 def speedup_bars(cases: Sequence[Times]) -> list[SpeedupBars]:
-    """Return the rows of one precision: problems of several kinds of entries below a heading each, the mean last."""
+    """Return the rows of one precision; with several entry types, each has a heading; the last row is the mean."""
     by_entry = {entry: [*group] for entry, group in groupby(cases, key=lambda case: case.line.entry)}
     rows: list[SpeedupBars] = []
     for entry, group in by_entry.items():
@@ -340,7 +340,7 @@ def _bars_of_case(case: Times) -> SpeedupBars:
 
 @figure(STUDY_NAME, "figure-speedup", title="Speedup over the fastest routine of the library", numbering="ours")
 def speedup(campaign: Campaign, published: Published) -> Figure:
-    """Both precisions side by side, problem by problem."""
+    """Speedups over the library: one panel for each precision, one row for each problem."""
     lines = ours(campaign, published)
     cases = all_times(campaign, published)
     panels = {
@@ -453,7 +453,7 @@ OFFSETS = {"single": -0.17, "double": 0.17}
 
 @dataclass(frozen=True)
 class Point:
-    """Fractions of the floor in one problem and precision, None where there is none."""
+    """Fractions of the streaming floor for one problem and precision; None if there is no time."""
 
     row: int
     precision: str
@@ -463,7 +463,7 @@ class Point:
 
 @figure(STUDY_NAME, "figure-floor", title="Fraction of the streaming floor", numbering="ours")
 def fractions(campaign: Campaign, published: Published) -> Figure:
-    """Floor's time over the winner's and over the fastest baseline's."""
+    """Time of the streaming floor over the time of the papers' winner, and over that of the fastest baseline."""
     missing: list[str | None] = []
     points: list[Point] = []
     launched: list[str] = []
@@ -540,7 +540,7 @@ OWN_SAID = (
 
 @dataclass(frozen=True)
 class Series:
-    """One kind of point: how it looks, and fraction over bytes."""
+    """A series of points: its legend text, colours and marker."""
 
     label: str
     colour: str
@@ -556,7 +556,7 @@ class Series:
 
 @figure(STUDY_NAME, "figure-fraction", title="Fraction of the streaming floor over the size", numbering="ours")
 def fraction(campaign: Campaign, published: Published) -> Figure:
-    """A panel a precision; our space, the papers' and the library, and pairs by their own floor."""
+    """One panel per precision: winners of our space, the papers' and the library; pairs also over their own floor."""
     lines = ours(campaign, published)
     cases = [case for case in all_times(campaign, published) if case.operands]
     cache = cache_bytes(campaign)
@@ -582,7 +582,7 @@ def fraction(campaign: Campaign, published: Published) -> Figure:
 
 
 def cache_bytes(campaign: Campaign) -> int | None:
-    """Return the size of the device's last-level cache, where the environment has it."""
+    """Return the bytes of the device's last-level cache; None if they are not recorded."""
     sizes = [int(record.get("cache_bytes") or 0) for record in campaign.environments.values()]
     return max(sizes, default=0) or None
 
@@ -625,7 +625,7 @@ def _draw_fraction(cases: list[Times], precisions: tuple[str, ...], library: str
 
 
 def _draw_case(axes: Axes, case: Times, series: dict[str, Series]) -> dict[str, Series]:
-    """Draw the points of one problem, joined by a line; return the series that it has."""
+    """Draw the points of one problem, joined by a line; return the drawn series."""
     timed = {"library": case[LIBRARY], "papers": case[PAPERS], "ours": case[OURS]}
     fractions = {name: ratio_of(case[FLOOR], time) for name, time in timed.items()}
     fractions["own"] = ratio_of(case.own_floor(case[OURS]), case[OURS])
@@ -636,7 +636,7 @@ def _draw_case(axes: Axes, case: Times, series: dict[str, Series]) -> dict[str, 
 
 
 def draw_points(axes: Axes, x: float, points: Sequence[tuple[float, Series]]) -> None:
-    """Draw the points of one problem, a value and its series each, at the same x and joined by a line."""
+    """Draw the points of one problem (pairs of value and series) at the same x, joined by a line."""
     if len(points) > 1:
         values = [value for value, _ in points]
         ends = [min(values), max(values)]

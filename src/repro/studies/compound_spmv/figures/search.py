@@ -1,7 +1,7 @@
-"""The search space: time over schedules, time over bytes, and losses of searches, orders of tuning and devices.
+"""The search space: time over schedules, time over bytes, and losses by partial searches, orders of tuning and devices.
 
-Figures 1 and 7 show time over threads per block and blocks per SM. Losses in percent are rows of dots: a row for
-each way of tuning or running, a dot for each problem in one precision.
+Figures 1 and 7 show time over threads per block and blocks per SM. Losses in percent are drawn as rows of dots: a row
+for each search, order of tuning or device, a dot for each problem in one precision.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def draw_losses(rows: Mapping[str, Mapping[str, Sequence[float]]], label: str, empty: str) -> Canvas:
-    """Draw losses in percent by the row's name and precision: dots, and a bar at the median.
+    """Draw losses in percent, given by row name and precision, as dots, and a bar at the median.
 
-    The axis is linear up to 1 % and logarithmic beyond; `empty` is said where there are no rows.
+    The axis is linear up to 1 % and logarithmic beyond. Without rows, the figure shows the text `empty`.
     """
     if not rows:
         return figure_style.empty(empty)
@@ -70,7 +70,7 @@ def draw_losses(rows: Mapping[str, Mapping[str, Sequence[float]]], label: str, e
             if not values:
                 continue
             y = row + OFFSETS[precision]
-            spread = np.linspace(-0.09, 0.09, len(values))  # so that equal losses do not hide each other
+            spread = np.linspace(-0.09, 0.09, len(values))  # spread dots, so that equal losses do not hide each other
             axes.plot(values, y + spread, marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.7)
             axes.plot([np.median(values)] * 2, [y - 0.14, y + 0.14], color=colour, linewidth=1.6)
             largest = max(largest, *values)
@@ -106,9 +106,9 @@ class Surface:
     blocks_per_sm: tuple[int, ...]
     #: `(len(blocks_per_sm), len(block_sizes))`, NaN where there is no time.
     seconds: NDArray[np.float64]
-    #: Where a variant was tried and has no valid time.
+    #: Same shape: whether a variant was tried and has no valid time.
     failed: NDArray[np.bool_]
-    #: Times that come from a few screening launches only.
+    #: Number of times from a few screening launches only.
     screened: int
 
 
@@ -131,7 +131,7 @@ def surface(campaign: Campaign, problem_name: str, layout: str, kind: str) -> Su
 
 
 def choose_problem(campaign: Campaign) -> tuple[str, str] | None:
-    """Return the problem to show and why: the papers', else the largest 3×3 one searched, else the largest."""
+    """Return the problem to show and why: the papers', else the largest searched with 3×3 blocks, else the largest."""
     measured = [r for r in campaign.problems.values() if r.available and paper_rows(campaign, r.name, PRECISION)]
     if not measured:
         return None
@@ -183,14 +183,14 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
 
 @figure(STUDY_NAME, "figure-1", title="Time over the schedule for two layouts", numbering=f"Figure 1 of {CITED}")
 def layouts(campaign: Campaign, published: Published) -> Figure:
-    """Static schedules of CSR-AoS-AoS and ELL-SoA-AoS."""
+    """Time over block size and blocks per SM, for static schedules of CSR-AoS-AoS and ELL-SoA-AoS."""
     pairs = (("CSR-AoS-AoS", "static"), ("ELL-SoA-AoS", "static"))
     return _surface_figure(campaign, 1, pairs, "the static schedule in CSR-AoS-AoS and in ELL-SoA-AoS")
 
 
 @figure(STUDY_NAME, "figure-7", title="Time over the schedule, static and dynamic", numbering=f"Figure 7 of {CITED}")
 def kinds(campaign: Campaign, published: Published) -> Figure:
-    """Static and dynamic schedules of ELL-AoS-SoA."""
+    """Time over block size and blocks per SM, for static and dynamic schedules of ELL-AoS-SoA."""
     pairs = (("ELL-AoS-SoA", "static"), ("ELL-AoS-SoA", "dynamic"))
     return _surface_figure(campaign, 7, pairs, "static and dynamic schedules in ELL-AoS-SoA")
 
@@ -217,7 +217,7 @@ def _draw_surfaces(surfaces: list[Surface], title: str, unit: str) -> Canvas:
 
 
 def log_ticks(norm: LogNorm, gap: float) -> list[float]:
-    """Return round numbers, and both ends to three digits, no two nearer than that share of the axis."""
+    """Return ticks at both ends (three digits) and at round numbers, at least the fraction `gap` of the axis apart."""
     low, high = norm.vmin or 1.0, norm.vmax or 1.0
     apart = (high / low) ** gap
     chosen = [float(f"{x:.3g}") for x in (low, high)]
@@ -251,14 +251,14 @@ def _surface_panel(axes: Axes, surface: Surface, norm: LogNorm) -> None:
         axes.plot(j + 0.5, i + 0.5, "*", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=8)
 
 
-#: Panels in a row, and inches of a row of them.
+#: Number of panels in a row, and height of a row in inches.
 COLUMNS, ROW = 3, 1.5
-LARGEST, SLOWEST = 2.0, 1.5  # of the least bytes and of the best time: what lies beyond is of no use to anyone
+LARGEST, SLOWEST = 2.0, 1.5  # ends of the axes, as multiples of the least bytes and of the best time
 
 
 @figure(STUDY_NAME, "figure-pareto", title="Time over bytes of the matrix", numbering=f"open in {CITED}")
 def panels(campaign: Campaign, published: Published) -> Figure:
-    """Fastest variant of each layout, and the Pareto front, for each problem."""
+    """One panel for each problem: time and bytes of the fastest variant of each layout, and the Pareto front."""
     by_problem: dict[str, dict[str, TimesAndBytes]] = {}
     lines = ours(campaign, published)
     for line in lines:
@@ -333,7 +333,7 @@ def _front_panel(axes: Axes, by_precision: Mapping[str, TimesAndBytes]) -> None:
 
 @figure(STUDY_NAME, "figure-portability", title="Winners of one GPU on another", numbering="ours", needs="beside")
 def portability(campaign: Campaign, published: Published) -> Figure:
-    """Losses of the winners of each campaign beside this one here, and of this one's winners there."""
+    """For each campaign in `beside`: losses of its winners on this campaign's device, and of our winners on its own."""
     rows: dict[str, dict[str, list[float]]] = {}
     for other in campaign.beside:
         cases = [*journeys(campaign, other).values()]
@@ -361,7 +361,7 @@ def portability(campaign: Campaign, published: Published) -> Figure:
 
 
 def _percent_by_precision(losses: Iterable[tuple[str, float | None]]) -> dict[str, list[float]]:
-    """Return losses in percent by precision, from shares."""
+    """Return losses in percent by precision, from (precision, relative loss) pairs; missing losses are omitted."""
     by_precision: dict[str, list[float]] = {}
     for precision, loss in losses:
         if loss is not None:
@@ -369,22 +369,22 @@ def _percent_by_precision(losses: Iterable[tuple[str, float | None]]) -> dict[st
     return by_precision
 
 
-#: Colour and marker of a search, by the recordings that it learned from.
+#: Colour and marker of each search: learned without this problem, without problems of its entry type, or random.
 LOOKS = {
     "problem_unknown": (figure_style.DARK, "o"),
     "entry_unknown": (figure_style.MIDDLE, "s"),
     "random": (figure_style.ACCENT, "^"),
 }
-#: Marks of a line.
+#: Number of markers on a line.
 MARKS = 8
-LIMIT = 60.0  # percent; a search starts anywhere
+LIMIT = 60.0  # upper end of the axis in percent, since the first variants of a search can be arbitrarily slow
 
 
 @figure(
     STUDY_NAME, "figure-predicted", title="Loss of a search over the variants that it has measured", numbering="ours"
 )
 def progress(campaign: Campaign, published: Published) -> Figure:
-    """Median and worst loss over all problems and precisions, after each variant."""
+    """Median and worst loss over all problems and precisions, over the number of measured variants."""
     judged = {space: judged_searches(campaign, space, BUDGET) for space in SPACE_TITLES}
     judged = {space: replays for space, replays in judged.items() if replays}
     cases = ", ".join(f"{len(replays)} cases in {SPACE_TITLES[space]}" for space, replays in judged.items())
@@ -411,7 +411,7 @@ def _why_no_panel(judged: Mapping[str, Sequence[Evaluation]], unseen: Sequence[s
 
 
 def _steps(judged: Sequence[Evaluation]) -> int:
-    """Return how many variants the longest curve of a space has measured."""
+    """Return the number of measured variants of the longest curve."""
     return max((losses.shape[1] for key in LOOKS if (losses := curves(judged, key)) is not None), default=0)
 
 
@@ -423,7 +423,7 @@ def _seen(judged: Sequence[Evaluation]) -> bool:
 
 
 def curves(judged: Sequence[Evaluation], key: str) -> Array | None:
-    """Return the losses in percent of all cases after each variant: `(cases, tried)`; None where there are none."""
+    """Return the losses in percent of all cases after each measured variant, `(cases, tried)`; None if none."""
     losses = [curve for evaluation in judged if (curve := JUDGED[key][1](evaluation)) is not None]
     tried = min((len(curve) for curve in losses), default=0)
     return 100 * np.array([curve[:tried] for curve in losses]) if tried else None
@@ -473,7 +473,7 @@ def _curve_panel(axes: Axes, judged: Sequence[Evaluation]) -> None:
     numbering=f"Section 5.4 of {CITED}",
 )
 def sequences(campaign: Campaign, published: Published) -> Figure:
-    """Schedule and layout alone, and one after the other."""
+    """Losses of tuning schedule or layout alone, or one after the other, against the exhaustive search."""
     return _order_figure(
         campaign,
         {name: order for name, order in SEQUENCES.items() if name != "jointly"},
@@ -483,7 +483,7 @@ def sequences(campaign: Campaign, published: Published) -> Figure:
 
 @figure(STUDY_NAME, "figure-product", title="Tuning n_t·n_b as one parameter", numbering=f"Section 5.4 of {CITED}")
 def products(campaign: Campaign, published: Published) -> Figure:
-    """Joint tuning of layout, kind and product, by the rule that splits the product."""
+    """Losses of joint tuning of layout, schedule kind and the product n_t·n_b, by the rule that splits the product."""
     return _order_figure(
         campaign,
         PRODUCTS,

@@ -1,4 +1,4 @@
-"""Conjugate gradients: the time of an iteration on the chip, beside that over the fastest products in a graph."""
+"""Conjugate gradients: time of an iteration with the matrix kept on the chip, and with the fastest products."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STATISTICS: dict[str, Callable[[Sequence[float]], Cell]] = {
 
 
 def how_solved(campaign: Campaign) -> str:
-    """Return the sentences on what conjugate gradients solve, and what of it is timed."""
+    """Return the sentences on the solved system, and on the timed part of the solve."""
     tolerances = " and ".join(f"{TOLERANCES[precision]:g} in {precision}" for precision in campaign.precisions)
     return join_sentences(
         [
@@ -67,7 +67,7 @@ def how_solved(campaign: Campaign) -> str:
 
 
 def not_tried(campaign: Campaign, cases: Sequence[Times]) -> str:
-    """Return the sentence that names the problems whose matrix is not symmetric; empty if none was tried at all."""
+    """Return the sentence on problems that were not solved, since they are not symmetric; empty if none was tried."""
     tried = {case.line.problem for case in with_conjugate_gradients(cases)}
     measured = dict.fromkeys(case.line.problem for case in cases if case.case.measured)
     others = ", ".join(name for name in measured if name not in tried)

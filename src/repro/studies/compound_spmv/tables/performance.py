@@ -94,7 +94,7 @@ def _megabytes(size: int | None) -> Cell:
 def _kernel_columns(
     key: str, head: str, pick: Pick, why_not: Callable[[Times], tuple[str, ...]] = lambda case: ()
 ) -> tuple[Column[Times], ...]:
-    """Return three columns: a variant, its time (marked where it is mostly launch), and the floor's share of that."""
+    """Return three columns: a variant, its time (marked if mostly launch overhead), and the floor's time / its time."""
 
     def name(case: Times) -> Cell:
         timed = pick(case)
@@ -160,7 +160,7 @@ def _floor_columns(library: str) -> tuple[Column[Times], ...]:
     lead=("speedup_over_baseline", "winner"),
 )
 def floor(campaign: Campaign, published: Published) -> Table:
-    """Winner, fastest baseline and floor of every problem and precision."""
+    """One line for each problem and precision: times of winner, fastest baseline and streaming floor."""
     cases = all_times(campaign, published)
     winners = [(case, best) for case in cases if (best := case[PAPERS])]
     caption = [
@@ -180,7 +180,7 @@ def floor(campaign: Campaign, published: Published) -> Table:
     return table_of(_floor_columns(library_of(campaign)), cases, join_sentences(caption))
 
 
-#: Columns of a table in which a format of pairs has won.
+#: Additional columns of a table in which a format of pairs has won.
 OWN = ("ours_own_MB", "ours_percent_of_own_floor", "own_floor_us", "reordered_percent_of_floor",
        "reordered_percent_of_own_floor")  # fmt: skip
 OWN_SAID = (
@@ -190,7 +190,7 @@ OWN_SAID = (
 )
 
 
-#: Columns of a table where dependent launches were timed.
+#: Additional columns of a table if dependent launches were timed.
 CHAIN = ("dependent", "dependent_us", "dependent_percent_of_floor", "dependent_speedup", "dependent_speedup_over_ours")
 CHAIN_SAID = (
     "Dependent launches: of our fastest variants, each launch in the graph starts before the previous one has ended,"
@@ -208,7 +208,7 @@ CHAIN_SAID = (
     lead_instead=("papers_space_speedup", "papers_space", "event_papers_space_speedup", "cold_papers_space_speedup"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision; the geometric means of the ratios at the bottom."""
+    """One line for each problem and precision: times, speedups, fractions of the floor; geometric means below."""
     cases = all_times(campaign, published)
     of_pairs = any(of_pairs_or_none(kernel) for case in cases for kernel in (case[OURS], case.reordered))
     chained = bool(with_dependent_launches(cases))
@@ -246,7 +246,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
 
 
 def _mean(column: Column[Times], cells: Sequence[Cell]) -> Cell:
-    """Return the geometric mean of a column of ratios; an empty cell of another."""
+    """Return the geometric mean of a column of ratios; an empty cell for other columns."""
     in_percent = "percent" in column.key
     if not in_percent and "speedup" not in column.key:
         return Cell(None, " ")
@@ -413,7 +413,7 @@ NOT_SEARCHED = "the space `extended` was not searched in this campaign"
 
 
 class Compared(NamedTuple):
-    """A kernel, the library's fastest routine that it is compared with, and the fastest variant without pairs."""
+    """Times to compare: a kernel, the library's fastest routine, and the fastest variant without formats of pairs."""
 
     kernel: Time | None
     library: Time | None
@@ -430,7 +430,7 @@ Clocked = Literal["graph", "event", "cold"]
 
 
 class SideNumber(NamedTuple):
-    """The number of a quantity, the case that it is from where it is the worst, and all that it is of."""
+    """The number of a quantity in one column, the worst case if the number is from it, and the sample of speedups."""
 
     value: float | None = None
     case: Times | None = None
@@ -439,23 +439,25 @@ class SideNumber(NamedTuple):
 
 @dataclass(frozen=True)
 class TargetRatio:
-    """How a quantity is measured."""
+    """How the quantity of a target is measured: a ratio of times, and its worst case or geometric mean."""
 
     #: Computes the ratio for a case, given the two compared solutions of a column.
     ratio: Callable[[Times, Compared], float | None]
     #: Whether the worst case is wanted, else the geometric mean.
     worst: bool = False
-    #: What chose and timed the variants; with a cold cache, events time those that the graph clock chose.
+    #: Clock by which variants were chosen and timed; `cold`: chosen by the graph clock, timed by events with a cold
+    #: cache.
     clock: Clocked = "graph"
-    #: Which cases it is of.
+    #: Function that returns whether a case is included.
     counts: Callable[[Times], bool] = lambda case: True
-    #: The one side that it has a number of, which is then held against the wanted one; empty: all, and that is ours.
+    #: Key in `SIDES` of the only column with a number, which is compared with the wanted one; if empty, all columns
+    #: have one, and that of `ours` is compared.
     only: str = ""
-    #: Times that it is made of, the one that may be mostly launch first.
+    #: Times from which the ratio is computed; the first is the one that may be mostly launch overhead.
     times: Callable[[Times], tuple[Time | None, ...]] = lambda case: (case[OURS], case[LIBRARY], case[FLOOR])
 
     def measure(self, cases: Sequence[Times], side: str) -> SideNumber:
-        """Return the number of a side."""
+        """Return the number for one column of `SIDES`."""
         if side == "reordered" and not any(case.reordered for case in cases):
             return SideNumber()
         ratios = [(self.ratio(case, SIDES[side][1](case)), case) for case in cases if self.counts(case)]
@@ -501,7 +503,7 @@ def _papers(case: Times) -> bool:
 
 
 def _cg_over(base: Method, counts: Callable[[float], bool], *, worst: bool = False) -> TargetRatio:
-    """Return the speedup of conjugate gradients on the chip, by the share of the matrix that stays there."""
+    """Return the speedup of conjugate gradients on the chip over `base`; `counts` tests the kept part of the matrix."""
 
     def times(case: Times) -> tuple[Time | None, ...]:
         return case.iteration(CHIP_CG), case.iteration(base)
@@ -519,7 +521,7 @@ def _fits(kept: float) -> bool:
     return kept == 1
 
 
-#: Of conjugate gradients, by their names in `config/targets/compound_spmv.csv`.
+#: Quantities of conjugate gradients, by their names in `config/targets/compound_spmv.csv`.
 CG_QUANTITIES: Mapping[str, TargetRatio] = {
     "cg_mean": _cg_over(OUR_CG, _fits),
     "cg_worst": _cg_over(OUR_CG, _fits, worst=True),
@@ -531,7 +533,7 @@ CG_QUANTITIES: Mapping[str, TargetRatio] = {
 def _chain_over(
     base: Method, counts: Callable[[Times], bool] = lambda case: True, *, worst: bool = False
 ) -> TargetRatio:
-    """Return the speedup of our fastest variant by dependent launches."""
+    """Return the speedup over `base` of our fastest variant by dependent launches."""
     return TargetRatio(
         lambda case, compared: ratio_of(case[base], case[OURS_DEPENDENT]),
         worst=worst,
@@ -541,7 +543,7 @@ def _chain_over(
     )
 
 
-#: Of dependent launches, by their names in `config/targets/compound_spmv.csv`.
+#: Quantities of dependent launches, by their names in `config/targets/compound_spmv.csv`.
 CHAIN_QUANTITIES: Mapping[str, TargetRatio] = {
     "chain_worst": _chain_over(LIBRARY, worst=True),
     "chain_mean": _chain_over(LIBRARY),
@@ -549,14 +551,14 @@ CHAIN_QUANTITIES: Mapping[str, TargetRatio] = {
     "chain_floor_mean_medium": _chain_over(FLOOR, _medium),
 }
 
-#: The speedups that are wanted by each clock, by the ends of their names.
+#: Speedups with targets for each clock, by the last part of their names.
 _SPEEDUPS = {
     "worst": TargetRatio(_over_library, worst=True),
     "mean": TargetRatio(_over_library),
     "mean_papers": TargetRatio(_over_library, counts=_papers),
 }
 _CLOCKS: Mapping[str, Clocked] = {"speedup": "graph", "event": "event", "cold": "cold"}
-#: By their names in `config/targets/compound_spmv.csv`.
+#: All quantities, by their names in `config/targets/compound_spmv.csv`.
 QUANTITIES: Mapping[str, TargetRatio] = {
     **{
         "_".join((begin, end)): replace(quantity, clock=clock)
@@ -583,7 +585,7 @@ QUANTITIES: Mapping[str, TargetRatio] = {
 
 
 class TargetResult(NamedTuple):
-    """A target, its quantity, and by the side what was measured of it."""
+    """A target, its quantity, and the measured number for each column of `SIDES`."""
 
     item: Record
     quantity: TargetRatio
@@ -593,7 +595,7 @@ class TargetResult(NamedTuple):
 
     @property
     def held_against(self) -> SideNumber:
-        """The number that is held against the wanted one."""
+        """The number that is compared with the wanted value."""
         return self.numbers[self.quantity.only or OURS.key]
 
 
@@ -646,7 +648,7 @@ def _worst_case(line: TargetResult) -> Cell:
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
-    """Each target with the prototype's number, the wanted one and the measured ones."""
+    """One line for each target: the number of our prototype, the wanted and the measured numbers."""
     cases = all_times(campaign, published)
     by_clock: dict[Clocked, list[Times]] = {
         "graph": cases,
@@ -699,7 +701,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
 
 
 def _pairs_said(large: int) -> str:
-    """Return the sentences on formats of pairs; or that none has a time."""
+    """Return the sentences on formats of pairs; `large` is the number of large symmetric matrices with a time."""
     if not large:
         return "Symmetric: no format of pairs was timed on a matrix of 60 MB and more."
     return (
@@ -723,7 +725,7 @@ def _baseline_or_layout(row: CompoundRow) -> str:
 
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision."""
+    """One line for each problem and precision: set-up and product times of ours and the library."""
     costs = [_costs(times) for times in all_times(campaign, published)]
     return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED_CAPTION)
 

@@ -1,8 +1,8 @@
 """The papers' tables with our numbers beside theirs.
 
-Table 1 has the sizes of the matrices and Table 9 the memory of the layouts. Tables 2 to 7 have the best layout,
-and what layout tuning gains over schedule tuning alone. Table 8 says where the dynamic schedule wins, and Table
-8b how sensitive each kind is to the schedule.
+Table 1 has the sizes of the matrices and Table 9 the memory of the layouts. Tables 2 to 7 have the best layout, and the
+speedup of layout tuning over schedule tuning alone. Table 8 states where the dynamic schedule wins, and Table 8b how
+much the times of each schedule kind vary.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ENTRY = Column[ProblemLine](
 
 @table(STUDY_NAME, "table-1", title="Sizes of the matrices", numbering=f"Table 1 of {CITED}")
 def sizes(campaign: Campaign, published: Published) -> Table:
-    """Rows and stored entries, published beside ours."""
+    """One line for each problem: rows and stored entries of the matrix, published and ours."""
     by_problem = {item["problem"]: item for item in published["sizes"]}
 
     def printed(key: str) -> Callable[[ProblemLine], Cell]:
@@ -76,7 +76,7 @@ def sizes(campaign: Campaign, published: Published) -> Table:
 
 @table(STUDY_NAME, "table-9", title="Memory of the layouts", numbering=f"Table 9 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Table:
-    """Size as CSR, and the other formats as multiples of it, in double precision."""
+    """One line for each problem: bytes as CSR, and other formats as multiples of them, in double precision."""
     by_problem = {item["problem"]: item for item in published["memory"]}
     rows = []
     for line in problem_lines(campaign, published):
@@ -126,7 +126,7 @@ NUMBERS = {
 
 
 def best_layouts(campaign: Campaign, published: Published, number: int) -> Table:
-    """Return one of the six tables."""
+    """Return Table `number` (2 to 7): best layout and speedup by layout tuning, for one entry type and precision."""
     entry, precision = NUMBERS[number]
     printed = {(i["problem"], i["gpu"]): i for i in published["layouts"] if i["table"] == str(number)}
     rows = []
@@ -174,7 +174,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
 
 
 def _layout_cells(case: Case[CompoundRow], line: ProblemLine) -> tuple[Cell, Cell]:
-    """Return layout and speedup of a campaign's case in a line, which may be of another campaign's problem."""
+    """Return the cells of best layout and speedup for a case; blank if `line` shows a problem of other content."""
     blank = blank_reason(case.campaign.problems.get(case.problem), line.record)
     if blank is not None:
         return Cell(notes=blank), Cell()
@@ -208,13 +208,13 @@ for _number in NUMBERS:
     _register(_number)
 
 
-BLANK = Cell(None, " ")  # a dash says that static wins
+BLANK = Cell(None, " ")  # not a dash, which means that static wins
 CASES = {"SP": 1, "DP": 1, "both": 2, "none": 0}
 
 
 @table(STUDY_NAME, "table-8", title="Where the dynamic schedule is preferred", numbering=f"Table 8 of {CITED}")
 def preferred(campaign: Campaign, published: Published) -> Table:
-    """SP, DP, both or none for each problem and GPU, with the share of cases at the bottom."""
+    """One line for each problem: precisions (SP, DP, both, none) in which dynamic schedules win, for each GPU."""
     printed = {(item["problem"], item["gpu"]): item["preferred"] for item in published["dynamic"]}
     measured = (campaign, *campaign.beside)
     counts = [_Count() for _ in measured]
@@ -264,7 +264,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
 
 @dataclass
 class _Count:
-    """Cases of one campaign: those where dynamic wins, of how many; ties, and those that are mostly launch."""
+    """Counts of one campaign's cases: dynamic wins, timed cases, ties, and cases that are mostly launch overhead."""
 
     won: int = 0
     timed: int = 0
@@ -273,7 +273,7 @@ class _Count:
 
 
 def _preference_cell(campaign: Campaign, line: ProblemLine, count: _Count) -> Cell:
-    """Return in which precisions dynamic wins on the problem of a line in a campaign, and count them."""
+    """Return the cell with the precisions in which dynamic schedules win on a problem, and update `count`."""
     blank = blank_reason(campaign.problems.get(line.problem), line.record)
     if blank is not None:
         return Cell(None, " ", blank)
@@ -309,7 +309,7 @@ def _answer(answers: dict[str, bool], notes: tuple[str, ...]) -> Cell:
         return Cell(None, " ", notes)
     winning = [name for name, wins in answers.items() if wins]
     cell = _kind({0: "none", 1: "".join(winning), 2: "both"}[len(winning)])
-    if len(answers) == 1:  # of the other precision nothing is known
+    if len(answers) == 1:  # the other precision has no time
         only = f" ({next(iter(answers))} only)"
         return Cell(f"{cell.value}{only}", f"{cell.text}{only}", notes)
     return Cell(cell.value, cell.text, notes)
@@ -361,7 +361,7 @@ SENSITIVITY_COLUMNS = (
     numbering=f"Section 5.4 of {CITED}",
 )
 def sensitivity(campaign: Campaign, published: Published) -> Table:
-    """Slowest over fastest schedule of each kind in the best layout, and the registers of its kernels."""
+    """One line for each problem: slowest / fastest time of each schedule kind in the best layout, and registers."""
     cases = [
         Sensitivity(line, Case(campaign, line.problem, precision))
         for line in ours(campaign, published)

@@ -1,8 +1,8 @@
-"""What the search space and the ways to search it are worth.
+"""Tables on the benefit of the search space and of search strategies.
 
-The tables have what the best variant loses without one idea, time against bytes, the winners of one device on
-another, what a search with a budget loses against the exhaustive one, and what tuning one parameter after the
-other loses.
+The tables have the loss of the best variant if one idea is omitted, time against bytes, the winners of one device on
+another, the loss of a search with a budget against the exhaustive one, and the loss of tuning one parameter after the
+other.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from repro.studies.compound_spmv.study import CompoundRow
 from repro.tuning.recordings import Recording
 from repro.tuning.strategies import SEEDS, Array, Evaluation, sample_note
 
-#: A loss above this share is counted.
+#: Relative losses above this value are counted in the table of ideas.
 NOTABLE = 0.02
 TIME = median_column("event")
-#: The columns that the ablation reads.
+#: Columns of rows that `table-ablation` reads.
 COLUMNS = ("problem", "precision", "space", "status", "protocol", "name", "layout", "schedule", "n_t", "width",
            "unroll", "load", "ahead", "outer", "vector", "clustered", "least_bytes", "event_launches", TIME,
            "device_uuid", "environment")  # fmt: skip
 CASE = ["problem", "precision"]
-#: An idea, and which of the rows of `described` make use of it.
+#: For each idea of our space, the function that selects the rows of `described` that use it.
 IDEAS: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
     "several entries in flight": lambda rows: rows.unroll > 1,
     "more than 8 threads to a row": lambda rows: rows.width > 8,
@@ -59,7 +59,7 @@ IDEAS: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
     "CSR": lambda rows: rows.outer == "CSR",
     "pairs of symmetric matrices, stored once": lambda rows: rows.outer.isin(list(TILE_ROWS)),
 }
-#: Ideas that campaigns before them did not try: a line each where one did.
+#: Ideas that older campaigns did not try; they get a line only if the campaign tried them.
 LATER_IDEAS: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
     "loads that keep a share in L2 (el)": lambda rows: rows.load == "el",
     "next entries asked for ahead": lambda rows: rows.ahead.fillna("") != "",
@@ -75,19 +75,19 @@ class IdeaLoss:
     precision: str
     #: Whether the matrix in CSR-AoS and both vectors fit into the last-level cache; None where its size is unknown.
     cached: bool | None
-    #: Time of the best variant without the idea divided by the best variant's, both minus an empty kernel's; at least
+    #: Time of the best variant without the idea / time of the best variant, each minus an empty kernel's time; at least
     #: 1.
     ratio: float
-    #: Whether the best without was timed by the screening only.
+    #: Whether the best variant without the idea has only a screened time.
     screened: bool
 
 
 def described(campaign: Campaign) -> pd.DataFrame:
-    """Return the searched variants in natural unknowns with columns that `IDEAS` ask for.
+    """Return the searched variants in the matrix's own order, with the columns that `IDEAS` read.
 
-    Beside `COLUMNS` these are `cached` as in `IdeaLoss`, and `beyond`: the median by the event clock beyond an empty
-    kernel's, in seconds, missing where the variant failed. Cases that were not searched in full in our space are left
-    out, and the papers' space of cases where it was not.
+    Besides `COLUMNS` these are `cached` as in `IdeaLoss`, and `beyond`: the median by the event clock minus an empty
+    kernel's, in seconds, missing if the variant failed. Cases without a complete search of our space are left out, and
+    so are rows of the papers' space if that was not searched completely.
     """
     rows = campaign.search
     rows = rows[(rows.kind == "variant") & (rows.ordering == "natural") & (rows.cache == campaign.cache)]
@@ -100,23 +100,23 @@ def described(campaign: Campaign) -> pd.DataFrame:
     rows = rows.loc[kept, list(COLUMNS)]
     rows = rows.assign(beyond=rows[TIME].where(rows.status == "ok") - offset(campaign), cached=None)
     cache = rows.environment.map({name: record.get("cache_bytes") for name, record in campaign.environments.items()})
-    streamed = rows.groupby(CASE).least_bytes.transform("max")  # a failed row may not say
+    streamed = rows.groupby(CASE).least_bytes.transform("max")  # `least_bytes` may be missing in a failed row
     if cache.notna().all() and streamed.notna().all():
         rows["cached"] = streamed <= cache
     return rows
 
 
 def offset(campaign: Campaign) -> float:
-    """Return the event clock's time of an empty kernel in seconds, the median of the campaign; 0 if untimed."""
+    """Return the median time of an empty kernel by the event clock over the campaign, in seconds; 0 if untimed."""
     rows = campaign.report
     empty = rows.loc[(rows.kind == "empty") & (rows.cache == campaign.cache), TIME].dropna()
     return float(empty.median()) if len(empty) else 0.0
 
 
 def idea_losses(frame: pd.DataFrame, uses: pd.Series) -> list[IdeaLoss]:
-    """Return what each case loses without the rows that use an idea; cases of which no row was tried have none.
+    """Return the loss of each case without the rows `uses`, which use an idea; cases without such a row are omitted.
 
-    A screened time below the best of the full protocol is noise: no loss.
+    A screened time below the best full time is noise and counts as no loss.
     """
     lost = []
     needed = frame[[*CASE, "protocol", "beyond", "cached"]].assign(uses=uses)
@@ -136,7 +136,7 @@ def idea_losses(frame: pd.DataFrame, uses: pd.Series) -> list[IdeaLoss]:
 
 @table(STUDY_NAME, "table-ablation", title="What our space loses without one of its ideas", numbering="ours")
 def ablation(campaign: Campaign, published: Published) -> Table:
-    """An idea a row: the loss over the matrices that the L2 holds and over larger ones, the worst, and how many."""
+    """One line for each idea: mean loss without it on matrices that fit the L2 cache and on larger ones, worst loss."""
     rows = described(campaign)
     ours = rows[rows.space == EXTENDED]
     sized = not ours.cached.isna().any()
@@ -234,7 +234,7 @@ class TimesAndBytes:
 
     #: A row of the search for each layout that has a valid time.
     rows: tuple[CompoundRow, ...]
-    #: `(layouts,)`, as `matrix_bytes`.
+    #: Median times of these rows, `(layouts,)`; `matrix_bytes` has the same shape.
     seconds: Array
     matrix_bytes: Array
     #: Indices of the Pareto front, ascending in bytes.
@@ -247,7 +247,7 @@ def times_and_bytes(campaign: Campaign, problem_name: str, precision: str) -> Ti
     variants = Case[CompoundRow](campaign, problem_name, precision).searched.select(kind="variant", ordering="natural")
     for row in variants:
         seconds, best = row.seconds("event"), fastest.get(row.layout)
-        # a few launches are not enough to choose by where there are more
+        # prefer full timings, since a few screening launches are less exact
         rank = row.protocol != "full", seconds or 0.0
         if seconds and row.matrix_bytes and (best is None or rank < best[:2]):
             fastest[row.layout] = (*rank, row)
@@ -259,7 +259,7 @@ def times_and_bytes(campaign: Campaign, problem_name: str, precision: str) -> Ti
 
 
 class ParetoPoint(NamedTuple):
-    """A variant of a Pareto front: its row, the bytes of its matrix and its time, and what others have at the least."""
+    """A variant of a Pareto front: its row, matrix bytes and seconds, and the least bytes and seconds of all."""
 
     line: ProblemLine
     row: CompoundRow
@@ -288,7 +288,7 @@ def _over(value: float, least: float) -> Cell:
 
 @table(STUDY_NAME, "table-pareto", title="Time against memory", numbering=f"open in {CITED}")
 def fronts(campaign: Campaign, published: Published) -> Table:
-    """The Pareto front of each problem and precision, from the smallest matrix to the fastest product."""
+    """One line for each variant on the Pareto front of a problem and precision, from least bytes to least time."""
     points: list[ParetoPoint] = []
     alone = cases = 0
     for line, precision in product(ours(campaign, published), campaign.precisions):
@@ -353,7 +353,7 @@ def portability(campaign: Campaign, published: Published) -> Table:
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    """Return of how many cases a median is, campaign by campaign where these differ."""
+    """Return the number of cases of a median as text; for each campaign if the numbers differ."""
     if len({*counts.values()}) == 1:
         return str(next(iter(counts.values())))
     return ", ".join(f"{count} ({name})" for name, count in counts.items())
@@ -381,7 +381,7 @@ JUDGED: Learnt = {
     "entry_unknown": ("entry unknown", lambda evaluation: evaluation.family_unknown),
     "random": ("random", lambda evaluation: evaluation.random),
 }
-#: As `JUDGED`, of searches that learn from campaigns on other devices, where such campaigns stand beside this one.
+#: As `JUDGED`, for searches that learn from the campaigns in `beside` on other devices.
 ELSEWHERE: Learnt = {
     "device_unknown": ("GPU unknown", lambda evaluation: evaluation.device_unknown),
     "both_unknown": ("GPU and problem unknown", lambda evaluation: evaluation.both_unknown),
@@ -394,7 +394,7 @@ LEARNT_ELSEWHERE = (
 
 @table(STUDY_NAME, "table-predicted", title="Loss of the predicted search against the exhaustive one", numbering="ours")
 def prediction_losses(campaign: Campaign, published: Published) -> Table:
-    """Loss in percent for each problem and precision, left out of what the search learns from."""
+    """One line for each problem and precision: loss in percent if the search does not learn from this problem."""
     judged = {space: judged_searches(campaign, space, BUDGET) for space in SPACE_TITLES}
     judged = {space: replays for space, replays in judged.items() if replays}
     by_case = {space: {(j.recording.problem, j.recording.precision): j for j in judged[space]} for space in judged}
@@ -458,7 +458,7 @@ SEQUENCES: Mapping[str, Order] = {
     "layout, then schedule": searches.layout_first,
     "jointly": searches.joint_tuning,
 }
-#: Joint tuning of layout, kind and n_t·n_b, by the rule that splits the product.
+#: Orders that tune layout, schedule kind and the product n_t·n_b jointly, by the rule that splits the product.
 PRODUCTS: Mapping[str, Order] = {
     "n_t·n_b, largest n_t": searches.by_product(lambda schedule: -schedule.block_size),
     "n_t·n_b, n_t nearest 256": searches.by_product(lambda schedule: abs(log2(schedule.block_size / 256))),
@@ -469,14 +469,14 @@ PRODUCTS: Mapping[str, Order] = {
 
 @dataclass(frozen=True)
 class OrderLoss:
-    """What one order of tuning lost on one problem in one precision."""
+    """The loss of one order of tuning on one problem in one precision."""
 
     recording: Recording
-    #: How many variants the order measures.
+    #: Number of variants that the order measures.
     tried: int
     #: Fraction by which the chosen variant is slower than the exhaustive search's; None if none was chosen.
     loss: float | None
-    #: Whether the chosen variant has a screening time alone, and no full timing.
+    #: Whether the chosen variant has only a screened time.
     screened: bool
 
 
@@ -498,7 +498,7 @@ def lost(recordings: Sequence[Recording], order: Order) -> list[OrderLoss]:
     numbering=f"Section 5.4 of {CITED}",
 )
 def strategies(campaign: Campaign, published: Published) -> Table:
-    """Distribution of the losses over all problems and precisions, one order a row."""
+    """One line for each order of tuning: distribution of its losses over all problems and precisions."""
     recordings = searched(campaign, papers_space(campaign))
     columns = (
         Column("tuning", "tuning", numeric=False),
