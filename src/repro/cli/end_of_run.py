@@ -1,4 +1,4 @@
-"""Output of the workflow at the end of a run: why steps failed, where the results are, and the winners."""
+"""Output at the end of a run: why steps failed, where the results are, and the winners, as `repro best` prints them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from repro.bench.campaign_folder import RESULTS
-from repro.cli.results import print_rivals, print_winners
+
+if TYPE_CHECKING:
+    from repro.campaign.winners import Winner
+    from repro.results.rivals import RivalLine
 
 
 class _Kept(io.StringIO):
@@ -78,3 +82,44 @@ def print_failures(failed: str, logs: str, records: Sequence[Path | str]) -> Non
     typer.echo(f"Snakemake's own    {' '.join(map(str, records))}")
     if failed:
         typer.echo("                   (RuleException, CalledProcessError, WorkflowError: that a step failed, not why)")
+
+
+def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = True) -> None:
+    """Print a table of winners, and for each problem the shell and Python lines that use its kernels.
+
+    `more` is printed below the table, in place of these lines. Without `reasons`, only the table states why a problem
+    has no winner, shortened.
+    """
+    from repro.campaign.winners import REHEARSAL, heads_of, notes, table_rows, ways_out
+    from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
+
+    if any(winner.on_cpu for winner in winners):
+        typer.echo(f"{typer.style(REHEARSAL, fg='yellow')}\n")
+    table = in_columns(heads_of(winners), table_rows(winners), terminal_width()) if winners else ()
+    for number, line in enumerate(table):
+        typer.echo(line if number else typer.style(line, bold=True))
+    for number, note in enumerate(notes(winners, reasons)):
+        if number == 0:
+            typer.echo()
+        for part in note.splitlines():
+            typer.echo("\n".join(wrapped(part, terminal_width(), indent=INDENT)))
+    if more:
+        typer.echo(f"\n{more}")
+        return
+    for problem, lines in ways_out(winners):
+        typer.echo(f"\n{typer.style(problem, bold=True)}")
+        for line in lines:
+            typer.echo(f"    {line}")
+
+
+def print_rivals(rivals: Sequence[RivalLine]) -> None:
+    """Print the result of each rival in each case, if there are rivals."""
+    from repro.campaign.winners import RIVAL_HEADS, faster_rivals, rival_rows
+    from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
+
+    if rivals:
+        typer.echo(f"\n{typer.style('Your own kernels', bold=True)}, beside ours and the library; above 1 is faster:\n")
+    for line in in_columns(RIVAL_HEADS, rival_rows(rivals), terminal_width()) if rivals else ():
+        typer.echo(line)
+    for note in faster_rivals(rivals):
+        typer.echo("\n".join(wrapped(note, terminal_width(), indent=INDENT)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -30,12 +30,10 @@ from repro.package_data import DEFAULT_CONFIG
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from repro.campaign.winners import Winner
     from repro.results.campaign_data import Campaign
     from repro.results.cross_campaign import Comparison
     from repro.results.figure_style import Shape
     from repro.results.registry import Kind
-    from repro.results.rivals import RivalLine
 
 
 Names = Annotated[
@@ -507,6 +505,7 @@ def best(
     """
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import as_json, find_rivals, find_winners, of_problem, studies_without
+    from repro.cli.end_of_run import print_rivals, print_winners
 
     asked = CampaignSelection.of(either(named, campaign), results, config_file, beside=())
     winners, rivals = find_winners(asked, study), find_rivals(asked, study)
@@ -522,47 +521,6 @@ def best(
     print_rivals(rivals)
     for name, table in studies_without(asked, study) if problem is None else ():
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
-
-
-def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = True) -> None:
-    """Print a table of winners, and for each problem the shell and Python lines that use its kernels.
-
-    `more` is printed below the table, in place of these lines. Without `reasons`, only the table states why a problem
-    has no winner, shortened.
-    """
-    from repro.campaign.winners import REHEARSAL, heads_of, notes, table_rows, ways_out
-    from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
-
-    if any(winner.on_cpu for winner in winners):
-        typer.echo(f"{typer.style(REHEARSAL, fg='yellow')}\n")
-    table = in_columns(heads_of(winners), table_rows(winners), terminal_width()) if winners else ()
-    for number, line in enumerate(table):
-        typer.echo(line if number else typer.style(line, bold=True))
-    for number, note in enumerate(notes(winners, reasons)):
-        if number == 0:
-            typer.echo()
-        for part in note.splitlines():
-            typer.echo("\n".join(wrapped(part, terminal_width(), indent=INDENT)))
-    if more:
-        typer.echo(f"\n{more}")
-        return
-    for problem, lines in ways_out(winners):
-        typer.echo(f"\n{typer.style(problem, bold=True)}")
-        for line in lines:
-            typer.echo(f"    {line}")
-
-
-def print_rivals(rivals: Sequence[RivalLine]) -> None:
-    """Print the result of each rival in each case, if there are rivals."""
-    from repro.campaign.winners import RIVAL_HEADS, faster_rivals, rival_rows
-    from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
-
-    if rivals:
-        typer.echo(f"\n{typer.style('Your own kernels', bold=True)}, beside ours and the library; above 1 is faster:\n")
-    for line in in_columns(RIVAL_HEADS, rival_rows(rivals), terminal_width()) if rivals else ():
-        typer.echo(line)
-    for note in faster_rivals(rivals):
-        typer.echo("\n".join(wrapped(note, terminal_width(), indent=INDENT)))
 
 
 def claims(
