@@ -111,7 +111,7 @@ def open_bench(
             environment=record(environment, CampaignFolder.of(config.campaign).environments),
             software=str(environment.get("driver")),
             code=code_hash,
-            timed=opened_devices.timed if shared_devices else None,
+            device_samples=opened_devices.timed if shared_devices else None,
             idle=lambda: opened_devices.locks.idle,
         )
         stack.callback(bench.release)

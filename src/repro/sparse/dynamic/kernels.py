@@ -111,16 +111,16 @@ PEERS = 7
 
 
 def render_module(
-    templates: Path, key: str, target: Target, study_name: str, more: dict[str, str] | None = None
+    templates: Path, key: str, target: Target, study_name: str, extra_templates: dict[str, str] | None = None
 ) -> str:
     """Return the source of module `key` (PRECISION/MODULE).
 
     `study_name` is named in its title and in error messages.
     """
-    every = {**TEMPLATES, **(more or {})}
-    precision, module = split_key(key, every, f"study {study_name}")
+    all_templates = {**TEMPLATES, **(extra_templates or {})}
+    precision, module = split_key(key, all_templates, f"study {study_name}")
     title = f"{study_name}: {module}, {precision} precision"
-    return render_template(templates, every[module], title=title, **_template_variables(precision, target))
+    return render_template(templates, all_templates[module], title=title, **_template_variables(precision, target))
 
 
 def _template_variables(precision: str, target: Target) -> dict[str, Any]:

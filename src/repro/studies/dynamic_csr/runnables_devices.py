@@ -34,11 +34,11 @@ from repro.sparse.dynamic.matrix import Run, bind_bins
 from repro.sparse.dynamic.schedules import (
     RowBins,
     Schedule,
-    at_least_one,
     bin_rows,
+    nonempty_parts,
     our_min_lengths,
     parts_of,
-    spans_of,
+    row_spans,
 )
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.operands import NAN_BYTE
@@ -378,8 +378,8 @@ class DistributedMatrix:
             "columns": matrix.indices.astype(np.int32, copy=False),
             "values": matrix.data,
             "order": bins.order,
-            "table": spans_of(sizes)[bins.order],
-            "parts": at_least_one(parts),
+            "table": row_spans(sizes)[bins.order],
+            "parts": nonempty_parts(parts),
             "sums": np.zeros(max(len(parts), 1), self.dtype),
             "done": np.zeros(max(len(parts), 1), np.int32),
         }
