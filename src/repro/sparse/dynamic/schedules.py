@@ -247,6 +247,11 @@ class Schedule:
         return self.kind in ("vector", "streams") and self.in_flight == 1 and self.load == "ca" and not self.exact
 
 
+#: Schedule of a product on several devices, one kernel of which also exchanges y: all bins in one launch, with a
+#: suitable number of threads for each row.
+DEVICE_SCHEDULE = Schedule("adaptive", 0, 4, 2, "ca", True)
+
+
 def schedules(target: Target) -> list[Schedule]:
     candidates: list[Schedule] = []
     for in_flight, load in WAYS[target.dialect]:

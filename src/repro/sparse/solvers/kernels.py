@@ -9,7 +9,7 @@ from repro.codegen.targets import SCALARS, Target
 from repro.codegen.templates import alignment, render_template
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.sparse.solvers.slices import COLUMN_BITS, FORMS, VALUE_BITS, Form
+from repro.sparse.solvers.slices import COLUMN_BITS, FORMS, LANES, LANES_UNIT, VALUE_BITS, Form
 from repro.sparse.symmetry import adjoint_members
 
 #: Threads per block, and blocks per multiprocessor, all of which are resident at once.
@@ -149,6 +149,8 @@ def render_persistent(
         vector_alignment=vector_alignment,
         word_members=vector_alignment // scalar_bytes,
         block_size=PERSISTENT_BLOCK_SIZE[target.dialect],
+        slots=LANES,
+        lanes_unit=LANES_UNIT,
         in_registers=register_rows if n_rows is None else {n_rows: register_rows[n_rows]},
         forms=forms,
         column_bits=COLUMN_BITS,

@@ -22,6 +22,8 @@ from repro.sparse.symmetry import adjoint_members
 
 #: Slots per step of a slice: one for each lane of a warp.
 LANES = 32
+#: Unit of the lanes per row in the second number of a slice; what is below it is the number of rows, at most `LANES`.
+LANES_UNIT = 64
 #: Cost of a row in addition to its slots, in units of a slot: one for each vector of conjugate gradients. This and the
 #: limits below are choices of this project, without a published source; `_lanes_of_rows` and `assign_rows` use them.
 ROW_COST = 6
@@ -45,7 +47,7 @@ class Slices:
     rows: NDArray[np.int64]
     #: int32 `(blocks + 1,)`: first slice of each block.
     starts: NDArray[np.int32]
-    #: int32 `(slices, 4)`: first row; number of rows + 64 · lanes per row; first step; number of steps.
+    #: int32 `(slices, 4)`: first row; number of rows + `LANES_UNIT` · lanes per row; first step; number of steps.
     slices: NDArray[np.int32]
     #: int32 `(steps, 32)`: column of each slot; a padding slot has value 0 and a column of its row.
     columns: NDArray[np.int32]
@@ -170,7 +172,7 @@ def _cut_slices(
     firsts = np.flatnonzero(row_places == 0)
     widths = np.maximum.reduceat(steps, firsts)
     counts = np.diff(np.append(firsts, n))
-    slices = np.stack([firsts, counts + 64 * lanes[firsts], np.cumsum(widths) - widths, widths], axis=1)
+    slices = np.stack([firsts, counts + LANES_UNIT * lanes[firsts], np.cumsum(widths) - widths, widths], axis=1)
     starts = np.searchsorted(owners[firsts], np.arange(owners[-1] + 2)).astype(np.int32)
     return slices, starts, row_slices, row_places
 

@@ -32,8 +32,8 @@ from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.dynamic.kernels import PEERS
 from repro.sparse.dynamic.matrix import Run, bind_bins
 from repro.sparse.dynamic.schedules import (
+    DEVICE_SCHEDULE,
     RowBins,
-    Schedule,
     bin_rows,
     nonempty_parts,
     our_min_lengths,
@@ -261,8 +261,6 @@ def _masked_entries(matrix: sp.csr_array, which: NDArray[np.bool_]) -> sp.csr_ar
 #: Columns of a device's product: all in natural order, all in the dealt order, or of the latter only those of the
 #: device's own part of x, or of the other parts.
 ColumnOrder = Literal["natural", "dealt", "own", "other"]
-#: The schedule: all bins in one launch, with a suitable number of threads for each row.
-DEVICE_SCHEDULE = Schedule("adaptive", 0, 4, 2, "ca", True)
 
 
 @dataclass(frozen=True)
