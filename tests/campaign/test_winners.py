@@ -301,7 +301,7 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     maker = campaign(Path(), "opencl")
     notes = ["64 of 1088 vertices fixed"]
     symmetry = {"symmetry": {"single": "symmetric", "double": "symmetric"}}
-    maker.record("part", entry=PART, n=2, nnz=2, origin={"notes": notes}, statistics=small.describe(),
+    maker.record("part", entry=PART, n=2, nnz=2, origin={"source": "own", "notes": notes}, statistics=small.describe(),
                  facts={STUDY: symmetry})  # fmt: skip
     print_end_of_run(maker.campaign)
     said = capsys.readouterr().out
@@ -316,7 +316,11 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     assert sections[:3] == ["table-problems", "figure-speedup", "table-setup-costs"]
     assert "Table 1 of the 2020 paper" not in page and f'id="{STUDY}-table-problems"' in page
     told = Path("results", maker.campaign, "reproduction.md").read_text()
-    assert "None of the campaign’s studies has claims." in told
+    assert "No claim is judged: no problem is a paper’s." in told
+    capsys.readouterr()
+    run_command(f"repro claims {maker.campaign}")
+    said = capsys.readouterr().out
+    assert re.search(r"not testable here: all \d+ claims: no problem is a paper’s$", said, re.MULTILINE), said
     assert "Measured: 2024-05-01" in told and "Code of the records: commit abc" in told
 
 

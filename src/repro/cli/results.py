@@ -554,8 +554,9 @@ def claims(
     """
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.report import claim_tables, verdict_line, write_reproduction
-    from repro.cli.console import in_columns, terminal_width
+    from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
     from repro.errors import ReproError
+    from repro.results.claims import Verdict, reasons_of
 
     asked = CampaignSelection.of(either(named, campaign), results, config_file)
     tables = claim_tables(asked, study)
@@ -574,15 +575,20 @@ def claims(
         }
         print_json({"campaign": asked.campaign, "claims": told})
     else:
+        heads = ["verdict", "id", "published", "here", "cases", "kernels", "claim"]
         shown = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
         for name, (measured, table) in tables.items():
-            indices = [next(i for i, column in enumerate(table.columns) if column.key == key) for key in shown]
             typer.echo(f"{name} on {measured.column}, campaign {asked.said}: {verdict_line(table)}")
-            lines = [[row[i].shown for i in indices] for row in table.rows]
-            for line in in_columns(
-                ["verdict", "id", "published", "here", "cases", "kernels", "claim"], lines, terminal_width()
-            ):
-                typer.echo(line)
+            columns = [column.key for column in table.columns]
+            cells = [dict(zip(columns, row, strict=True)) for row in table.rows]
+            judged = [line for line in cells if line["verdict"].value != Verdict.NOT_TESTABLE]
+            lines = [[line[key].shown for key in shown] for line in judged]
+            for text in in_columns(heads, lines, terminal_width()) if lines else ():
+                typer.echo(text)
+            for reason, ids in reasons_of(table).items():
+                which = f"all {len(ids)} claims" if len(ids) == len(cells) else ", ".join(ids)
+                said = f"{Verdict.NOT_TESTABLE}: {which}: {reason}"
+                typer.echo("\n".join(wrapped(said, terminal_width(), indent=INDENT)))
             typer.echo()
     if report:
         for path in write_reproduction(asked, tables):
