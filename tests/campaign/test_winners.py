@@ -18,7 +18,7 @@ from repro.cli.app import run
 from repro.cli.end_of_run import print_end_of_run
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.operators.spmv import find_variant
+from repro.operators.spmv import DEFAULTS, find_variant
 from repro.problems.matrix import Matrix
 from repro.studies import get_study
 from support.campaigns import Recorder
@@ -272,7 +272,10 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
     export, *python = [line for line in lines if not line.startswith("#")]
     run_command(export)
     assert Path("part-double", "block3_double.cu").exists()
-    assert BEST.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
+    exported = DEFAULTS[PART, "double"] if winner.on_cpu else BEST
+    assert exported.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
+    assert (f"# double: {BEST} is not exported (the choice of a CPU); the default for GPUs instead: {exported}" in
+            lines) == winner.on_cpu  # fmt: skip
     told: dict[str, object] = {}
     exec("\n".join(python), told)
     operator = told["A"]
@@ -284,11 +287,12 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
 
 @pytest.mark.medium
 def test_in_place_of_a_winner_that_fits_no_gpu_the_fastest_that_does_is_exported(small: Matrix) -> None:
-    maker = campaign(Path(), "opencl", fastest=CPU_ONLY)
+    maker = campaign(Path(), "cuda", target="sm_80", fastest=CPU_ONLY)
+    maker.record("part", entry="pattern", n=2, nnz=2)  # exported by the variant's name
     [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
     assert (winner.variant, winner.exported) == (CPU_ONLY, DIRECT)
     assert winner.exported_seconds == pytest.approx(9.6e-6)
-    [(_, [_, remark, export, *_])] = ways_out([winner])
+    [(_, [remark, export, *_])] = ways_out([winner])
     assert remark.startswith("#") and CPU_ONLY in remark and f"{DIRECT}, 9.60 µs" in remark
     run_command(export)
     assert DIRECT.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
