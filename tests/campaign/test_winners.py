@@ -18,7 +18,7 @@ from repro.cli.app import run
 from repro.cli.end_of_run import print_end_of_run
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.operators.spmv import find_variant
+from repro.operators.spmv import DEFAULTS, find_variant
 from repro.problems.matrix import Matrix
 from repro.studies import get_study
 from support.campaigns import Recorder
@@ -272,7 +272,10 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
     export, *python = [line for line in lines if not line.startswith("#")]
     run_command(export)
     assert Path("part-double", "block3_double.cu").exists()
-    assert BEST.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
+    exported = DEFAULTS[PART, "double"] if winner.on_cpu else BEST
+    assert exported.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
+    assert (f"# double: {BEST} is not exported (the choice of a CPU); the default for GPUs instead: {exported}" in
+            lines) == winner.on_cpu  # fmt: skip
     told: dict[str, object] = {}
     exec("\n".join(python), told)
     operator = told["A"]
@@ -284,11 +287,12 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
 
 @pytest.mark.medium
 def test_in_place_of_a_winner_that_fits_no_gpu_the_fastest_that_does_is_exported(small: Matrix) -> None:
-    maker = campaign(Path(), "opencl", fastest=CPU_ONLY)
+    maker = campaign(Path(), "cuda", target="sm_80", fastest=CPU_ONLY)
+    maker.record("part", entry="pattern", n=2, nnz=2)  # exported by the variant's name
     [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
     assert (winner.variant, winner.exported) == (CPU_ONLY, DIRECT)
     assert winner.exported_seconds == pytest.approx(9.6e-6)
-    [(_, [_, remark, export, *_])] = usage_lines([winner])
+    [(_, [remark, export, *_])] = usage_lines([winner])
     assert remark.startswith("#") and CPU_ONLY in remark and f"{DIRECT}, 9.60 µs" in remark
     run_command(export)
     assert DIRECT.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
@@ -301,7 +305,7 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     maker = campaign(Path(), "opencl")
     notes = ["64 of 1088 vertices fixed"]
     symmetry = {"symmetry": {"single": "symmetric", "double": "symmetric"}}
-    maker.record("part", entry=PART, n=2, nnz=2, origin={"notes": notes}, statistics=small.describe(),
+    maker.record("part", entry=PART, n=2, nnz=2, origin={"source": "own", "notes": notes}, statistics=small.describe(),
                  facts={STUDY: symmetry})  # fmt: skip
     print_end_of_run(maker.campaign)
     said = capsys.readouterr().out
@@ -316,7 +320,11 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     assert sections[:3] == ["table-problems", "figure-speedup", "table-setup-costs"]
     assert "Table 1 of the 2020 paper" not in page and f'id="{STUDY}-table-problems"' in page
     told = Path("results", maker.campaign, "reproduction.md").read_text()
-    assert "None of the campaign’s studies has claims." in told
+    assert "No claim is judged: no problem is a paper’s." in told
+    capsys.readouterr()
+    run_command(f"repro claims {maker.campaign}")
+    said = capsys.readouterr().out
+    assert re.search(r"not testable here: all \d+ claims: no problem is a paper’s$", said, re.MULTILINE), said
     assert "Measured: 2024-05-01" in told and "Code of the records: commit abc" in told
 
 

@@ -12,7 +12,7 @@ from repro.campaign.artifacts import CampaignSelection, all_artifacts, published
 from repro.campaign.winners import find_winners, own_problems, page_winners
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
-from repro.results.claims import CLAIMS, Verdict, counted, tally
+from repro.results.claims import CLAIMS, NO_PAPERS_PROBLEM, Verdict, counted, tally
 from repro.results.common_tables import SETUP_COSTS
 from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replace_artifact
 from repro.results.problem_lines import missing_note, own_problems_table, problem_lines, remarks
@@ -216,6 +216,11 @@ OPENING = (
     "rule."
 )
 NO_CLAIMS = "None of the campaign’s studies has claims."
+NONE_JUDGED = f"No claim is judged: {NO_PAPERS_PROBLEM}."
+
+
+def _why_no_claims(selection: CampaignSelection) -> str:
+    return NONE_JUDGED if any(selection.own_alone(name) for name in selection.studies()) else NO_CLAIMS
 
 
 def _markdown(
@@ -224,7 +229,7 @@ def _markdown(
     lines = [f"# Reproduction report: campaign {markdown_escape(selection.campaign)}", "", OPENING, ""]
     lines += [f"- {key}: {markdown_escape(value)}" for key, value in facts.items()]
     if not tables:
-        lines += ["", NO_CLAIMS]
+        lines += ["", _why_no_claims(selection)]
     for title, reference, verdicts, inputs, table in _parts(tables):
         lines += ["", f"## {markdown_escape(title)}", "", markdown_escape(reference), ""]
         lines += [
@@ -251,7 +256,7 @@ def _latex(selection: CampaignSelection, facts: Mapping[str, str], tables: Mappi
         r"\end{description}",
     ]
     if not tables:
-        lines.append(NO_CLAIMS)
+        lines.append(latex_escape(_why_no_claims(selection)))
     for name, (title, reference, verdicts, inputs, table) in zip(tables, _parts(tables), strict=True):
         lines += [
             rf"\subsection*{{{latex_escape(title)}}}",

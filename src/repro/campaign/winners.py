@@ -20,6 +20,7 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
 from repro.export.campaign_choice import EXPORTED_STUDY
+from repro.operators.spmv import DEFAULT, DEFAULTS
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, Selection, one_line
 from repro.results.report import PageWinners, apart_when_repeated, same_kernel_twice
@@ -31,13 +32,15 @@ from repro.studies import get_study, load_artifacts
 
 #: Clocks in order of preference; exported kernels run in graphs.
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
-#: Target of the export of a winner that was chosen on a CPU; the default of `repro export`.
-CPU_TARGET = "sm_90"
+#: The default target of `repro export`.
+DEFAULT_TARGET = "sm_90"
 #: Maximum number of winners that the end of a run and the head of a report show.
 MAX_WINNERS = 12
 #: First line above winners that were chosen on a CPU, and comment above the commands that export them.
 REHEARSAL = "rehearsal on a CPU: these times say nothing of a GPU"
 CHOSEN_ON_CPU = "# chosen by times of a CPU, which say nothing of a GPU"
+#: Reason why a winner that was chosen on a CPU is not exported.
+CPUS_CHOICE = "the choice of a CPU"
 #: Maximum number of variants that are named as equal to a winner.
 MAX_EQUAL = 3
 #: Maximum number of characters of a reason in a table; the full reason is printed below the table.
@@ -89,10 +92,11 @@ class Winner:
     operator_seconds: float | None = None
     #: Command that writes `exported` as a C++ library; None if `not_exported` says why there is none.
     export: str | None = None
-    #: The fastest variant that can be exported (the winner itself if `not_exported` is None), and its time.
+    #: The fastest variant that can be exported (the winner itself if `not_exported` is None), and its time; of a
+    #: campaign on a CPU the default for GPUs, without a time.
     exported: str | None = None
     exported_seconds: float | None = None
-    #: Reason why the winner itself cannot be exported; None if it can.
+    #: Reason why the winner itself is not exported; None if it is.
     not_exported: str | None = None
     #: Lines of Python that make a `repro.operator`; empty if it cannot run the study's kernels.
     python: tuple[str, ...] = ()
@@ -331,9 +335,11 @@ def _export_lines(winner: Winner) -> Iterator[str]:
         yield f"# {winner.precision}: slower than {winner.library}, which takes {winner.library_seconds * 1e6:.2f} µs"
     if winner.not_exported:
         alternative = "no other fits either"
+        if winner.exported is not None and winner.exported_seconds is None:
+            alternative = f"the default for GPUs instead: {winner.exported}"
         if winner.exported is not None and winner.exported_seconds is not None:
             alternative = f"the fastest that fits: {winner.exported}, {winner.exported_seconds * 1e6:.2f} µs"
-        yield f"# {winner.precision}: {winner.variant} cannot be exported ({winner.not_exported}); {alternative}"
+        yield f"# {winner.precision}: {winner.variant} is not exported ({winner.not_exported}); {alternative}"
     if winner.export:
         yield winner.export
 
@@ -460,22 +466,19 @@ def _export_fields(selection: CampaignSelection, case: Case, winner: Winner, bes
         words += [winner.problem, "--precision", winner.precision, "--campaign", campaign.name]
         words += ["--results", str(selection.results)] if selection.results != RESULTS else []
         return {"export": join([*words, *target_options]), "exported": best.name, "exported_seconds": best.seconds}
-    # for a CPU's winner, and for a pattern (exported with real ones as values), the command names only the variant
+    entry = winner.entry if members else "real"  # a pattern is exported with real ones as values
+    if campaign.on_cpu:  # its choice says nothing of a GPU
+        default = DEFAULTS.get((entry, winner.precision), DEFAULT)
+        words += ["--variant", default, "--entry", entry, "--precision", winner.precision]
+        return {"export": join([*words, *target_options]), "exported": default, "not_exported": CPUS_CHOICE}
     targets = {str(record.get("target")) for record in campaign.environments.values()}
-    target = get_target(min(targets) if len(targets) == 1 and not campaign.on_cpu else CPU_TARGET)
+    target = get_target(min(targets) if len(targets) == 1 else DEFAULT_TARGET)
     reason = _export_refusal(best.name, target)
     exported_time = best if reason is None else _fastest_exported(case, winner, target)
     if exported_time is None:
         return {"not_exported": reason}
-    words += [
-        "--variant",
-        exported_time.name,
-        "--entry",
-        winner.entry if members else "real",
-        "--precision",
-        winner.precision,
-    ]
-    words += ["--target", target.name] if target.name != CPU_TARGET else []
+    words += ["--variant", exported_time.name, "--entry", entry, "--precision", winner.precision]
+    words += ["--target", target.name] if target.name != DEFAULT_TARGET else []
     return {
         "export": join([*words, *target_options]),
         "exported": exported_time.name,

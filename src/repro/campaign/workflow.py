@@ -150,6 +150,48 @@ def report_compiled(
     return thread
 
 
+#: End of the line that a measurement prints before it waits for a device.
+WAITING = "; waiting"
+#: Bytes at the end of a log that can hold this line.
+_TAIL = 4096
+
+
+def report_waiting(plan: Plan, every: float = 5.0, tell: Callable[[str], None] = print) -> threading.Event:
+    """Start a thread that prints each line by which a measurement says in its log that it waits for a device.
+
+    A line is printed once, while it is the last one of a log. The thread ends with its process, or when the returned
+    event is set.
+    """
+    since = time.time() - 1  # file systems can round times down
+    folders = [Path(plan.logs) / name for name in ("measure", "batches")]
+    told: set[tuple[Path, str]] = set()
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(every):
+            for path in (path for folder in folders for path in folder.rglob("*.log")):
+                line = _last_line(path, since)
+                if line.endswith(WAITING) and (path, line) not in told:
+                    told.add((path, line))
+                    tell(line)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return ended
+
+
+def _last_line(path: Path, since: float) -> str:
+    """Return the last line of a log that was written since a time, else nothing."""
+    try:
+        with path.open("rb") as log:
+            status = os.fstat(log.fileno())
+            if status.st_mtime < since:
+                return ""
+            log.seek(max(0, status.st_size - _TAIL))
+            return log.read().decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+    except OSError:  # deleted meanwhile
+        return ""
+
+
 #: A failed step in Snakemake's record of a run: its rule, and the file of its log.
 _FAILED = re.compile(r"^Error in rule (\S+):\n(?: {4}.*\n)*? {4}log: ([^,\n]+?)(?:,.*)? \(check log", re.MULTILINE)
 #: Maximum number of failed steps to print, and of last lines from each step's log.

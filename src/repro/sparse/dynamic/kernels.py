@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.sparse.device_primitives import RADIX, SCAN_ITEMS, SORT_BLOCK_SIZE, SORT_ITEMS
-from repro.sparse.dynamic.schedules import CHUNK_WAYS, DEVICE_SCHEDULE, MIXED_WAYS, WAYS, widths_of
+from repro.sparse.dynamic.schedules import CHUNK_WAYS, DEVICE_SCHEDULE, MIXED_WAYS, WAYS, row_widths
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
 #: Offset of the next segment; counts of started and of finished operations, which differ after an interruption.
@@ -139,7 +139,7 @@ def _template_variables(precision: str, target: Target) -> dict[str, Any]:
         "sort_block_size": SORT_BLOCK_SIZE[target.dialect],
         "sort_items": SORT_ITEMS[target.dialect],
         "radix": RADIX,
-        "widths": widths_of(target),
+        "widths": row_widths(target),
         "load_modes": WAYS[target.dialect],
         "mixed_load_modes": MIXED_WAYS[target.dialect],
         "chunk_load_modes": CHUNK_WAYS[target.dialect],
