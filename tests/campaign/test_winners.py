@@ -167,7 +167,9 @@ def test_a_rival_stands_beside_ours_and_the_library_and_first_on_the_page(
     small: Matrix, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    maker = campaign(Path(), "cuda", target="sm_80", others=[("outside", "rival/mine", 5.0)])
+    maker = campaign(
+        Path(), "cuda", target="sm_80", others=[("outside", "rival/mine", 5.0)], problems=OWN | {"space": "extended"}
+    )
     path = maker.raw.parent / "config.yaml"
     rivals = [{"name": "mine", "python": "mine.py:Mine"}]
     path.write_text(json.dumps({**json.loads(path.read_text()), "rivals": rivals}))
@@ -316,6 +318,22 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     told = Path("results", maker.campaign, "reproduction.md").read_text()
     assert "None of the campaign’s studies has claims." in told
     assert "Measured: 2024-05-01" in told and "Code of the records: commit abc" in told
+
+
+@pytest.mark.parametrize(
+    ("backend", "space", "said"),
+    [("cuda", "paper", True), ("cuda", "paper_tuned", True), ("cuda", "extended", False), ("opencl", "paper", False)],
+)
+def test_a_search_on_a_gpu_without_our_kernels_says_so(
+    backend: str, space: str, said: bool, small: Matrix, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = "cpu" if backend == "opencl" else "sm_80"
+    maker = campaign(Path(), backend, OWN | {"space": space}, target=target)
+    print_end_of_run(maker.campaign)
+    end = capsys.readouterr().out.splitlines()[-1]
+    run_command(f"repro best {maker.campaign}")
+    for last in (end, capsys.readouterr().out.splitlines()[-1]):
+        assert (last == f"Ours were not searched: `space: extended` in studies.{STUDY} does.") is said
 
 
 def test_registered_problems_are_no_own_ones_and_keep_the_tables_of_papers(small: Matrix) -> None:

@@ -63,6 +63,12 @@ def test_what_needs_a_run_is_run_by_a_test_that_reads_the_page() -> None:
         assert all(page in test.read_text() for page in having)
 
 
+def test_the_example_of_an_own_matrix_searches_what_the_first_numbers_are_of() -> None:
+    blocks = [yaml.safe_load(block.text) for block in of_language(REPOSITORY / "README.md", "yaml")]
+    [mine] = [block for block in blocks if block.get("campaign") == "mine"]
+    assert mine["studies"]["compound_spmv"]["space"] == "extended"
+
+
 @pytest.mark.parametrize("page", pages_with("yaml"), ids=named)
 def test_yaml_is_a_configuration(page: Path) -> None:
     for block in of_language(page, "yaml"):

@@ -84,7 +84,7 @@ def check_shape(
     with ExitStack() as held:
         stored = [keep(held, Storage.upload(device, lay_out(matrix, 1))) for matrix in (a, b)]
         factors = Factors(*stored)
-        right = keep(held, Multiplication(device, load, dtype).in_two_phases(factors))
+        right = keep(held, Multiplication(device, load, dtype).multiply_in_two_phases(factors))
         c = right
         if mode != "numeric":
             c = keep(held, Storage.empty(device, factors.shape, 1, right.capacity, right.dtype))
@@ -92,11 +92,11 @@ def check_shape(
         left = keep(held, device.allocate(4 * bins.stride))
         for _ in range(2):
             if mode == "numeric":
-                bins.by_sizes(c)
+                bins.bin_by_sizes(c)
                 device.fill(c.values, 0xFF)  # NaN
             else:
                 device.fill(c.state, 0)
-                bins.by_products(factors.a, factors.b, c)
+                bins.bin_by_products(factors.a, factors.b, c)
             rows = ProductRows(device, load, factors, c, bins, left)
             rows.bind(mode, bins.read(), BinShapes((shape,) * BINS), held)()
             if mode != "numeric":

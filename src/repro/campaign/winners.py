@@ -14,7 +14,7 @@ from repro.bench.campaign_folder import RESULTS
 from repro.bench.rows import ClockName
 from repro.campaign.artifacts import CampaignSelection
 from repro.codegen.targets import Target, get_target
-from repro.config.models import OwnProblem
+from repro.config.models import EXTENDED, OwnProblem
 from repro.config.validation_errors import suggestion
 from repro.entries import get_entry
 from repro.errors import ReproError
@@ -125,6 +125,13 @@ def studies_without(asked: CampaignSelection, study_name: str | None = None) -> 
         if not get_study(name).winners:
             table = next((artifact for artifact in get_study(name).highlights if artifact.startswith("table-")), "")
             yield name, f"{asked.folder.tables(name)}/{table}.md" if table else "its tables"
+
+
+def without_ours(asked: CampaignSelection, winners: Iterable[Winner]) -> list[str]:
+    """Return the studies whose winners on a GPU are of a search without the space `extended`."""
+    studies = asked.config.studies if asked.config else {}
+    names = dict.fromkeys(winner.study for winner in winners if winner.variant and not winner.on_cpu)
+    return [name for name in names if name in studies and EXTENDED not in studies[name].spaces]
 
 
 def find_rivals(asked: CampaignSelection, study_name: str | None = None) -> list[RivalLine]:

@@ -15,6 +15,7 @@ import typer
 from repro.bench.campaign_folder import RESULTS
 
 if TYPE_CHECKING:
+    from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import Winner
     from repro.results.rivals import RivalLine
 
@@ -59,6 +60,7 @@ def print_end_of_run(campaign: str, reasons: bool = True) -> None:
     print_rivals(rivals[:MAX_WINNERS])
     if len(rivals) > MAX_WINNERS:
         typer.echo(f"these are {MAX_WINNERS} of {len(rivals)}: `repro best {campaign}` has all")
+    print_not_searched(asked, winners)
 
 
 def print_failures(failed: str, logs: str, records: Sequence[Path | str]) -> None:
@@ -110,6 +112,16 @@ def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = Tru
         typer.echo(f"\n{typer.style(problem, bold=True)}")
         for line in lines:
             typer.echo(f"    {line}")
+
+
+def print_not_searched(asked: CampaignSelection, winners: Sequence[Winner]) -> None:
+    """Print a line if a GPU was searched for the papers' kernels alone, so that ours may be faster."""
+    from repro.campaign.winners import without_ours
+    from repro.cli.console import INDENT, terminal_width, wrapped
+
+    if keys := [f"studies.{study}" for study in without_ours(asked, winners)]:
+        line = f"Ours were not searched: `space: extended` in {' and '.join(keys)} does."
+        typer.echo("\n" + "\n".join(wrapped(line, terminal_width(), indent=INDENT)))
 
 
 def print_rivals(rivals: Sequence[RivalLine]) -> None:

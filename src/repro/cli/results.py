@@ -505,7 +505,7 @@ def best(
     """
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import as_json, find_rivals, find_winners, of_problem, studies_without
-    from repro.cli.end_of_run import print_rivals, print_winners
+    from repro.cli.end_of_run import print_not_searched, print_rivals, print_winners
 
     asked = CampaignSelection.of(either(named, campaign), results, config_file, beside=())
     winners, rivals = find_winners(asked, study), find_rivals(asked, study)
@@ -521,6 +521,7 @@ def best(
     print_rivals(rivals)
     for name, table in studies_without(asked, study) if problem is None else ():
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
+    print_not_searched(asked, winners)
 
 
 def claims(

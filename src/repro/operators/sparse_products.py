@@ -269,10 +269,10 @@ def spgemm(
             grown = any(isinstance(operand.matrix, DynamicCSR) for operand in operands)
             factors = Factors(first, second, "chain" if grown else "exact")
             if format == "dynamic":
-                return DynamicCSR.of_storage(runtime, precision, products.in_one_phase(factors, SEGMENTS))
+                return DynamicCSR.of_storage(runtime, precision, products.multiply_in_one_phase(factors, SEGMENTS))
             # a plan needs entries in the order of rows, which a product in one launch does not provide
-            single = None if plan else products.in_one_launch(factors)
-            product = products.in_two_phases(factors) if single is None else single
+            single = None if plan else products.multiply_in_one_launch(factors)
+            product = products.multiply_in_two_phases(factors) if single is None else single
             stack.callback(product.release)
             if cupys:
                 rows = to_cupy(runtime, load, product)

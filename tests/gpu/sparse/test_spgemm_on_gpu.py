@@ -35,7 +35,7 @@ def multiply(gpu, load, way, precision, factors):
     if way == "coordinates":
         return CoordinateMultiplication(gpu, load(precision), 1 << 18).multiply(factors)
     products = Multiplication(gpu, load(precision), DTYPES[precision], shapes)
-    return products.in_two_phases(factors) if way == "two" else products.in_one_phase(factors)
+    return products.multiply_in_two_phases(factors) if way == "two" else products.multiply_in_one_phase(factors)
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -95,7 +95,7 @@ def test_one_launch(gpu, load, what, precision):
         factors = Factors(*(stored(gpu, held, matrix, dtype) for matrix in (a, b)))
         products = Multiplication(gpu, load(precision), dtype)
         for _ in range(10):
-            c = products.in_one_launch(factors)
+            c = products.multiply_in_one_launch(factors)
             assert c is not None
             assert (c.entries, c.longest) == (pattern.nnz, np.diff(pattern.indptr).max())
             assert c.report().pointer == c.capacity >= c.entries
@@ -119,7 +119,7 @@ def test_rows_by_tables_in_global_memory_are_right_and_in_one_order(gpu, load, p
         factors = Factors(*(stored(gpu, held, matrix, np.float64) for matrix in (a, b)))
         products = Multiplication(gpu, load("double"), np.float64)
         for _ in range(3):
-            c = (products.in_one_phase if phases == "one" else products.in_two_phases)(factors)
+            c = (products.multiply_in_one_phase if phases == "one" else products.multiply_in_two_phases)(factors)
             assert_product(c, a, b)
             orders.add(c.download().to_csr().indices.tobytes())
             c.release()
@@ -131,7 +131,7 @@ def test_one_launch_of_skewed_rows_is_left_to_bins(gpu, load):
     with ExitStack() as held:
         factors = Factors(stored(gpu, held, skewed, np.float64), stored(gpu, held, skewed[1:], np.float64))
         products = Multiplication(gpu, load("double"), np.float64)
-        assert products.in_one_launch(factors) is None
+        assert products.multiply_in_one_launch(factors) is None
         c = products.whole(factors)
         assert_product(c, skewed, skewed[1:])
         c.release()
@@ -142,7 +142,7 @@ def test_one_launch_of_rows_that_differ_but_are_short(gpu, load):
     thin = random(2000, 300, 0.01)
     with ExitStack() as held:
         factors = Factors(stored(gpu, held, skewed, np.float64), stored(gpu, held, thin, np.float64))
-        c = Multiplication(gpu, load("double"), np.float64).in_one_launch(factors)
+        c = Multiplication(gpu, load("double"), np.float64).multiply_in_one_launch(factors)
         assert c is not None
         assert_product(c, skewed, thin)
         c.release()
@@ -179,7 +179,7 @@ def test_stored_destinations(gpu, load, what, precision):
     bits = set()
     with ExitStack() as held:
         factors = Factors(*(stored(gpu, held, matrix, dtype) for matrix in (a, b)))
-        c = Multiplication(gpu, load(precision), dtype).in_two_phases(factors)
+        c = Multiplication(gpu, load(precision), dtype).multiply_in_two_phases(factors)
         held.callback(c.release)
         plan = Destinations(gpu, load(precision), factors, c)
         held.callback(plan.release)
@@ -203,7 +203,7 @@ def test_every_shape_of_stored_destinations(gpu, load, monkeypatch, precision):
         a = sp.csr_array(random(2000, 24, 0.4, 2), dtype=dtype)
         with ExitStack() as held:
             factors = Factors(*(stored(gpu, held, matrix, dtype) for matrix in (a, b)))
-            c = Multiplication(gpu, load(precision), dtype).in_two_phases(factors)
+            c = Multiplication(gpu, load(precision), dtype).multiply_in_two_phases(factors)
             held.callback(c.release)
             plan = Destinations(gpu, load(precision), factors, c)
             held.callback(plan.release)

@@ -19,7 +19,7 @@ NAN = 0xFF
 
 
 @pytest.fixture
-def refilled(device, load, multiplication, on_device):
+def refill_launch(device, load, multiplication, on_device):
     """Compute a product, keep its destinations, and compute it of other values by them; return the plan."""
     kept = []
 
@@ -27,7 +27,7 @@ def refilled(device, load, multiplication, on_device):
         dtype = np.float32 if precision == "single" else np.float64
         a, b = sp.csr_array(a, dtype=dtype), sp.csr_array(b, dtype=dtype)
         factors = Factors(on_device(a, dtype), on_device(b, dtype))
-        c = multiplication(precision).in_two_phases(factors)
+        c = multiplication(precision).multiply_in_two_phases(factors)
         plan = Destinations(device, load(precision), factors, c)
         kept.extend([plan, c])
         for seed in (5, 6):
@@ -46,9 +46,9 @@ def refilled(device, load, multiplication, on_device):
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_matrices_of_stencils(refilled, name, precision):
+def test_matrices_of_stencils(refill_launch, name, precision):
     a = poisson(*PROBLEMS[name])
-    plan = refilled(a, a, precision)
+    plan = refill_launch(a, a, precision)
     assert len(plan.kernels) == 1
     assert not plan.unplanned
     # a byte a product, eight an entry of A, four a row
@@ -57,45 +57,45 @@ def test_matrices_of_stencils(refilled, name, precision):
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-def test_rows_of_any_size(refilled, precision):
+def test_rows_of_any_size(refill_launch, precision):
     a = sp.vstack([random(40, 60, 0.02), random(20, 60, 0.3), random(4, 60, 0.9)])
     b = sp.vstack([random(50, 300, 0.02, 2), random(10, 300, 0.6, 3)])
-    refilled(a, b, precision)
+    refill_launch(a, b, precision)
 
 
-def test_rows_of_every_room_and_beyond(refilled):
+def test_rows_of_every_room_and_beyond(refill_launch):
     sizes = sorted({max(room + more, 1) for room in (1, *ROOMS) for more in (-1, 0, 1)})
     b = of_sizes(sizes, 2200)
-    plan = refilled(sp.eye_array(len(sizes)), b)
+    plan = refill_launch(sp.eye_array(len(sizes)), b)
     assert len(plan.kernels) == len(ROOMS)
     assert plan.unplanned == 1
 
 
-def test_rows_of_more_products_than_a_word_counts(refilled):
+def test_rows_of_more_products_than_a_word_counts(refill_launch):
     a = sp.csr_array(np.ones((3, 9)))
-    plan = refilled(a, of_sizes([4200] + [30] * 8, 4300))
+    plan = refill_launch(a, of_sizes([4200] + [30] * 8, 4300))
     assert plan.unplanned == 3
     assert not plan.kernels
 
 
-def test_more_destinations_than_offsets_reach(refilled, monkeypatch):
+def test_more_destinations_than_offsets_reach(refill_launch, monkeypatch):
     monkeypatch.setattr(products, "MAX_BYTES", 1000)
-    plan = refilled(random(30, 30, 0.3), random(30, 30, 0.3, 2))
+    plan = refill_launch(random(30, 30, 0.3), random(30, 30, 0.3, 2))
     assert plan.unplanned == 30
     assert not plan.kernels
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 4), (3, 5, 4), (3, 0, 4), (3, 4, 0)])
-def test_nothing(refilled, shape):
-    assert not refilled(sp.csr_array(shape[:2]), sp.csr_array(shape[1:])).kernels
+def test_nothing(refill_launch, shape):
+    assert not refill_launch(sp.csr_array(shape[:2]), sp.csr_array(shape[1:])).kernels
 
 
 def test_rows_of_a_product_in_any_order(device, load, multiplication, on_device):
     a, b, last = random(60, 50, 0.2), random(50, 70, 0.2, 2), random(70, 20, 0.3, 3)
     first = Factors(on_device(a), on_device(b))
-    c = multiplication().in_one_phase(first)
+    c = multiplication().multiply_in_one_phase(first)
     second = Factors(c, on_device(last))
-    d = multiplication().in_one_phase(second)
+    d = multiplication().multiply_in_one_phase(second)
     plans = [Destinations(device, load("double"), factors, of) for factors, of in ((first, c), (second, d))]
     others = with_values(b, 3), with_values(last, 4)
     plans[0].bind(Factors(first.a, on_device(others[0])), c, ExitStack())()
@@ -116,7 +116,7 @@ def test_every_shape(device, load, multiplication, on_device, monkeypatch, preci
         b = sp.csr_array(of_sizes(sizes, shape.room), dtype=dtype)
         a = sp.csr_array(sp.vstack([random(9, 24, 0.3), sp.csr_array((2, 24)), random(30, 24, 0.9, 2)]), dtype=dtype)
         factors = Factors(on_device(a, dtype), on_device(b, dtype))
-        c = multiplication(precision).in_two_phases(factors)
+        c = multiplication(precision).multiply_in_two_phases(factors)
         plan = Destinations(device, load(precision), factors, c)
         monkeypatch.setattr(products, "refill_shape", lambda *given, shape=shape: shape)
         monkeypatch.setattr(plan, "_launches", [rows for rows in plan._launches if rows.room == shape.room])

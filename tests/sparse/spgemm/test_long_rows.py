@@ -83,7 +83,7 @@ def test_rows_that_differ_are_computed_once(multiplication, on_device, monkeypat
         return bind(self, mode, counts, shapes, held)
 
     monkeypatch.setattr(ProductRows, "bind", watched)
-    c = multiplication().in_one_phase(factors)
+    c = multiplication().multiply_in_one_phase(factors)
     assert_product(c, a, b)
     assert modes == ["one"]
     # memory was reserved for all products, and what is not C's was given back
@@ -96,7 +96,7 @@ def test_rows_that_are_alike_get_room_by_an_estimate(multiplication, on_device, 
     assert most_products(a, b)[1] < DIFFERING
     modes, bind = [], ProductRows.bind
     monkeypatch.setattr(ProductRows, "bind", lambda self, mode, *given: modes.append(mode) or bind(self, mode, *given))
-    c = multiplication().in_one_phase(Factors(on_device(a), on_device(b)))
+    c = multiplication().multiply_in_one_phase(Factors(on_device(a), on_device(b)))
     assert_product(c, a, b)
     assert modes == ["one", "one"], "rows for which the estimate was too low are computed once more"
 
@@ -106,11 +106,11 @@ def test_rows_that_are_alike_get_room_by_an_estimate(multiplication, on_device, 
 def test_two_phases_and_other_values(multiplication, on_device, name):
     a, b = SKEWED[name]
     products = multiplication()
-    c = products.in_two_phases(Factors(on_device(a), on_device(b)))
+    c = products.multiply_in_two_phases(Factors(on_device(a), on_device(b)))
     assert_product(c, a, b)
     other = a.copy()
     other.data = np.random.default_rng(9).random(a.nnz)
-    with products.refilled(Factors(on_device(other), on_device(b)), c) as refill:
+    with products.refill_launch(Factors(on_device(other), on_device(b)), c) as refill:
         refill()
         refill()
     assert_product(c, other, b)
@@ -121,7 +121,7 @@ def test_without_memory_for_all_products_a_sample_tells_how_much_is_needed(multi
     factors = Factors(on_device(a), on_device(b))
     monkeypatch.setattr(type(single_launch(factors.a.device, np.dtype(np.float64))), "affords", lambda *_: False)
     monkeypatch.setattr(product, "MIN_PRODUCTS", 1)
-    assert_product(multiplication().in_one_phase(factors), a, b)
+    assert_product(multiplication().multiply_in_one_phase(factors), a, b)
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_long_rows_in_several_segments_and_columns_twice(multiplication, device)
     a, b = power_law(200), doubled(power_law(200, 2))
     stored = [Storage.upload(device, fragmented(matrix, 3)) for matrix in (a, b)]
     factors = Factors(*stored, "chain")
-    for c in (multiplication().in_one_phase(factors), multiplication().in_two_phases(factors)):
+    for c in (multiplication().multiply_in_one_phase(factors), multiplication().multiply_in_two_phases(factors)):
         assert_product(c, a, sp.csr_array(b))
 
 
@@ -162,7 +162,7 @@ def test_skewed_rows_are_the_same_each_time_bit_for_bit(multiplication, on_devic
     a = power_law(300)
     factors, products, results = Factors(on_device(a), on_device(a)), multiplication(), set()
     for _ in range(5):
-        c = (products.in_one_phase if phases == "one" else products.in_two_phases)(factors)
+        c = (products.multiply_in_one_phase if phases == "one" else products.multiply_in_two_phases)(factors)
         csr = c.download().to_csr()
         csr.sort_indices()
         results.add(csr.data.tobytes())

@@ -35,7 +35,7 @@ def test_products_by_a_sample_of_their_rows(multiplication, on_device, monkeypat
         a, b = around_edges() if name == "edges" else (sp.csr_array(np.ones((3, 8))), of_sizes([2500] * 8, 3000))
     factors = Factors(on_device(a), on_device(b))
     products = multiplication()
-    c = products.in_one_phase(factors) if phases == "one" else products.in_two_phases(factors)
+    c = products.multiply_in_one_phase(factors) if phases == "one" else products.multiply_in_two_phases(factors)
     assert_product(c, a, b)
 
 
@@ -44,7 +44,7 @@ def test_what_a_sample_tells(device, load, on_device):
     factors = Factors(on_device(a), on_device(b))
     c = Storage.empty(device, factors.shape, 1, 1, np.dtype(np.float64))
     bins = ProductBins(device, load("double")("count-exact"), 300)
-    bins.by_products(factors.a, factors.b, c)
+    bins.bin_by_products(factors.a, factors.b, c)
     counts = bins.read()
     sample = take_sample(device, load("double"), factors, c, bins, counts)
     products, sizes = (abs(a) > 0).astype(int) @ np.diff(b.indptr), np.diff((abs(a) @ abs(b)).indptr)
@@ -65,7 +65,7 @@ def test_what_a_sample_tells(device, load, on_device):
             assert sample.entries[bin] == sizes[rows].sum()
             assert sample.largest[bin] == sizes[rows].max()
     assert looked_at
-    assert sizes.sum() <= sample.entries_of(counts) <= 2 * sizes.sum() + 300
+    assert sizes.sum() <= sample.estimate_entries(counts) <= 2 * sizes.sum() + 300
     for storage in (c, bins):
         storage.release()
 

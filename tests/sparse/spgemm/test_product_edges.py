@@ -57,7 +57,7 @@ def test_edges(multiplication, on_device, phases, name):
     a, b = EXACT[name]
     factors = Factors(on_device(a), on_device(b))
     products = multiplication()
-    c = products.in_one_phase(factors) if phases == "one" else products.in_two_phases(factors)
+    c = products.multiply_in_one_phase(factors) if phases == "one" else products.multiply_in_two_phases(factors)
     assert_product(c, a, b)
 
 
@@ -71,7 +71,7 @@ def test_a_row_of_so_many_products(multiplication, on_device, products):
     a = sp.csr_array(np.arange(1.0, 6)[None])
     assert b.nnz == products
     stored = Factors(on_device(a), on_device(b))
-    for c in (multiplication().in_one_phase(stored), multiplication().in_two_phases(stored)):
+    for c in (multiplication().multiply_in_one_phase(stored), multiplication().multiply_in_two_phases(stored)):
         assert_product(c, a, b)
 
 
@@ -87,7 +87,7 @@ def test_operands_in_two_precisions(on_device):
 
 def test_what_cancels_stays_an_entry(multiplication, on_device):
     a, b = sp.csr_array([[1.0, 1.0]]), sp.csr_array([[1.0, 2.0], [-1.0, 3.0]])
-    c = multiplication().in_one_phase(Factors(on_device(a), on_device(b))).download().to_csr()
+    c = multiplication().multiply_in_one_phase(Factors(on_device(a), on_device(b))).download().to_csr()
     c.sort_indices()
     assert c.nnz == 2 and c.data.tolist() == [0.0, 5.0]
 
@@ -95,21 +95,21 @@ def test_what_cancels_stays_an_entry(multiplication, on_device):
 def test_columns_twice_in_a_row_of_b(multiplication, device):
     a, b = random(50, 40, 0.2), random(40, 90, 0.3)
     stored = [Storage.upload(device, lay_out(matrix, 1)) for matrix in (a, doubled(b))]
-    assert_product(multiplication().in_two_phases(Factors(*stored, "chain")), a, sp.csr_array(2 * b))
+    assert_product(multiplication().multiply_in_two_phases(Factors(*stored, "chain")), a, sp.csr_array(2 * b))
 
 
 def test_operands_in_several_segments(multiplication, device):
     a, b = random(50, 40, 0.2), random(40, 90, 0.3)
     stored = [Storage.upload(device, fragmented(matrix, 3)) for matrix in (a, b)]
     assert (fragmented(a, 3).fragments > 1).any()
-    assert_product(multiplication().in_one_phase(Factors(*stored, "chain")), a, b)
+    assert_product(multiplication().multiply_in_one_phase(Factors(*stored, "chain")), a, b)
 
 
 def test_rectangular_matrices_one_after_the_other(multiplication, on_device):
     a, b, c = random(20, 70, 0.2), random(70, 40, 0.2, 2), random(40, 15, 0.3, 3)
     products = multiplication()
-    ab = products.in_one_phase(Factors(on_device(a), on_device(b)))
-    abc = products.in_one_phase(Factors(ab, on_device(c))).download().to_csr()
+    ab = products.multiply_in_one_phase(Factors(on_device(a), on_device(b)))
+    abc = products.multiply_in_one_phase(Factors(ab, on_device(c))).download().to_csr()
     assert abc.shape == (20, 15)
     assert abs(abc - a @ b @ c).max() <= 1e-13 * (a @ b @ c).max()
 
@@ -119,7 +119,7 @@ def test_nan_inf_and_minus_zero(multiplication, on_device, phases):
     # a sum starts at 0, to which -0 is added
     a, b = sp.csr_array([[1.0, 2.0], [0.0, 3.0]]), sp.csr_array([[np.nan, 1.0], [np.inf, -0.0]])
     factors, products = Factors(on_device(a), on_device(b)), multiplication()
-    c = products.in_one_phase(factors) if phases == "one" else products.in_two_phases(factors)
+    c = products.multiply_in_one_phase(factors) if phases == "one" else products.multiply_in_two_phases(factors)
     dense = c.download().to_csr().toarray()
     np.testing.assert_array_equal(dense, [[np.nan, 1.0], [np.inf, 0.0]])
     assert not np.signbit(dense[1, 1])
@@ -130,7 +130,7 @@ def test_denormals(multiplication, on_device, precision):
     dtype, small = (np.float32, 1e-20) if precision == "single" else (np.float64, 1e-157)
     a, b = sp.csr_array(small * np.eye(3), dtype=dtype), sp.csr_array(small * np.diag([1.0, 2.0, 3.0]), dtype=dtype)
     stored = Factors(on_device(a, dtype), on_device(b, dtype))
-    c = multiplication(precision).in_one_phase(stored).download().to_csr()
+    c = multiplication(precision).multiply_in_one_phase(stored).download().to_csr()
     expected = (a @ b).diagonal()
     assert (expected > 0).all() and (expected < np.finfo(dtype).tiny).all()
     np.testing.assert_array_equal(c.diagonal(), expected)
@@ -140,8 +140,8 @@ def test_a_matrix_by_itself(multiplication, on_device):
     a = random(50, 50, 0.1)
     stored = on_device(a)
     for c in (
-        multiplication().in_one_phase(Factors(stored, stored)),
-        multiplication().in_two_phases(Factors(stored, stored)),
+        multiplication().multiply_in_one_phase(Factors(stored, stored)),
+        multiplication().multiply_in_two_phases(Factors(stored, stored)),
     ):
         assert_product(c, a, a)
     np.testing.assert_array_equal(stored.download().to_csr().data, a.data)
@@ -160,7 +160,7 @@ def test_more_than_two_to_the_31_products_are_counted(device, load, name):
     first, second = (Storage.upload(device, lay_out(matrix, 1)) for matrix in (a, b))
     c = Storage.empty(device, (rows, width), 1, 1, np.dtype(np.float64))
     bins = ProductBins(device, load("double")("count-chain"), rows)
-    bins.by_products(first, second, c)
+    bins.bin_by_products(first, second, c)
     counts = bins.read()
     assert counts.rows[-1] == rows and sum(counts.rows) == rows
     # a row's own products are counted up to 2^31 - 1: it has the last bin anyway, and no more entries than columns
@@ -186,7 +186,7 @@ def test_totals_go_on_where_the_lower_word_comes_around(device, load, monkeypatc
         # as after blocks of more than two billions of rows' lower halves
         of_bins[:, BinWord.TOTAL_HIGH], of_bins[:, BinWord.TOTAL_LOW] = begun, -1000
         monkeypatch.setattr(device, "fill", lambda buffer, value: device.write(buffer, words))
-        bins.by_sizes(c, sizes)
+        bins.bin_by_sizes(c, sizes)
         before = (begun << 16) + (1 << 32) - 1000
         assert bins.read().totals == (*[before] * (BINS - 1), before + n * 1_000_003)
 
@@ -207,7 +207,7 @@ def test_a_product_larger_than_the_memory(multiplication, on_device, device, mon
 
     monkeypatch.setattr(device, "allocate", limited)
     with pytest.raises(OutOfDeviceMemory, match="no such room"):
-        products.in_one_phase(factors) if phases == "one" else products.in_two_phases(factors)
+        products.multiply_in_one_phase(factors) if phases == "one" else products.multiply_in_two_phases(factors)
     assert not held
     monkeypatch.undo()
-    assert_product(products.in_two_phases(factors), a, b)
+    assert_product(products.multiply_in_two_phases(factors), a, b)

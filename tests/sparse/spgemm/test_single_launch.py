@@ -13,7 +13,7 @@ from repro.sparse.spgemm import arena, one_launch
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import SINGLE_TABLES, single_shape, single_shapes
 from repro.sparse.spgemm.multiplication import Multiplication
-from repro.sparse.spgemm.one_launch import SingleLaunch, Sizes, sizes_of
+from repro.sparse.spgemm.one_launch import SingleLaunch, Sizes, factor_sizes
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.matrices import PROBLEMS, assert_product, of_sizes, poisson, random
 from support.sparse_modules import by_precision, loader
@@ -184,14 +184,14 @@ def test_a_buffer_that_is_too_small_ends_in_another_way(multiply, launches, on_d
     a = poisson(*PROBLEMS["5"])
     monkeypatch.setattr(Sizes, "products", 2)  # which bounds the entries of a row
     assert multiply(a, a) is None
-    assert launches[np.dtype(np.float64)].configuration(sizes_of(Factors(on_device(a), on_device(a)))) is None
+    assert launches[np.dtype(np.float64)].configuration(factor_sizes(Factors(on_device(a), on_device(a)))) is None
 
 
 def test_a_product_goes_on_in_another_way(load, on_device, device, monkeypatch):
     products = Multiplication(device, load("double"), np.float64)
     a, b = random(50, 60, 0.1), random(60, 40, 0.2, 2)
     factors = Factors(on_device(a), on_device(b))
-    for c in (products.in_one_launch(factors), products.whole(factors)):
+    for c in (products.multiply_in_one_launch(factors), products.whole(factors)):
         assert c.lease is not None
         assert_product(c, a, b)
         d = products.whole(Factors(on_device(random(9, 50, 0.2, 3)), c))
@@ -199,7 +199,7 @@ def test_a_product_goes_on_in_another_way(load, on_device, device, monkeypatch):
     monkeypatch.setattr(one_launch, "SHORT_PRODUCTS", 0)
     skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
     factors = Factors(on_device(skewed), on_device(skewed[:200]))
-    assert products.in_one_launch(factors) is None
+    assert products.multiply_in_one_launch(factors) is None
     c = products.whole(factors)
     assert_product(c, skewed, skewed[:200])
 
@@ -207,10 +207,10 @@ def test_a_product_goes_on_in_another_way(load, on_device, device, monkeypatch):
 def test_sizes_are_known_of_what_was_uploaded(on_device):
     a, b = random(50, 60, 0.1), random(60, 40, 0.2, 2)
     factors = Factors(on_device(a), on_device(b))
-    assert sizes_of(factors) == (50, a.nnz, np.diff(a.indptr).max(), 60, b.nnz, np.diff(b.indptr).max(), 40)
-    assert sizes_of(Factors(factors.a, factors.b, "chain")) is None
+    assert factor_sizes(factors) == (50, a.nnz, np.diff(a.indptr).max(), 60, b.nnz, np.diff(b.indptr).max(), 40)
+    assert factor_sizes(Factors(factors.a, factors.b, "chain")) is None
     factors.a.longest = None
-    assert sizes_of(factors) is None
+    assert factor_sizes(factors) is None
 
 
 @pytest.mark.slow
@@ -263,7 +263,7 @@ def test_configurations_that_are_asked_for_again_outlast_others(launches, monkey
     monkeypatch.setattr(one_launch, "REMEMBERED", 3)
     ours = launches[np.dtype(np.float64)]
     guessed = []
-    monkeypatch.setattr(ours, "_by_estimate", lambda sizes: guessed.append(sizes.rows))
+    monkeypatch.setattr(ours, "_estimate_configuration", lambda sizes: guessed.append(sizes.rows))
     for rows in (1, 2, 3, 1, 4, 1, 2):
         ours.configuration(Sizes(rows, rows, 1, rows, rows, 1, rows))
     assert guessed == [1, 2, 3, 4, 2]
@@ -283,7 +283,7 @@ def test_the_memory_of_rows_is_taken_over(multiply, launches, monkeypatch):
     monkeypatch.setattr(arena, "SHELVED_BYTES", 0)
     for product in (second, third):
         product.release()
-    assert not launches[np.dtype(np.float64)]._shelf._left
+    assert not launches[np.dtype(np.float64)]._shelf._released
 
 
 def test_only_the_rest_of_a_row_is_left_unused(multiply, device, monkeypatch):

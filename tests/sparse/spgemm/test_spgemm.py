@@ -21,7 +21,7 @@ def test_rows_of_any_size(multiplication, on_device, phases, precision):
     b = sp.csr_array(sp.vstack([random(50, 300, 0.02, 2), random(10, 300, 0.6, 3)]), dtype=dtype)
     factors = Factors(on_device(a, dtype), on_device(b, dtype))
     products = multiplication(precision)
-    c = products.in_one_phase(factors) if phases == "one" else products.in_two_phases(factors)
+    c = products.multiply_in_one_phase(factors) if phases == "one" else products.multiply_in_two_phases(factors)
     assert_product(c, a, b, dtype)
 
 
@@ -31,14 +31,14 @@ def test_rows_at_the_limits_of_bins(multiplication, on_device, device, phases):
     factors = Factors(on_device(a), on_device(b))
     shapes = papers_shapes(device.target, 8) if phases == "sorted" else None
     products = multiplication("double", shapes)
-    c = products.in_two_phases(factors) if phases == "two" else products.in_one_phase(factors)
+    c = products.multiply_in_two_phases(factors) if phases == "two" else products.multiply_in_one_phase(factors)
     assert_product(c, a, b)
 
 
 def test_rows_that_no_table_has_slots_for_are_summed_up_by_column(multiplication, on_device):
     a = sp.csr_array(np.ones((3, 8)))
     b = of_sizes([2500] * 8, 3000)
-    c = multiplication().in_one_phase(Factors(on_device(a), on_device(b)))
+    c = multiplication().multiply_in_one_phase(Factors(on_device(a), on_device(b)))
     assert_product(c, a, b, in_order=True)
 
 
@@ -49,8 +49,8 @@ def test_more_entries_than_are_expected(multiplication, on_device, device):
     shapes = shapes_by_products(device.target, 8, (64,) * BINS)
     factors = Factors(on_device(a), on_device(b))
     for products in (multiplication(), multiplication("double", shapes)):
-        assert_product(products.in_one_phase(factors), a, b)
-        assert_product(products.in_two_phases(factors), a, b)
+        assert_product(products.multiply_in_one_phase(factors), a, b)
+        assert_product(products.multiply_in_two_phases(factors), a, b)
     assert EXPECTED[4] > 2  # or the test is none
 
 
@@ -59,7 +59,7 @@ def test_more_entries_than_are_expected(multiplication, on_device, device):
 def test_the_papers_way_leaves_columns_in_order(multiplication, on_device, device, width, rows):
     a, b = random(70, 50, 0.2), random(50, 80, 0.3)
     products = multiplication("double", papers_shapes(device.target, 8, width, rows))
-    assert_product(products.in_one_phase(Factors(on_device(a), on_device(b))), a, b, in_order=True)
+    assert_product(products.multiply_in_one_phase(Factors(on_device(a), on_device(b))), a, b, in_order=True)
 
 
 @pytest.mark.parametrize("way", ["one", "two", "sorted"])
@@ -69,7 +69,7 @@ def test_rows_in_several_segments_and_columns_twice(multiplication, device, way)
     shapes = papers_shapes(device.target, 8) if way == "sorted" else None
     products = multiplication("double", shapes)
     factors = Factors(*stored, "chain")
-    c = products.in_two_phases(factors) if way == "two" else products.in_one_phase(factors)
+    c = products.multiply_in_two_phases(factors) if way == "two" else products.multiply_in_one_phase(factors)
     assert_product(c, a, sp.csr_array(2 * b))
 
 
@@ -80,7 +80,7 @@ def test_the_same_each_time_bit_for_bit(multiplication, on_device, kind):
     products = multiplication()
     results = []
     for _ in range(20):
-        c = (products.in_one_phase if kind == "one" else products.in_two_phases)(factors)
+        c = (products.multiply_in_one_phase if kind == "one" else products.multiply_in_two_phases)(factors)
         csr = c.download().to_csr()
         csr.sort_indices()
         results.append(csr.data.tobytes())
@@ -91,10 +91,10 @@ def test_the_same_each_time_bit_for_bit(multiplication, on_device, kind):
 def test_other_values_into_the_same_pattern(multiplication, on_device):
     a, b = random(60, 50, 0.2), random(50, 70, 0.2, 2)
     products = multiplication()
-    c = products.in_two_phases(Factors(on_device(a), on_device(b)))
+    c = products.multiply_in_two_phases(Factors(on_device(a), on_device(b)))
     other = a.copy()
     other.data = np.random.default_rng(9).random(a.nnz)
-    with products.refilled(Factors(on_device(other), on_device(b)), c) as refill:
+    with products.refill_launch(Factors(on_device(other), on_device(b)), c) as refill:
         refill()
     assert_product(c, other, b)
 
@@ -103,7 +103,7 @@ def test_other_values_into_the_same_pattern(multiplication, on_device):
 def test_more_entries_than_offsets_tell_apart_are_refused(multiplication, on_device, monkeypatch):
     monkeypatch.setattr(product, "MAX_ENTRIES", 100)
     stored = on_device(sp.csr_array(np.ones((20, 20))))
-    for multiply in (multiplication().in_one_phase, multiplication().in_two_phases):
+    for multiply in (multiplication().multiply_in_one_phase, multiplication().multiply_in_two_phases):
         with pytest.raises(ReproError, match="more entries than a matrix can hold"):
             multiply(Factors(stored, stored))
 

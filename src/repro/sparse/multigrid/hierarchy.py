@@ -585,7 +585,7 @@ class Refresh:
 
     def _bind_refill(self, factors: Factors, c: Storage) -> Launch:
         def refill() -> None:
-            with self._multiplication.refilled(factors, c) as launch:
+            with self._multiplication.refill_launch(factors, c) as launch:
                 launch()
 
         return refill

@@ -348,7 +348,7 @@ class Solver:
             return inverse
         with ExitStack() as stack:
             run = LevelLaunches(self._device, self._load, self._dtype, stack)
-            multiply = Multiplication(self._device, self._load, self._dtype).in_one_phase
+            multiply = Multiplication(self._device, self._load, self._dtype).multiply_in_one_phase
             step = Coarsening(run, multiply, MultigridSettings())
             step.measure(level)()
             return np.float64(JACOBI / step.read(level).checked_radius())

@@ -59,7 +59,7 @@ class Range:
 
     def cut(self, capacity: int) -> None:
         """Shorten the range to its first `capacity` entries; the arena can hand out the rest again."""
-        end = min(self._begin + _aligned(capacity), self._end)
+        end = min(self._begin + _aligned_count(capacity), self._end)
         self._arena.give_back(self._block, end, self._end)
         self._end = end
 
@@ -84,13 +84,13 @@ class Arena:
 
     def reserve(self, capacity: int) -> Range:
         """Return a range of at least `capacity` entries; raise `OutOfDeviceMemory` if no block can be allocated."""
-        count = _aligned(capacity)
+        count = _aligned_count(capacity)
         with self._lock:
             for block in self._blocks:
                 for index, (begin, end) in enumerate(block.free):
                     if end - begin >= count:
-                        rest = [(begin + count, end)] if end - begin > count else []
-                        block.free[index : index + 1] = rest
+                        remainder = [(begin + count, end)] if end - begin > count else []
+                        block.free[index : index + 1] = remainder
                         return Range(self, block, begin, begin + count)
             block = self._new_block(max(count, MIN_ENTRIES))
             block.free = [(count, block.capacity)] if block.capacity > count else []
@@ -144,7 +144,7 @@ class Arena:
                 self._blocks.pop().release()
 
 
-def _aligned(count: int) -> int:
+def _aligned_count(count: int) -> int:
     return max(1, -(-count // _ALIGNED)) * _ALIGNED
 
 
@@ -169,24 +169,24 @@ class RowArrayPool:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._left: list[RowArrays] = []
+        self._released: list[RowArrays] = []
         self._lock = RLock()  # for the same reason as in `Arena`
 
     def take(self, n_rows: int) -> RowArrays:
         """Return arrays for `n_rows` rows, with undefined content."""
         with self._lock:
-            for index, arrays in enumerate(self._left):
+            for index, arrays in enumerate(self._released):
                 if arrays.rows == n_rows:
-                    return self._left.pop(index)
+                    return self._released.pop(index)
         return RowArrays(self, n_rows)
 
     def leave(self, arrays: RowArrays) -> None:
         with self._lock:
-            self._left.append(arrays)
-            while sum(each.nbytes for each in self._left) > SHELVED_BYTES:
-                self._left.pop(0).free()
+            self._released.append(arrays)
+            while sum(row_arrays.nbytes for row_arrays in self._released) > SHELVED_BYTES:
+                self._released.pop(0).free()
 
     def clear(self) -> None:
         with self._lock:
-            while self._left:
-                self._left.pop().free()
+            while self._released:
+                self._released.pop().free()

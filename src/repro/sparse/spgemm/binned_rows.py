@@ -70,7 +70,7 @@ def too_many(entries: int) -> ReproError:
     )
 
 
-def arguments_of(matrix: Storage) -> list[Argument]:
+def matrix_arguments(matrix: Storage) -> list[Argument]:
     return [np.int32(matrix.pitch), matrix.table, matrix.sizes, matrix.columns, matrix.values]
 
 
@@ -138,32 +138,39 @@ class ProductBins:
             self._totals = keep(stack, device.part(self.counts, PART_ALIGNMENT, 4 * _WORDS))
             self._stack = stack.pop_all()
 
-    def by_products(self, a: Storage, b: Storage, c: Storage, listed: tuple[Buffer, int] | None = None) -> None:
+    def bin_by_products(self, a: Storage, b: Storage, c: Storage, row_list: tuple[Buffer, int] | None = None) -> None:
         """Bin rows of C = A B by intermediate products, and empty them.
 
-        `listed` (int32 row numbers, count) restricts this to some rows.
+        `row_list` (int32 row numbers, count) restricts this to some rows.
         """
-        rows, count = listed or (self.counts, a.shape[0])  # without a list, the kernel does not read this argument
-        arguments: list[Argument] = [np.int32(count), np.int32(listed is not None), rows]
-        arguments += [*arguments_of(a), *arguments_of(b), np.int32(c.segments), np.int32(c.pitch), c.table, c.sizes]
+        rows, count = row_list or (self.counts, a.shape[0])  # without a list, the kernel does not read this argument
+        arguments: list[Argument] = [np.int32(count), np.int32(row_list is not None), rows]
+        arguments += [
+            *matrix_arguments(a),
+            *matrix_arguments(b),
+            np.int32(c.segments),
+            np.int32(c.pitch),
+            c.table,
+            c.sizes,
+        ]
         self._list("count_products", count, arguments)
 
-    def by_sizes(self, c: Storage, sizes: Buffer | None = None) -> None:
+    def bin_by_sizes(self, c: Storage, sizes: Buffer | None = None) -> None:
         """Bin all rows by `c.sizes`, or by other `sizes` (int32, one per row); a row of size 0 is in no bin."""
         self._list("list_sizes", c.shape[0], [np.int32(c.shape[0]), sizes or c.sizes])
 
     def _list(self, kernel: str, n_rows: int, arguments: list[Argument]) -> None:
         self._device.fill(self.counts, 0)
-        own: list[Argument] = [np.int32(self.stride), self.lists, self.counts, self._totals]
-        self._kernels.over(kernel, n_rows, [*arguments, *own])()
+        list_arguments: list[Argument] = [np.int32(self.stride), self.lists, self.counts, self._totals]
+        self._kernels.over(kernel, n_rows, [*arguments, *list_arguments])()
 
     def read(self) -> BinCounts:
         """Wait for queued work and return the contents of the bins."""
         words = np.empty(PART_ALIGNMENT // 4 + _WORDS, np.int32)
         self._device.download(self.counts, words)
-        of_bins, entries = words[PART_ALIGNMENT // 4 : -1].reshape(BINS, len(BinWord)).T.tolist(), int(words[-1])
-        totals = tuple(map(wide_sum, of_bins[BinWord.TOTAL_HIGH], of_bins[BinWord.TOTAL_LOW]))
-        return BinCounts(tuple(words[:BINS].tolist()), totals, tuple(of_bins[BinWord.LARGEST]), entries)
+        bin_words, entries = words[PART_ALIGNMENT // 4 : -1].reshape(BINS, len(BinWord)).T.tolist(), int(words[-1])
+        totals = tuple(map(wide_sum, bin_words[BinWord.TOTAL_HIGH], bin_words[BinWord.TOTAL_LOW]))
+        return BinCounts(tuple(words[:BINS].tolist()), totals, tuple(bin_words[BinWord.LARGEST]), entries)
 
     def release(self) -> None:
         self._stack.close()
@@ -193,7 +200,9 @@ def shapes_by_products(
     `expected` is the expected ratio of intermediate products to entries, and `largest` the number of intermediate
     products of the largest row, both `(BINS,)`. `mean_row` is the mean row length of B; 0 if unknown.
     """
-    entries = [-(-products // fewer) for products, fewer in zip(largest, expected, strict=True)]
+    entries = [
+        -(-products // products_per_entry) for products, products_per_entry in zip(largest, expected, strict=True)
+    ]
     return shapes_by_entries(target, scalar_bytes, entries, largest, mean_row)
 
 
@@ -209,9 +218,12 @@ def shapes_by_entries(
     `products` is the largest number of intermediate products of a row in each bin, if known. `mean_row` is the mean row
     length of B; 0 if unknown.
     """
-    given = zip(entries, products or [0] * BINS, strict=True)
+    bin_sizes = zip(entries, products or [0] * BINS, strict=True)
     return BinShapes(
-        tuple(fastest_hash_shape(target, scalar_bytes, count, of_products, mean_row) for count, of_products in given)
+        tuple(
+            fastest_hash_shape(target, scalar_bytes, count, product_count, mean_row)
+            for count, product_count in bin_sizes
+        )
     )
 
 
@@ -245,15 +257,15 @@ def spread_out(shapes: BinShapes, target: Target, scalar_bytes: int, demand: Row
 
     Within a warp, the number of lanes follows the row length of B; several warps share a row if rows of A are long.
     """
-    made: list[Shape] = []
+    wider_shapes: list[Shape] = []
     for shape, rows in zip(shapes.shapes, demand.rows, strict=True):
         if isinstance(shape, HashShape) and 0 < rows * shape.width * IDLE < demand.lanes:
-            in_warp, warps = min(2 * demand.mean_row_of_b, target.warp), demand.mean_row_of_a / target.warp
-            max_lanes = in_warp if warps < 2 else target.warp * min(warps, demand.lanes / rows / target.warp)
-            made.append(widen_shape(shape, target, scalar_bytes, max(max_lanes, in_warp)))
+            warp_lanes, warps = min(2 * demand.mean_row_of_b, target.warp), demand.mean_row_of_a / target.warp
+            max_lanes = warp_lanes if warps < 2 else target.warp * min(warps, demand.lanes / rows / target.warp)
+            wider_shapes.append(widen_shape(shape, target, scalar_bytes, max(max_lanes, warp_lanes)))
         else:
-            made.append(shape)
-    return BinShapes(tuple(made))
+            wider_shapes.append(shape)
+    return BinShapes(tuple(wider_shapes))
 
 
 @cache
@@ -267,8 +279,8 @@ def retry_shapes(target: Target, scalar_bytes: int) -> BinShapes:
     """Return kernel shapes with a table slot for each intermediate product of a row, or with the largest table."""
     shapes = hash_shapes(target, scalar_bytes)
     largest = max(shapes, key=lambda shape: (shape.table, shape.width))
-    fitting = (fastest_hash_shape(target, scalar_bytes, limit) for limit in (*LIMITS, MAX_ENTRIES))
-    return BinShapes(tuple(shape or largest for shape in fitting))
+    table_shapes = (fastest_hash_shape(target, scalar_bytes, limit) for limit in (*LIMITS, MAX_ENTRIES))
+    return BinShapes(tuple(shape or largest for shape in table_shapes))
 
 
 def papers_shapes(target: Target, scalar_bytes: int, width: int = 32, n_rows: int = 1) -> BinShapes:
@@ -278,12 +290,12 @@ def papers_shapes(target: Target, scalar_bytes: int, width: int = 32, n_rows: in
     `n_rows` the number of rows per block; if no kernel has them, the nearest one is taken.
     """
     shapes = sort_shapes(target, scalar_bytes)
-    made: list[Shape] = list(shapes_by_products(target, scalar_bytes).shapes)
+    bin_shapes: list[Shape] = list(shapes_by_products(target, scalar_bytes).shapes)
     for bin in range(PAPERS_BINS):
-        own = [shape for shape in shapes if shape.max_products == LIMITS[bin]]
-        if own:
-            made[bin] = min(own, key=lambda shape: (abs(shape.width - width), abs(shape.rows - n_rows)))
-    return BinShapes(tuple(made))
+        candidates = [shape for shape in shapes if shape.max_products == LIMITS[bin]]
+        if candidates:
+            bin_shapes[bin] = min(candidates, key=lambda shape: (abs(shape.width - width), abs(shape.rows - n_rows)))
+    return BinShapes(tuple(bin_shapes))
 
 
 #: Largest number of blocks per multiprocessor for grid-stride loops over the rows of a bin.
@@ -292,7 +304,7 @@ BIN_BLOCKS_PER_SM = {"cuda": 32, "opencl": 4}
 GLOBAL_BLOCKS, GLOBAL_BYTES = 256, 1 << 29
 
 
-def in_global_memory(shape: Shape) -> bool:
+def uses_global_memory(shape: Shape) -> bool:
     """Return whether each block of a kernel needs a table or an array of sums in global memory."""
     return shape is None or (isinstance(shape, LongShape) and shape.in_global)
 
@@ -316,10 +328,10 @@ class ProductRows:
     """
 
     def __init__(
-        self, device: Device, load: Load, factors: Factors, c: Storage, bins: BinLists, unfinished: Buffer
+        self, device: Device, load: Load, factors: Factors, c: Storage, bins: BinLists, unfinished_rows: Buffer
     ) -> None:
         self._device, self._load = device, load
-        self._factors, self._c, self._bins, self._unfinished = factors, c, bins, unfinished
+        self._factors, self._c, self._bins, self._unfinished_rows = factors, c, bins, unfinished_rows
 
     def bind(self, mode: Mode, counts: BinCounts, shapes: BinShapes, stack: ExitStack) -> Callable[[], None]:
         """Return a launch of the kernels of all bins, longest rows first; the kernels may run concurrently.
@@ -328,22 +340,24 @@ class ProductRows:
         ended.
         """
         bins = list(enumerate(zip(shapes.shapes, counts.rows, strict=True)))
-        share = GLOBAL_BYTES // max(sum(rows > 0 and in_global_memory(shape) for _, (shape, rows) in bins), 1)
+        share = GLOBAL_BYTES // max(sum(rows > 0 and uses_global_memory(shape) for _, (shape, rows) in bins), 1)
         launches: list[LaunchSpec] = []
-        by_column = long_shapes(self._device.target, self._c.dtype.itemsize)[0]
-        for bin, (chosen, rows) in reversed(bins):  # the longest rows first
+        dense_shape = long_shapes(self._device.target, self._c.dtype.itemsize)[0]
+        for bin, (bin_shape, rows) in reversed(bins):  # the longest rows first
             if not rows:
                 continue
-            shape, blocks, more = chosen or by_column, rows, list[Argument]()
-            if chosen is None:
-                blocks, more = self._dense(rows, share, stack)
-            elif isinstance(chosen, LongShape) and chosen.in_global:
-                blocks, more = self._tables(mode, chosen, rows, share, stack)
+            shape, blocks, extra_arguments = bin_shape or dense_shape, rows, list[Argument]()
+            if bin_shape is None:
+                blocks, extra_arguments = self._dense(rows, share, stack)
+            elif isinstance(bin_shape, LongShape) and bin_shape.in_global:
+                blocks, extra_arguments = self._tables(mode, bin_shape, rows, share, stack)
             module, name = shape.kernel(mode)
             shared = shape.table_bytes(mode, self._c.dtype.itemsize) if isinstance(shape, LongShape) else 0
             kernel = self._load(f"{module}-{self._factors.format}").kernel(name, shared)
             blocks = min(-(-blocks // shape.rows), self._device.sm_count * BIN_BLOCKS_PER_SM[self._device.backend])
-            launches.append(LaunchSpec(kernel, blocks, shape.threads, [np.int32(bin), *self._arguments(), *more]))
+            launches.append(
+                LaunchSpec(kernel, blocks, shape.threads, [np.int32(bin), *self._arguments(), *extra_arguments])
+            )
         if not launches:
             return in_order([])
         return self._device.bind(*launches[0]) if len(launches) == 1 else self._device.bind_concurrent(launches)
@@ -378,14 +392,14 @@ class ProductRows:
         Return the number of blocks and both buffers.
         """
         blocks = max(1, min(n_rows, GLOBAL_BLOCKS, share // max(sum(nbytes), 1)))
-        first, second = (keep(stack, self._device.allocate(max(blocks * each, 4))) for each in nbytes)
+        first, second = (keep(stack, self._device.allocate(max(blocks * array_bytes, 4))) for array_bytes in nbytes)
         return blocks, (first, second)
 
     def _arguments(self) -> list[Argument]:
         bins, c, factors = self._bins, self._c, self._factors
         return [
-            np.int32(bins.stride), bins.lists, bins.counts, *arguments_of(factors.a), *arguments_of(factors.b),
-            c.table, c.sizes, c.columns, c.values, np.int32(c.capacity), self._unfinished, c.state,
+            np.int32(bins.stride), bins.lists, bins.counts, *matrix_arguments(factors.a), *matrix_arguments(factors.b),
+            c.table, c.sizes, c.columns, c.values, np.int32(c.capacity), self._unfinished_rows, c.state,
         ]  # fmt: skip
 
 
@@ -423,26 +437,29 @@ class Sample:
 
     def shapes(self, target: Target, scalar_bytes: int) -> BinShapes:
         """Return kernel shapes with table slots for the largest sampled row of each bin."""
-        fitting = shapes_by_entries(target, scalar_bytes, self.largest, self.products, self.mean_row)
+        sample_shapes = shapes_by_entries(target, scalar_bytes, self.largest, self.products, self.mean_row)
         usual = shapes_by_products(target, scalar_bytes, largest=self.products, mean_row=self.mean_row)
-        given = zip(self.rows, self.largest, fitting.shapes, usual.shapes, strict=True)
-        return BinShapes(tuple(shape if rows and size else kept for rows, size, shape, kept in given))
+        bins = zip(self.rows, self.largest, sample_shapes.shapes, usual.shapes, strict=True)
+        return BinShapes(tuple(shape if rows and size else usual_shape for rows, size, shape, usual_shape in bins))
 
-    def entries_of(self, counts: BinCounts) -> int:
+    def estimate_entries(self, counts: BinCounts) -> int:
         """Return the estimated number of entries of all rows.
 
         Bins without a sample count with their expected entries.
         """
         expected = zip(self.rows, self.entries, counts.rows, expected_entries(counts), strict=True)
         return sum(
-            int(ALLOCATION_FACTOR * all_rows * entries / rows) + rows if rows and entries else most
-            for rows, entries, all_rows, most in expected
+            int(ALLOCATION_FACTOR * total_rows * entries / rows) + rows if rows and entries else upper_bound
+            for rows, entries, total_rows, upper_bound in expected
         )
 
 
 def expected_entries(counts: BinCounts) -> list[int]:
     """Return the number of entries to allocate for each bin without a sample: about twice the expected number."""
-    return [2 * total // max(fewer, 2) for total, fewer in zip(counts.totals, EXPECTED, strict=True)]
+    return [
+        2 * total // max(products_per_entry, 2)
+        for total, products_per_entry in zip(counts.totals, EXPECTED, strict=True)
+    ]
 
 
 def take_sample(
@@ -454,26 +471,34 @@ def take_sample(
     """
     with ExitStack() as stack:
         kernels = Kernels(device, load(f"count-{factors.format}"))
-        listed = DeviceBinLists(
+        sample_lists = DeviceBinLists(
             SAMPLE_ROWS, keep(stack, device.allocate(4 * BINS * SAMPLE_ROWS)), keep(stack, device.allocate(4 * BINS))
         )
-        unfinished, sums = (
+        unfinished_rows, sums = (
             keep(stack, device.allocate(4 * BINS * SAMPLE_ROWS)),
             keep(stack, device.allocate(4 * len(SampleWord) * BINS)),
         )
-        given: list[Argument] = [np.int32(bins.stride), bins.lists, bins.counts, listed.lists, listed.counts]
-        kernels.blocks("take_sample", BINS, [np.int32(SAMPLE_ROWS), *given])()
+        list_arguments: list[Argument] = [
+            np.int32(bins.stride),
+            bins.lists,
+            bins.counts,
+            sample_lists.lists,
+            sample_lists.counts,
+        ]
+        kernels.blocks("take_sample", BINS, [np.int32(SAMPLE_ROWS), *list_arguments])()
         least = MIN_SHARE * sum(counts.totals)
         given_rows = zip(counts.rows, counts.totals, strict=True)
         some = replace(
             counts, rows=tuple(min(rows, SAMPLE_ROWS) if total >= least else 0 for rows, total in given_rows)
         )
         shapes = retry_shapes(device.target, c.dtype.itemsize)
-        ProductRows(device, load, factors, c, listed, unfinished).bind("symbolic", some, shapes, stack)()
-        kernels.blocks("sum_sample", BINS, [np.int32(SAMPLE_ROWS), listed.lists, listed.counts, c.sizes, sums])()
+        ProductRows(device, load, factors, c, sample_lists, unfinished_rows).bind("symbolic", some, shapes, stack)()
+        kernels.blocks(
+            "sum_sample", BINS, [np.int32(SAMPLE_ROWS), sample_lists.lists, sample_lists.counts, c.sizes, sums]
+        )()
         device.fill(c.state, 0)  # clears the count of rows beyond the largest table: these rows are computed later
         numbers = np.empty((BINS, len(SampleWord)), np.int32)
         device.download(sums, numbers)
-    of_bins = numbers.T.tolist()
-    entries, largest = (tuple(of_bins[word]) for word in (SampleWord.ENTRIES, SampleWord.LARGEST))
+    bin_words = numbers.T.tolist()
+    entries, largest = (tuple(bin_words[word]) for word in (SampleWord.ENTRIES, SampleWord.LARGEST))
     return Sample(some.rows, entries, largest, counts.largest, counts.mean_row)

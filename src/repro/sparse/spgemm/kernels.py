@@ -153,10 +153,10 @@ class LongShape:
 
     def shared_bytes(self, scalar_bytes: int) -> int:
         """Return an upper bound of the shared memory per block, in bytes."""
-        of_product, of_thread = COLUMN_BYTES + scalar_bytes, 2 * COLUMN_BYTES + scalar_bytes
+        product_bytes, thread_bytes = COLUMN_BYTES + scalar_bytes, 2 * COLUMN_BYTES + scalar_bytes
         tallies = COLUMN_BYTES * (self.threads // 32) ** 2
-        of_table = 0 if self.in_global else self.table * of_product
-        return of_table + self.threads * (self.items * of_product + of_thread) + tallies + 512
+        table_bytes = 0 if self.in_global else self.table * product_bytes
+        return table_bytes + self.threads * (self.items * product_bytes + thread_bytes) + tallies + 512
 
 
 @cache
@@ -165,16 +165,16 @@ def long_shapes(target: Target, scalar_bytes: int) -> tuple[LongShape, ...]:
 
     The first has an array of sums for all columns, the others tables, ascending in size.
     """
-    chunk, in_global, made = LONG_CHUNK[target.dialect], GLOBAL_TABLES[target.dialect], []
-    for table in (0, *LONG_TABLES[target.dialect], *in_global):
+    chunk, global_tables, shapes = LONG_CHUNK[target.dialect], GLOBAL_TABLES[target.dialect], []
+    for table in (0, *LONG_TABLES[target.dialect], *global_tables):
         threads = 8 if target.dialect == "opencl" else 256 if 0 < table <= 2048 else 512
         # if shared memory has no table, a block can distribute more intermediate products at once
-        roomy = target.dialect == "cuda" and (not table or table in in_global)
-        shape = LongShape(table, threads, chunk // threads * (2 if roomy else 1), in_global=table in in_global)
-        fitting = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
-        if target.dialect == "opencl" or fitting or not table:
-            made.append(replace(shape, blocks_per_sm=max(1, min(fitting, 1024 // threads))))
-    return tuple(made)
+        roomy = target.dialect == "cuda" and (not table or table in global_tables)
+        shape = LongShape(table, threads, chunk // threads * (2 if roomy else 1), in_global=table in global_tables)
+        resident_blocks = target.shared_bytes // (shape.shared_bytes(scalar_bytes) + 1024)
+        if target.dialect == "opencl" or resident_blocks or not table:
+            shapes.append(replace(shape, blocks_per_sm=max(1, min(resident_blocks, 1024 // threads))))
+    return tuple(shapes)
 
 
 def long_shape(target: Target, scalar_bytes: int, entries: int, columns: int) -> LongShape | None:
@@ -183,8 +183,8 @@ def long_shape(target: Target, scalar_bytes: int, entries: int, columns: int) ->
     A table in global memory is used only if it has fewer slots than the matrix has columns; else None is returned,
     which means an array of sums for all columns.
     """
-    fitting = (shape for shape in long_shapes(target, scalar_bytes) if LONG_FILLED * shape.table >= entries)
-    shape = next(fitting, None)
+    candidates = (shape for shape in long_shapes(target, scalar_bytes) if LONG_FILLED * shape.table >= entries)
+    shape = next(candidates, None)
     return None if shape and shape.in_global and columns <= shape.table else shape
 
 
@@ -206,24 +206,24 @@ def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
     for width, table in [(width, table) for width, tables in widths.items() for table in tables]:
         rows = 1
         if width <= target.warp or target.dialect != "cuda":
-            fitting = SHARED_BYTES[target.dialect] // (table * (COLUMN_BYTES + scalar_bytes))
-            rows = max(1, min(MIN_BLOCK_SIZE[target.dialect] // width, fitting))
+            resident_tables = SHARED_BYTES[target.dialect] // (table * (COLUMN_BYTES + scalar_bytes))
+            rows = max(1, min(MIN_BLOCK_SIZE[target.dialect] // width, resident_tables))
         shapes.append(HashShape(width, table, 1 << (rows.bit_length() - 1)))
     return tuple(shapes)
 
 
 def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
     """Return the available sort kernels: several numbers of threads and rows for each bin of the paper."""
-    made: list[SortShape] = []
+    shapes: list[SortShape] = []
     for max_products in LIMITS[:PAPERS_BINS]:
         if target.dialect == "opencl":
             if max_products * (KEY_BYTES + scalar_bytes) <= 2 * SHARED_BYTES["opencl"]:
-                made.append(SortShape(1, max_products, 1))
+                shapes.append(SortShape(1, max_products, 1))
             continue
-        fitting = SHARED_BYTES["cuda"] // (max_products * (KEY_BYTES + scalar_bytes))
-        made += [SortShape(32, max_products, rows) for rows in (1, 4, 8) if rows <= fitting]
-        made += [SortShape(width, max_products, 1) for width in (128, 256) if width <= max_products]
-    return made
+        max_rows = SHARED_BYTES["cuda"] // (max_products * (KEY_BYTES + scalar_bytes))
+        shapes += [SortShape(32, max_products, rows) for rows in (1, 4, 8) if rows <= max_rows]
+        shapes += [SortShape(width, max_products, 1) for width in (128, 256) if width <= max_products]
+    return shapes
 
 
 def fastest_hash_shape(
@@ -256,12 +256,15 @@ def widen_shape(shape: HashShape, target: Target, scalar_bytes: int, max_lanes: 
 def _fastest(target: Target, scalar_bytes: int, long_rows: bool, max_lanes: int) -> tuple[HashShape, ...]:
     """Return the fastest kernel shape for each table size, ascending in size."""
     lanes = LANES | {64: 8} if long_rows else LANES
-    by_table: dict[int, list[HashShape]] = {}
+    shapes_by_table: dict[int, list[HashShape]] = {}
     for shape in hash_shapes(target, scalar_bytes):
-        by_table.setdefault(shape.table, []).append(shape)
+        shapes_by_table.setdefault(shape.table, []).append(shape)
     return tuple(
-        min(by_table[table], key=lambda shape: abs(shape.width - min(lanes.get(shape.table, shape.table), max_lanes)))
-        for table in sorted(by_table)
+        min(
+            shapes_by_table[table],
+            key=lambda shape: abs(shape.width - min(lanes.get(shape.table, shape.table), max_lanes)),
+        )
+        for table in sorted(shapes_by_table)
     )
 
 
@@ -321,10 +324,10 @@ class RefillShape:
 @cache
 def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
     """Return the available kernels that add intermediate products to stored destinations."""
-    wanted = REFILL_BLOCK_SIZE[target.dialect]
+    block_size = REFILL_BLOCK_SIZE[target.dialect]
     if target.dialect != "cuda":
-        return tuple(RefillShape(room, 1, 1, wanted) for room in ROOMS)
-    made = []
+        return tuple(RefillShape(room, 1, 1, block_size) for room in ROOMS)
+    shapes = []
     for room in ROOMS:
         for lanes in (4, 8, 16, 32):
             for groups in (1, 2, 4, 8):
@@ -332,12 +335,12 @@ def refill_shapes(target: Target, scalar_bytes: int) -> tuple[RefillShape, ...]:
                 # a row's sums are cleared and stored within one warp, and rows that share a warp must be short
                 if lanes * groups > target.warp or groups * room > MAX_SUMS or room > 64 * lanes * groups:
                     continue
-                of_row = groups * shape.stride * scalar_bytes + (shape.entries_at_once + 1) * STEP_BYTES
-                rows = min(wanted // (lanes * groups), SHARED_BYTES["cuda"] // of_row)
+                row_bytes = groups * shape.stride * scalar_bytes + (shape.entries_at_once + 1) * STEP_BYTES
+                rows = min(block_size // (lanes * groups), SHARED_BYTES["cuda"] // row_bytes)
                 least = target.warp // (lanes * groups)  # a block has whole warps
                 if rows >= least:
-                    made.append(replace(shape, rows=1 << (rows.bit_length() - 1)))
-    return tuple(made)
+                    shapes.append(replace(shape, rows=1 << (rows.bit_length() - 1)))
+    return tuple(shapes)
 
 
 def refill_shape(
@@ -351,12 +354,12 @@ def refill_shape(
     """
     shapes = [shape for shape in refill_shapes(target, scalar_bytes) if shape.room == room]
     lanes = 4 if mean_row_of_b < 6 else 8 if mean_row_of_b < 16 else 16 if mean_row_of_b < 128 else target.warp
-    lanes = min((shape.lanes for shape in shapes), key=lambda each: abs(each - lanes))
+    lanes = min((shape.lanes for shape in shapes), key=lambda lane_count: abs(lane_count - lanes))
     groups = 1.0 if mean_row_of_a < 12 or mean_row_of_b >= 16 else 2.0 if mean_row_of_a < 16 else 4.0
     if n_rows * lanes * groups * 2 < resident:
         groups = max(groups, min(mean_row_of_a / 4, resident / (2 * max(n_rows, 1) * lanes)))
-    of_lanes = [shape for shape in shapes if shape.lanes == lanes]
-    return min(of_lanes, key=lambda shape: abs(math.log2(shape.groups) - math.log2(groups)))
+    candidates = [shape for shape in shapes if shape.lanes == lanes]
+    return min(candidates, key=lambda shape: abs(math.log2(shape.groups) - math.log2(groups)))
 
 
 class LaunchWord(IntEnum):
@@ -430,12 +433,12 @@ class SingleShape:
         return self.shared_bytes(scalar_bytes) if self.warps > 1 else 0
 
     def shared_bytes(self, scalar_bytes: int) -> int:
-        of_row = (
+        row_bytes = (
             self.groups * self.stride * scalar_bytes
             + (self.entries_at_once + 1) * STEP_BYTES
             + self.table * COLUMN_BYTES
         )
-        return self.rows * of_row
+        return self.rows * row_bytes
 
 
 #: Largest number of resident blocks of `SINGLE_BLOCK_SIZE` threads, so that each thread has enough registers; the
@@ -446,7 +449,7 @@ SINGLE_REGISTERED, BLOCK_REGISTERED = 6, 4
 @cache
 def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
     """Return the available kernels of one-launch products."""
-    made = []
+    shapes = []
     for table in SINGLE_TABLES:
         for lanes in (4, 8, 16, 32):
             for groups in (1, 2, 4, 8):
@@ -461,14 +464,18 @@ def single_shapes(target: Target, scalar_bytes: int) -> tuple[SingleShape, ...]:
                 if rows < target.warp // width:  # a block has whole warps
                     continue
                 shape = replace(single_row, rows=1 << (rows.bit_length() - 1))
-                most = SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads
-                made.append(replace(shape, blocks_per_sm=max(1, min(most, _resident(shape, target, scalar_bytes)))))
+                max_blocks = SINGLE_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads
+                shapes.append(
+                    replace(shape, blocks_per_sm=max(1, min(max_blocks, _resident(shape, target, scalar_bytes))))
+                )
     for table in BLOCK_TABLES:
         shape = SingleShape(table, target.warp, BLOCK_WARPS, 1, 1, BLOCK_WARPS)
-        fitting = min(BLOCK_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads, _resident(shape, target, scalar_bytes))
-        if fitting:
-            made.append(replace(shape, blocks_per_sm=fitting))
-    return tuple(made)
+        resident_blocks = min(
+            BLOCK_REGISTERED * SINGLE_BLOCK_SIZE // shape.threads, _resident(shape, target, scalar_bytes)
+        )
+        if resident_blocks:
+            shapes.append(replace(shape, blocks_per_sm=resident_blocks))
+    return tuple(shapes)
 
 
 def _resident(shape: SingleShape, target: Target, scalar_bytes: int) -> int:
@@ -501,25 +508,27 @@ def single_shape(
 
     See `refill_shape` for the other parameters.
     """
-    wanted = 1.0 if mean_row_of_b >= WIDE_ROW else min(max(1.0, mean_row_of_a / ROWS_OF_GROUP), 4.0)
-    least = 10 if wanted < 1.5 else 7.5
+    target_groups = 1.0 if mean_row_of_b >= WIDE_ROW else min(max(1.0, mean_row_of_a / ROWS_OF_GROUP), 4.0)
+    least = 10 if target_groups < 1.5 else 7.5
     lanes = 4 if mean_row_of_b < least else 8 if mean_row_of_b < WIDE_ROW else 16 if mean_row_of_b < 64 else target.warp
-    if n_rows * lanes * wanted * 2 < resident:
-        wanted = max(wanted, min(mean_row_of_a / 4, resident / (2 * max(n_rows, 1) * lanes), target.warp / lanes))
+    if n_rows * lanes * target_groups * 2 < resident:
+        target_groups = max(
+            target_groups, min(mean_row_of_a / 4, resident / (2 * max(n_rows, 1) * lanes), target.warp / lanes)
+        )
     # the groups determine the order of summation, so their number must not depend on `entries`, which may be a bound
-    groups, warps = min((1, 2, 4, 8), key=lambda each: abs(math.log2(each) - math.log2(wanted))), 1
+    groups, warps = min((1, 2, 4, 8), key=lambda group_count: abs(math.log2(group_count) - math.log2(target_groups))), 1
     if 2 * n_rows * target.warp < resident and mean_row_of_a * mean_row_of_b >= PRODUCTS_OF_A_BLOCK:
         groups = warps = BLOCK_WARPS
-    filled = MAX_FILLED if groups == 1 else MAX_FILLED_BY_GROUPS if warps == 1 else MAX_FILLED_BY_WARPS
+    max_load = MAX_FILLED if groups == 1 else MAX_FILLED_BY_GROUPS if warps == 1 else MAX_FILLED_BY_WARPS
     shapes = [
         shape
         for shape in single_shapes(target, scalar_bytes)
-        if (shape.groups, shape.warps) == (groups, warps) and filled * shape.table >= entries
+        if (shape.groups, shape.warps) == (groups, warps) and max_load * shape.table >= entries
     ]
     return min(shapes, key=lambda shape: (abs(shape.lanes - lanes), shape.table), default=None)
 
 
-def rows_that_plan(room: int, target: Target) -> int:
+def planned_rows_per_block(room: int, target: Target) -> int:
     """Return the rows per block of the kernel that finds destinations, with a table of 2 · `room` slots per row."""
     if target.dialect != "cuda":
         return 1
@@ -548,8 +557,8 @@ MODULES = tuple(f"{kernels}-{format}" for format in ("exact", "chain") for kerne
 
 def exact_modules(target: Target) -> tuple[str, ...]:
     """Return the names of the modules for a target and for factors in the format `exact`."""
-    own = EXACT_KERNELS if target.dialect == "cuda" else EXACT_KERNELS[:1]
-    return tuple(f"{kernels}-exact" for kernels in (*KERNELS, *own))
+    exact_kernels = EXACT_KERNELS if target.dialect == "cuda" else EXACT_KERNELS[:1]
+    return tuple(f"{kernels}-exact" for kernels in (*KERNELS, *exact_kernels))
 
 
 def _places(**words: type[IntEnum]) -> dict[str, Mapping[str, int]]:
@@ -571,7 +580,7 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
         "state": STATE_NAMES,
     }
     if kernels == "count":
-        own = {
+        module_values = {
             "limits": LIMITS,
             "n_bins": BINS,
             "count_width": count_width,
@@ -579,11 +588,11 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "words": _places(BIN=BinWord, SAMPLE=SampleWord),
         }
     elif kernels == "expand":
-        own = {"width": target.warp if target.dialect == "cuda" else 1}
+        module_values = {"width": target.warp if target.dialect == "cuda" else 1}
     elif kernels == "refill":
-        own = {
+        module_values = {
             "rooms": ROOMS,
-            "plan_rows": {room: rows_that_plan(room, target) for room in ROOMS},
+            "plan_rows": {room: planned_rows_per_block(room, target) for room in ROOMS},
             "shapes": refill_shapes(target, scalar_bytes),
             "count_bits": COUNT_BITS,
             "bytes_room": BYTES_ROOM,
@@ -591,15 +600,17 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "words": _places(DESTINATIONS=DestinationsWord),
         }
     elif kernels == "single":
-        own = {
+        module_values = {
             "shapes": single_shapes(target, scalar_bytes),
             "state_words": STATE_WORDS,
             "words": _places(LAUNCH=LaunchWord),
         }
     elif kernels == "esc":
-        own = {"shapes": sort_shapes(target, scalar_bytes)}
+        module_values = {"shapes": sort_shapes(target, scalar_bytes)}
     else:
         shapes = {"shapes": hash_shapes(target, scalar_bytes), "long_shapes": long_shapes(target, scalar_bytes)}
-        own = {"mode": kernels, **shapes}
+        module_values = {"mode": kernels, **shapes}
     template = f"sparse/spgemm/{'hash' if kernels in MODES else kernels}.j2"
-    return render_template(templates, template, title=f"{owner}: {module}, {precision} precision", **common, **own)
+    return render_template(
+        templates, template, title=f"{owner}: {module}, {precision} precision", **common, **module_values
+    )

@@ -37,8 +37,8 @@ from repro.sparse.spgemm.binned_rows import (
     ProductBins,
     ProductRows,
     RowDemand,
-    arguments_of,
     expected_entries,
+    matrix_arguments,
     retry_shapes,
     shapes_by_bounds,
     shapes_by_entries,
@@ -55,8 +55,8 @@ from repro.sparse.spgemm.kernels import (
     ROOMS,
     DestinationsWord,
     RefillShape,
+    planned_rows_per_block,
     refill_shape,
-    rows_that_plan,
 )
 from repro.sparse.spgemm.one_launch import SingleLaunch, single_launch
 
@@ -94,10 +94,10 @@ class Multiplication:
 
     def choose_by_entries(self, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinShapes:
         """Return kernel shapes for rows binned by entries, with more lanes per row if rows are few."""
-        fitting = shapes_by_entries(self.device.target, self._scalar_bytes, counts.largest)
+        shapes = shapes_by_entries(self.device.target, self._scalar_bytes, counts.largest)
         if counts.differ:
-            fitting = shapes_by_bounds(self.device.target, self._scalar_bytes, counts, MAX_ENTRIES)
-        return self.by_entries or self.spread(fitting, counts, mean_row_of_a, mean_row_of_b)
+            shapes = shapes_by_bounds(self.device.target, self._scalar_bytes, counts, MAX_ENTRIES)
+        return self.by_entries or self.spread(shapes, counts, mean_row_of_a, mean_row_of_b)
 
     def spread(self, shapes: BinShapes, counts: BinCounts, mean_row_of_a: float, mean_row_of_b: float) -> BinShapes:
         """Return the kernel `shapes` with more lanes per row if rows are few, given the mean row lengths of A and B."""
@@ -106,7 +106,7 @@ class Multiplication:
             shapes, self.device.target, self._scalar_bytes, RowDemand(counts.rows, lanes, mean_row_of_a, mean_row_of_b)
         )
 
-    def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
+    def multiply_in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
         """Return C = A B with one segment per row and no free space in it; rows and columns are in any order.
 
         Rows of C may grow to `segments` segments later. Raises `ReproError` if offsets into C would overflow.
@@ -114,12 +114,12 @@ class Multiplication:
         with self.steps(factors, ONE_PHASE, segments) as steps:
             return steps.run()
 
-    def in_two_phases(self, factors: Factors) -> Storage:
+    def multiply_in_two_phases(self, factors: Factors) -> Storage:
         """Return C = A B with contiguous rows; the columns of a row are in any order."""
         with self.steps(factors, TWO_PHASES) as product:
             return product.run()
 
-    def in_one_launch(self, factors: Factors) -> Storage | None:
+    def multiply_in_one_launch(self, factors: Factors) -> Storage | None:
         """Compute C = A B in a single launch, with rows and columns in any order.
 
         It returns None if the matrices do not allow it.
@@ -130,8 +130,8 @@ class Multiplication:
 
     def whole(self, factors: Factors) -> Storage:
         """Return C = A B in one launch where that is possible, else in one phase."""
-        product = self.in_one_launch(factors)
-        return self.in_one_phase(factors) if product is None else product
+        product = self.multiply_in_one_launch(factors)
+        return self.multiply_in_one_phase(factors) if product is None else product
 
     @contextmanager
     def steps(self, factors: Factors, names: tuple[str, ...], segments: int = 1) -> Iterator[Steps]:
@@ -148,11 +148,11 @@ class Multiplication:
                 raise
 
     @contextmanager
-    def refilled(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
+    def refill_launch(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
         """Yield a launch that recomputes the values of C = A B, a product of factors with the same patterns."""
         with self.device.pooling(), ExitStack() as stack:
             bins = keep(stack, ProductBins(self.device, self.load(f"count-{factors.format}"), c.shape[0]))
-            bins.by_sizes(c)
+            bins.bin_by_sizes(c)
             rows = ProductRows(self.device, self.load, factors, c, bins, bins.counts)
             counts = bins.read()
             means = (matrix.report().pointer / max(matrix.shape[0], 1) for matrix in (factors.a, factors.b))
@@ -170,8 +170,10 @@ class Steps:
         self._bins = keep(
             stack, ProductBins(multiplication.device, multiplication.load(f"count-{factors.format}"), factors.shape[0])
         )
-        self._left = keep(stack, multiplication.device.allocate(4 * self._bins.stride))
-        self._rows = ProductRows(multiplication.device, multiplication.load, factors, c, self._bins, self._left)
+        self._unfinished_rows = keep(stack, multiplication.device.allocate(4 * self._bins.stride))
+        self._rows = ProductRows(
+            multiplication.device, multiplication.load, factors, c, self._bins, self._unfinished_rows
+        )
         self._counts = self._products = BinCounts((), (), ())
         self._expected = 0
         #: Upper bound of the entries of C, if tables and memory are sized by it; else 0.
@@ -191,7 +193,7 @@ class Steps:
     def count(self) -> None:
         """Bin rows by products; sample large problems, unless rows differ and memory suffices for all products."""
         multiplication, factors, c = self._multiplication, self._factors, self.c
-        self._bins.by_products(factors.a, factors.b, c)
+        self._bins.bin_by_products(factors.a, factors.b, c)
         counts = self._counts = self._products = self._bins.read()
         target, number = multiplication.device.target, c.dtype.itemsize
         usual = multiplication.by_products
@@ -200,23 +202,23 @@ class Steps:
             self._bound = counts.bound(c.shape[1])
         if sum(counts.totals) < MIN_PRODUCTS:
             self._expected = min(sum(expected_entries(counts)), MAX_ENTRIES)
-            by_estimate = shapes_by_products(target, number, largest=counts.largest, mean_row=counts.mean_row)
-            self._usual = usual or self._spread(by_estimate, counts)
+            estimated_shapes = shapes_by_products(target, number, largest=counts.largest, mean_row=counts.mean_row)
+            self._usual = usual or self._spread(estimated_shapes, counts)
             return
         if usual is not None and self._affords(self._bound):
             self._expected, self._usual = self._bound, usual
             return
         sample = take_sample(multiplication.device, multiplication.load, factors, c, self._bins, counts)
-        self._expected = min(sample.entries_of(counts), MAX_ENTRIES)
+        self._expected = min(sample.estimate_entries(counts), MAX_ENTRIES)
         self._usual = usual or self._spread(sample.shapes(target, number), counts)
 
     def _affords(self, entries: int) -> bool:
         """Return whether memory for `entries` entries can be reserved; False for 0 entries."""
-        of_entry = COLUMN_BYTES + self.c.dtype.itemsize
-        return 0 < entries <= MAX_ENTRIES and self._kept.affords(entries * of_entry)
+        entry_bytes = COLUMN_BYTES + self.c.dtype.itemsize
+        return 0 < entries <= MAX_ENTRIES and self._product_memory.affords(entries * entry_bytes)
 
     @property
-    def _kept(self) -> SingleLaunch:
+    def _product_memory(self) -> SingleLaunch:
         """The device's cache of product memory, whose arena this product shares."""
         return single_launch(self._multiplication.device, self._factors.a.dtype)
 
@@ -240,7 +242,7 @@ class Steps:
         if not self._affords(self._bound):
             return False
         try:
-            self._reserved = self._kept.arena.reserve(self._bound)
+            self._reserved = self._product_memory.arena.reserve(self._bound)
         except OutOfDeviceMemory:
             return False
         self.c.move(self._reserved, *self._reserved.buffers(self._bound), self._bound)
@@ -248,22 +250,26 @@ class Steps:
 
     def settle(self) -> None:
         """Compute the rows that did not fit into their table or into memory; return unused memory of C to the arena."""
-        c, tried = self.c, [self._usual, self._multiplication.retry, self._multiplication.any_row]
+        c, shape_sequence = self.c, [self._usual, self._multiplication.retry, self._multiplication.any_row]
         while (words := self._state())[STATE_UNPLACED]:
             pointer = int(words[STATE_BUFFER_END])
-            crowded = pointer <= c.capacity
-            if crowded and len(tried) > 1:  # else the memory was too small, and the same tables may suffice
-                tried.pop(0)
-            self._bins.by_products(self._factors.a, self._factors.b, c, (self._left, int(words[STATE_UNPLACED])))
-            again, used = self._bins.read(), min(pointer, c.capacity)
-            needed = used + sum(again.totals)
-            if needed > c.capacity:
+            table_overflow = pointer <= c.capacity
+            if (
+                table_overflow and len(shape_sequence) > 1
+            ):  # else the memory was too small, and the same tables may suffice
+                shape_sequence.pop(0)
+            self._bins.bin_by_products(
+                self._factors.a, self._factors.b, c, (self._unfinished_rows, int(words[STATE_UNPLACED]))
+            )
+            retry_counts, used_entries = self._bins.read(), min(pointer, c.capacity)
+            required_entries = used_entries + sum(retry_counts.totals)
+            if required_entries > c.capacity:
                 if c.capacity == MAX_ENTRIES:
-                    raise too_many(needed)
-                c.grow(min(needed, MAX_ENTRIES), partial(self._copy, used))
-            words[STATE_BUFFER_END], words[STATE_UNPLACED] = used, 0
+                    raise too_many(required_entries)
+                c.grow(min(required_entries, MAX_ENTRIES), partial(self._copy, used_entries))
+            words[STATE_BUFFER_END], words[STATE_UNPLACED] = used_entries, 0
             self._multiplication.device.write(c.state, words)
-            self._rows.bind("one", again, tried[0], self._stack)()
+            self._rows.bind("one", retry_counts, shape_sequence[0], self._stack)()
         if self._reserved is not None and c.lease is self._reserved:
             c.capacity = int(words[STATE_BUFFER_END])
             self._reserved.cut(c.capacity)
@@ -280,15 +286,17 @@ class Steps:
             words = self._state()
             if not words[STATE_UNPLACED]:
                 return
-            self._bins.by_products(self._factors.a, self._factors.b, self.c, (self._left, int(words[STATE_UNPLACED])))
-            again = self._bins.read()
+            self._bins.bin_by_products(
+                self._factors.a, self._factors.b, self.c, (self._unfinished_rows, int(words[STATE_UNPLACED]))
+            )
+            retry_counts = self._bins.read()
             self._multiplication.device.fill(self.c.state, 0)
-            self._rows.bind("symbolic", again, shapes, self._stack)()
+            self._rows.bind("symbolic", retry_counts, shapes, self._stack)()
 
     def place(self) -> None:
         """Bin rows by their entries, and allocate C with an offset for each row."""
         c, device = self.c, self._multiplication.device
-        self._bins.by_sizes(c)
+        self._bins.bin_by_sizes(c)
         self._counts = self._bins.read()
         total, rows = sum(self._counts.totals), c.shape[0]
         if total > MAX_ENTRIES:
@@ -336,9 +344,12 @@ class CoordinateMultiplication:
         rows, dtype = factors.shape[0], factors.a.dtype
         with self._device.pooling(), ExitStack() as stack:
             run = Launches(self._device, self._load, stack)
-            module, given = f"expand-{factors.format}", [*arguments_of(factors.a), *arguments_of(factors.b)]
+            module, factor_arguments = (
+                f"expand-{factors.format}",
+                [*matrix_arguments(factors.a), *matrix_arguments(factors.b)],
+            )
             products = run.numbers(rows, np.int32)
-            run.over(module, "count_row_products", rows, rows, *given, products)
+            run.over(module, "count_row_products", rows, rows, *factor_arguments, products)
             counts = run.download(products, rows, np.int32)
             if (counts >= MAX_ENTRIES).any():
                 raise too_many(int(counts.max()))
@@ -352,9 +363,9 @@ class CoordinateMultiplication:
                     raise too_many(total)
                 c.make_room(total)
                 base = 0
-                for first, of_slice, entries, columns, values in slices:
+                for first, n_rows, entries, columns, values in slices:
                     run.over(module, "copy_slice", entries, entries, base, columns, values, c.columns, c.values)
-                    run.over(module, "place_slice", of_slice, first, of_slice, base, begins, c.sizes, c.table)
+                    run.over(module, "place_slice", n_rows, first, n_rows, base, begins, c.sizes, c.table)
                     base += entries
                 c.set_pointer(total)
             except BaseException:
@@ -368,25 +379,28 @@ class CoordinateMultiplication:
     ) -> Slice:
         """Compute the entries of the rows from `first` on; `counts` are the intermediate products of each row."""
         rows, m, dtype = len(counts), int(counts.sum(dtype=np.int64)), c.dtype
-        module, given = f"expand-{factors.format}", [*arguments_of(factors.a), *arguments_of(factors.b)]
-        with ExitStack() as of_slice:
-            own = Launches(self._device, self._load, of_slice)
-            offsets = own.upload(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-            columns, row_of, places = (own.numbers(m + 1, np.int32) for _ in range(3))
-            values = own.numbers(m, dtype)
+        module, factor_arguments = (
+            f"expand-{factors.format}",
+            [*matrix_arguments(factors.a), *matrix_arguments(factors.b)],
+        )
+        with ExitStack() as slice_stack:
+            launches = Launches(self._device, self._load, slice_stack)
+            offsets = launches.upload(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+            columns, row_numbers, places = (launches.numbers(m + 1, np.int32) for _ in range(3))
+            values = launches.numbers(m, dtype)
             lanes = self._device.target.warp if self._device.backend == "cuda" else 1
-            expanded = first, rows, offsets, *given, columns, row_of, values
-            own.over(module, "expand_rows", rows, *expanded, lanes=lanes)
-            sort = own.keep(RadixSort(self._device, self._load("sort"), max(m, 1)))
-            by_column = sort.bind(columns, m, bits_of(c.shape[1]))
-            by_column.launch()
-            by_row = sort.bind(row_of, m, bits_of(rows), by_column.order)
-            by_row.launch()
-            own.over(module, "mark_places", m, m, by_row.keys, by_row.order, columns, places)
-            entries = own.offsets(places, places, m)
+            expansion_arguments = first, rows, offsets, *factor_arguments, columns, row_numbers, values
+            launches.over(module, "expand_rows", rows, *expansion_arguments, lanes=lanes)
+            sort = launches.keep(RadixSort(self._device, self._load("sort"), max(m, 1)))
+            column_sort = sort.bind(columns, m, bits_of(c.shape[1]))
+            column_sort.launch()
+            row_sort = sort.bind(row_numbers, m, bits_of(rows), column_sort.order)
+            row_sort.launch()
+            launches.over(module, "mark_places", m, m, row_sort.keys, row_sort.order, columns, places)
+            entries = launches.offsets(places, places, m)
             c_columns, c_values = run.numbers(entries, np.int32), run.numbers(entries, dtype)
-            added = by_row.keys, by_row.order, places, columns, values, c_columns, c_values, begins, c.sizes
-            own.over(module, "add_up", m, m, first, *added)
+            sum_arguments = row_sort.keys, row_sort.order, places, columns, values, c_columns, c_values, begins, c.sizes
+            launches.over(module, "add_up", m, m, first, *sum_arguments)
             self._device.synchronize()
         return Slice(first, rows, entries, c_columns, c_values)
 
@@ -421,14 +435,14 @@ class RoomRows(NamedTuple):
     room: int
     number: int
     #: Row numbers, ascending, int32 `(number,)`; None: all rows of the matrix.
-    listed: Buffer | None
+    row_list: Buffer | None
 
     def arguments(self, instead: Buffer) -> list[Argument]:
         """Return the kernel arguments that select the rows.
 
         Without a list the kernel gets the buffer `instead`, unread.
         """
-        return [np.int32(self.number), np.int32(self.listed is not None), self.listed or instead]
+        return [np.int32(self.number), np.int32(self.row_list is not None), self.row_list or instead]
 
 
 class Destinations:
@@ -441,93 +455,95 @@ class Destinations:
     def __init__(self, device: Device, load: Load, factors: Factors, c: Storage) -> None:
         self._device, self._load, self._rows, self._dtype = device, load, c.shape[0], c.dtype
         self._means = _mean_row(factors.a), _mean_row(factors.b)
-        self._kept: list[Buffer] = []
+        self._buffers: list[Buffer] = []
         self._launches: list[RoomRows] = []
         with device.pooling(), ExitStack() as stack:
-            self._make(stack, factors, c)
+            self._plan_destinations(stack, factors, c)
             self._stack = stack.pop_all()
 
     @property
     def nbytes(self) -> int:
         """Bytes of the stored destinations on the device."""
-        return sum(buffer.nbytes for buffer in self._kept)
+        return sum(buffer.nbytes for buffer in self._buffers)
 
     @property
     def kernels(self) -> dict[str, int]:
         """Number of rows that each kernel with stored destinations computes, by kernel name."""
         return {self._shape(rows).kernel: rows.number for rows in self._launches}
 
-    def _make(self, stack: ExitStack, factors: Factors, c: Storage) -> None:
+    def _plan_destinations(self, stack: ExitStack, factors: Factors, c: Storage) -> None:
         device, n = self._device, self._rows
         stride = -(-max(n, 1) // _ALIGNED) * _ALIGNED
-        with ExitStack() as passing:
+        with ExitStack() as temporaries:
             # lengths of the lists and, behind them, the bytes of all destinations: one call clears or reads both
-            counts = keep(passing, device.allocate(PART_ALIGNMENT + 4 * len(DestinationsWord)))
-            totals = keep(passing, device.part(counts, PART_ALIGNMENT, 4 * len(DestinationsWord)))
-            lists = keep(passing, device.allocate(4 * _LISTS * stride))
-            sizes = keep(passing, device.allocate(4 * max(n, 1)))
-            unplanned = device.allocate(4 * max(n, 1))
-            stack.callback(unplanned.release)
+            counts = keep(temporaries, device.allocate(PART_ALIGNMENT + 4 * len(DestinationsWord)))
+            totals = keep(temporaries, device.part(counts, PART_ALIGNMENT, 4 * len(DestinationsWord)))
+            lists = keep(temporaries, device.allocate(4 * _LISTS * stride))
+            sizes = keep(temporaries, device.allocate(4 * max(n, 1)))
+            unplanned_sizes = device.allocate(4 * max(n, 1))
+            stack.callback(unplanned_sizes.release)
             device.fill(counts, 0)
-            given = [*arguments_of(factors.a), *arguments_of(factors.b), c.table]
-            own: list[Argument] = [np.int32(stride), lists, counts, sizes, unplanned, totals]
-            Kernels(device, self._load("refill-exact")).over("list_rooms", n, [np.int32(n), *given, *own])()
+            factor_arguments = [*matrix_arguments(factors.a), *matrix_arguments(factors.b), c.table]
+            list_arguments: list[Argument] = [np.int32(stride), lists, counts, sizes, unplanned_sizes, totals]
+            Kernels(device, self._load("refill-exact")).over(
+                "list_rooms", n, [np.int32(n), *factor_arguments, *list_arguments]
+            )()
             words = np.empty(_ALIGNED + len(DestinationsWord), np.int32)
             device.download(counts, words)
-            *of_rooms, self.unplanned = words[:_LISTS].tolist()
-            of_all = words[_ALIGNED:].tolist()
-            nbytes = wide_sum(of_all[DestinationsWord.BYTES_HIGH], of_all[DestinationsWord.BYTES_LOW])
+            *rows_per_room, self.unplanned = words[:_LISTS].tolist()
+            total_words = words[_ALIGNED:].tolist()
+            nbytes = wide_sum(total_words[DestinationsWord.BYTES_HIGH], total_words[DestinationsWord.BYTES_LOW])
             if nbytes > MAX_BYTES:  # 32-bit offsets would not reach the last rows
-                of_rooms, self.unplanned = [0] * len(ROOMS), n
-                device.write(unplanned, _sizes_of(device, c))
-            self._unplanned = unplanned
+                rows_per_room, self.unplanned = [0] * len(ROOMS), n
+                device.write(unplanned_sizes, _download_sizes(device, c))
+            self._unplanned_sizes = unplanned_sizes
             if self.unplanned:
-                self._kept.append(unplanned)
+                self._buffers.append(unplanned_sizes)
             else:
-                unplanned.release()
-            if any(of_rooms):
-                self._base = self._keep(stack, 4 * (n + 1))
-                scan = keep(passing, Scan(device, self._load("sort"), n))
+                unplanned_sizes.release()
+            if any(rows_per_room):
+                self._base = self._allocate(stack, 4 * (n + 1))
+                scan = keep(temporaries, Scan(device, self._load("sort"), n))
                 scan.bind(sizes, self._base, n)()
-                self._steps = self._keep(stack, PLAN_BYTES * factors.a.capacity)
-                self._destinations = self._keep(stack, nbytes)
-                self._launches = self._list(stack, of_rooms, lists, stride)
+                self._steps = self._allocate(stack, PLAN_BYTES * factors.a.capacity)
+                self._destinations = self._allocate(stack, nbytes)
+                self._launches = self._choose_launches(stack, rows_per_room, lists, stride)
             for rows in self._launches:
-                found = [*given, c.columns, self._base, self._steps, self._destinations]
-                self._find(rows, [*rows.arguments(lists), *found])
-            device.synchronize()  # the buffers of `passing` are released here
+                plan_arguments = [*factor_arguments, c.columns, self._base, self._steps, self._destinations]
+                self._queue_planning(rows, [*rows.arguments(lists), *plan_arguments])
+            device.synchronize()  # the buffers of `temporaries` are released here
 
-    def _keep(self, stack: ExitStack, nbytes: int) -> Buffer:
+    def _allocate(self, stack: ExitStack, nbytes: int) -> Buffer:
         buffer = keep(stack, self._device.allocate(max(nbytes, 4)))
-        self._kept.append(buffer)
+        self._buffers.append(buffer)
         return buffer
 
-    def _list(self, stack: ExitStack, counts: list[int], lists: Buffer, stride: int) -> list[RoomRows]:
+    def _choose_launches(self, stack: ExitStack, counts: list[int], lists: Buffer, stride: int) -> list[RoomRows]:
         """Choose between a single launch over all rows and a launch for each capacity with a list of its rows."""
-        used = [room for room, count in enumerate(counts) if count]
-        top = used[-1]
+        rooms = [room for room, count in enumerate(counts) if count]
+        top = rooms[-1]
         # a larger capacity than a row needs costs less than lists: neighbouring rows share cache lines
-        most = sum(counts[max(top - 1, 0) : top + 1])
-        if not self.unplanned and ROOMS[top] <= BYTES_ROOM and 2 * most >= sum(counts):
+        top_rows = sum(counts[max(top - 1, 0) : top + 1])
+        if not self.unplanned and ROOMS[top] <= BYTES_ROOM and 2 * top_rows >= sum(counts):
             return [RoomRows(ROOMS[top], self._rows, None)]
         launches = []
-        for room in used:
+        for room in rooms:
             part = self._device.part(lists, 4 * room * stride, 4 * counts[room])
             numbers = np.empty(counts[room], np.int32)
             self._device.download(part, numbers)
             part.release()
-            listed = self._keep(stack, numbers.nbytes)
-            self._device.write(listed, np.sort(numbers))
-            launches.append(RoomRows(ROOMS[room], counts[room], listed))
+            row_list = self._allocate(stack, numbers.nbytes)
+            self._device.write(row_list, np.sort(numbers))
+            launches.append(RoomRows(ROOMS[room], counts[room], row_list))
         return launches
 
-    def _find(self, rows: RoomRows, arguments: list[Argument]) -> None:
+    def _queue_planning(self, rows: RoomRows, arguments: list[Argument]) -> None:
         """Queue the kernel that finds the destinations of the given rows."""
         target, device = self._device.target, self._device
-        per_block = rows_that_plan(rows.room, target)
+        rows_per_block = planned_rows_per_block(rows.room, target)
         kernel = self._load("refill-exact").kernel(f"plan_r{rows.room}")
         lanes = target.warp if target.dialect == "cuda" else 1
-        device.bind(kernel, -(-rows.number // per_block), per_block * lanes, arguments)()
+        device.bind(kernel, -(-rows.number // rows_per_block), rows_per_block * lanes, arguments)()
 
     def _shape(self, rows: RoomRows) -> RefillShape:
         target = self._device.target
@@ -543,8 +559,14 @@ class Destinations:
         for rows in self._launches:
             shape = self._shape(rows)
             kernel = self._load("refill-exact").kernel(shape.kernel)
-            given: list[Argument] = [factors.a.table, factors.a.values, self._steps, self._base, self._destinations]
-            arguments = [*rows.arguments(self._base), *given, factors.b.values, c.table, c.values]
+            plan_arguments: list[Argument] = [
+                factors.a.table,
+                factors.a.values,
+                self._steps,
+                self._base,
+                self._destinations,
+            ]
+            arguments = [*rows.arguments(self._base), *plan_arguments, factors.b.values, c.table, c.values]
             launches.append(self._device.bind(kernel, -(-rows.number // shape.rows), shape.threads, arguments))
         if self.unplanned:
             launches.append(self._bind_unplanned(factors, c, stack))
@@ -554,7 +576,7 @@ class Destinations:
         device = self._device
         with device.pooling():
             bins = keep(stack, ProductBins(device, self._load(f"count-{factors.format}"), self._rows))
-            bins.by_sizes(c, self._unplanned)
+            bins.bin_by_sizes(c, self._unplanned_sizes)
             rows = ProductRows(device, self._load, factors, c, bins, bins.counts)
             return rows.bind("numeric", bins.read(), shapes_for_any_row(device.target, c.dtype.itemsize), stack)
 
@@ -567,7 +589,7 @@ def _mean_row(matrix: Storage) -> float:
     return matrix.report().pointer / max(matrix.shape[0], 1)
 
 
-def _sizes_of(device: Device, matrix: Storage) -> NDArray[np.int32]:
+def _download_sizes(device: Device, matrix: Storage) -> NDArray[np.int32]:
     sizes = np.empty(max(matrix.shape[0], 1), np.int32)
     device.download(matrix.sizes, sizes)
     return sizes

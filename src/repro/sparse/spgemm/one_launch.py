@@ -78,7 +78,7 @@ class Sizes(NamedTuple):
         return min(max(self.products * 5 // (4 * EXPECTED[number]), self.longest, self.b_longest), self.columns)
 
 
-def sizes_of(factors: Factors) -> Sizes | None:
+def factor_sizes(factors: Factors) -> Sizes | None:
     """Return the sizes of two matrices; None if the host does not know them, or if rows may have free space."""
     a, b = factors.a, factors.b
     if factors.format != "exact" or a.entries is None or a.longest is None or b.entries is None or b.longest is None:
@@ -86,7 +86,7 @@ def sizes_of(factors: Factors) -> Sizes | None:
     return Sizes(a.shape[0], a.entries, a.longest, b.shape[0], b.entries, b.longest, b.shape[1])
 
 
-_kept: dict[Device, dict[int, SingleLaunch]] = {}
+_single_launches: dict[Device, dict[int, SingleLaunch]] = {}
 
 
 def single_launch(device: Device, dtype: np.dtype[np.floating]) -> SingleLaunch:
@@ -94,24 +94,24 @@ def single_launch(device: Device, dtype: np.dtype[np.floating]) -> SingleLaunch:
 
     It is created once per dtype and released with the device.
     """
-    if device not in _kept:
-        _kept[device] = {}
+    if device not in _single_launches:
+        _single_launches[device] = {}
         device.at_close(lambda: _release(device))
-    of_device = _kept[device]
-    if dtype.itemsize not in of_device:
-        of_device[dtype.itemsize] = SingleLaunch(device, dtype)
-    return of_device[dtype.itemsize]
+    device_launches = _single_launches[device]
+    if dtype.itemsize not in device_launches:
+        device_launches[dtype.itemsize] = SingleLaunch(device, dtype)
+    return device_launches[dtype.itemsize]
 
 
 def trim_products(device: Device) -> None:
     """Release the cached memory for products on a device, except memory in use by matrices."""
-    for kept in _kept.get(device, {}).values():
-        kept.trim()
+    for launch in _single_launches.get(device, {}).values():
+        launch.trim()
 
 
 def _release(device: Device) -> None:
-    for kept in _kept.pop(device, {}).values():
-        kept.release()
+    for launch in _single_launches.pop(device, {}).values():
+        launch.release()
 
 
 class SingleConfiguration(NamedTuple):
@@ -145,23 +145,32 @@ class SingleLaunch:
 
         It returns None if row lengths differ too much or fit no table.
         """
-        configuration = self._configurations[sizes] if sizes in self._configurations else self._by_estimate(sizes)
+        configuration = (
+            self._configurations[sizes] if sizes in self._configurations else self._estimate_configuration(sizes)
+        )
         self._remember(sizes, configuration)
         return configuration
 
-    def _by_estimate(self, sizes: Sizes) -> SingleConfiguration | None:
+    def _estimate_configuration(self, sizes: Sizes) -> SingleConfiguration | None:
         """Return a configuration for the estimated longest row of C; None if row lengths differ too much."""
         shape = self._shape(sizes, 1) if sizes.rows else None
         if shape is None or sizes.products >= max(MAX_SKEW * sizes.mean, SHORT_PRODUCTS * shape.warps):
             return None
         # if no table holds the estimate, the estimate may be too high: try the table sizes, largest first
-        guesses = (sizes.entries_of_row, *(int(table * MAX_FILLED_BY_GROUPS) for table in reversed(SINGLE_TABLES)))
-        return next((found for guess in guesses if (found := self._for_longest(sizes, guess)) is not None), None)
+        estimates = (sizes.entries_of_row, *(int(table * MAX_FILLED_BY_GROUPS) for table in reversed(SINGLE_TABLES)))
+        return next(
+            (
+                configuration
+                for longest in estimates
+                if (configuration := self._configure_longest(sizes, longest)) is not None
+            ),
+            None,
+        )
 
-    def _for_longest(self, sizes: Sizes, longest: int) -> SingleConfiguration | None:
+    def _configure_longest(self, sizes: Sizes, longest: int) -> SingleConfiguration | None:
         """Return a configuration for rows of C of up to `longest` entries; None if no table holds them."""
         shape = self._shape(sizes, longest)
-        return None if shape is None else self._with_shape(sizes, shape, longest)
+        return None if shape is None else self._configure_shape(sizes, shape, longest)
 
     def _shape(self, sizes: Sizes, entries: int) -> SingleShape | None:
         target = self._device.target
@@ -174,7 +183,7 @@ class SingleLaunch:
 
         It returns None if a single launch is not possible.
         """
-        sizes = sizes_of(factors)
+        sizes = factor_sizes(factors)
         if sizes is None:
             return None
         for _ in range(len(SINGLE_TABLES)):
@@ -210,16 +219,16 @@ class SingleLaunch:
             c.release()
             # a row that overflows its table only shows that it needs a larger one
             larger = [table for table in SINGLE_TABLES if table > configuration.shape.table]
-            crowded = buffer_end <= c.capacity and larger
-            again = int(larger[min(2, len(larger) - 1)] * MAX_FILLED_BY_GROUPS) if crowded else 0
-            self._remember(sizes, self._for_longest(sizes, again) if again else None)
+            table_overflow = buffer_end <= c.capacity and larger
+            retry_longest = int(larger[min(2, len(larger) - 1)] * MAX_FILLED_BY_GROUPS) if table_overflow else 0
+            self._remember(sizes, self._configure_longest(sizes, retry_longest) if retry_longest else None)
             return None
         if longest != configuration.longest:
             # table size fixes the column order within rows: use the table for C's size, so that results do not depend
             # on history
-            right = self._for_longest(sizes, max(longest, 1))
-            self._remember(sizes, right)
-            if right is None or right.shape != configuration.shape:
+            final_configuration = self._configure_longest(sizes, max(longest, 1))
+            self._remember(sizes, final_configuration)
+            if final_configuration is None or final_configuration.shape != configuration.shape:
                 c.release()
                 return None
         entries_of_c.cut(buffer_end)
@@ -271,7 +280,7 @@ class SingleLaunch:
             return True
         return nbytes * MEMORY_SHARE <= self._device.free_bytes()
 
-    def _with_shape(self, sizes: Sizes, shape: SingleShape, longest: int) -> SingleConfiguration:
+    def _configure_shape(self, sizes: Sizes, shape: SingleShape, longest: int) -> SingleConfiguration:
         """Return the configuration of a given kernel: number of blocks, chunk size and capacity of C."""
         device, rows = self._device, sizes.rows
         bound = min(sizes.entries * sizes.b_longest, rows * min(shape.table, sizes.columns, sizes.products))
@@ -307,8 +316,8 @@ class SingleLaunch:
         """Return an uninitialised matrix for C: the kernel writes all segments, sizes and words of state."""
         arrays = self._shelf.take(factors.shape[0])
         capacity = configuration.capacity
-        of_c = self._device, factors.shape, 1, capacity, self._dtype, *entries.buffers(capacity)
-        return Storage(*of_c, *arrays.parts, lease=entries, lease_of_rows=arrays)
+        storage_arguments = self._device, factors.shape, 1, capacity, self._dtype, *entries.buffers(capacity)
+        return Storage(*storage_arguments, *arrays.parts, lease=entries, lease_of_rows=arrays)
 
     def trim(self) -> None:
         """Release the memory blocks that no matrix uses."""

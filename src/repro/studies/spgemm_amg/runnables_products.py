@@ -45,7 +45,7 @@ from repro.sparse.spgemm.multiplication import (
     Multiplication,
     Steps,
 )
-from repro.sparse.spgemm.one_launch import single_launch, sizes_of, trim_products
+from repro.sparse.spgemm.one_launch import factor_sizes, single_launch, trim_products
 from repro.studies.spgemm_amg import STUDY_NAME, TOLERANCE, ProductName
 from repro.studies.spgemm_amg.ids import AmgRow, BinMode, KernelId, Shape, shapes_for
 from repro.studies.spgemm_amg.operands import (
@@ -241,11 +241,11 @@ class WholeProduct(Product):
         if self._method == "paper":
             multiplication.by_products = papers_shapes(work.device.target, factors.a.dtype.itemsize)
         self._bind_stages(multiplication, factors)
-        return multiplication.in_two_phases if self._method == "two" else multiplication.in_one_phase
+        return multiplication.multiply_in_two_phases if self._method == "two" else multiplication.multiply_in_one_phase
 
     def _single(self, multiplication: Multiplication) -> Callable[[Factors], Storage]:
         def multiply(factors: Factors) -> Storage:
-            product = multiplication.in_one_launch(factors)
+            product = multiplication.multiply_in_one_launch(factors)
             if product is None:
                 raise Unsupported("rows differ too much for one launch, or it would take too much memory")
             return product
@@ -296,8 +296,10 @@ class SingleKernel(Product):
         return {"what": "product", "mode": "single", "method": "kernel", **super().columns}
 
     def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
-        whole = self.multiplication(work, 1).in_one_launch(factors)  # finds the table's size for these row lengths
-        single, sizes = single_launch(work.device, factors.a.dtype), sizes_of(factors)
+        whole = self.multiplication(work, 1).multiply_in_one_launch(
+            factors
+        )  # finds the table's size for these row lengths
+        single, sizes = single_launch(work.device, factors.a.dtype), factor_sizes(factors)
         if whole is None or sizes is None:
             raise Unsupported("rows differ too much for one launch, or it would take too much memory")
         whole.release()
@@ -327,10 +329,10 @@ class Refill(Product):
 
     def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
         multiplication = self.multiplication(work, 2)
-        self._c = c = multiplication.in_two_phases(factors)
+        self._c = c = multiplication.multiply_in_two_phases(factors)
         bound = ExitStack()
         work.stack.callback(bound.close)
-        self.launch = bound.enter_context(multiplication.refilled(factors, c))
+        self.launch = bound.enter_context(multiplication.refill_launch(factors, c))
 
 
 class StoredRefill(Product):
@@ -348,7 +350,7 @@ class StoredRefill(Product):
         return {"what": "numeric", "mode": "refill", "method": "stored", **super().columns}
 
     def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
-        self._c = c = self.multiplication(work, 2).in_two_phases(factors)
+        self._c = c = self.multiplication(work, 2).multiply_in_two_phases(factors)
         destinations = work.keep(Destinations(work.device, work.load, factors, c))
         self._amounts["plan_bytes"] = destinations.nbytes
         self.launch = destinations.bind(factors, c, work.stack)
@@ -402,12 +404,12 @@ class BinKernel(Product, Candidate):
         bins = work.keep(ProductBins(device, work.load("count-exact"), factors.shape[0]))
         left = work.keep(device.allocate(4 * bins.stride))
         if self.mode == "numeric":
-            self._c = c = Multiplication(device, work.load, factors.a.dtype).in_two_phases(factors)
-            bins.by_sizes(c)
+            self._c = c = Multiplication(device, work.load, factors.a.dtype).multiply_in_two_phases(factors)
+            bins.bin_by_sizes(c)
         else:
             entries = int(operands_of(work.workspace).expected(self.product).sizes.sum())
             self._c = c = Storage.empty(device, factors.shape, 1, max(entries, 1), factors.a.dtype)
-            bins.by_products(factors.a, factors.b, c)
+            bins.bin_by_products(factors.a, factors.b, c)
         counts = bins.read()
         only = tuple(rows if bin == self.bin else 0 for bin, rows in enumerate(counts.rows))
         shapes: list[Shape] = [None] * BINS

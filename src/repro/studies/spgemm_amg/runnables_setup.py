@@ -71,7 +71,7 @@ class SetUp(MultigridRunnable, SetupRunnable):
         else:
             by_products = papers_shapes(work.device.target, operands.dtype.itemsize) if self._method == "sort" else None
             multiplication = Multiplication(work.device, work.load, operands.dtype, by_products)
-            multiply = multiplication.in_one_phase if by_products else multiplication.whole
+            multiply = multiplication.multiply_in_one_phase if by_products else multiplication.whole
         self._amounts = {
             "levels": len(operands.levels),
             "rows": operands.a.shape[0],
