@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -317,6 +318,11 @@ def seconds_cell(seconds: float | None) -> Cell:
 def from_rows(cell: Cell, *times: ReportedTime | None) -> Cell:
     """Add to a cell the keys of the rows from which its value was computed."""
     return replace(cell, keys=tuple(dict.fromkeys((*cell.keys, *(timed.key for timed in times if timed)))))
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts names by their numbers: `scatter4` before `scatter16`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def digits(value: float) -> str:
