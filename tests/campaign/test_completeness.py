@@ -12,10 +12,10 @@ from made_campaign import make_all
 
 from repro.bench.rows import SCHEMA
 from repro.campaign.archive import pack
-from repro.campaign.completeness import Missing, count_alike, find_missing, find_missing_of_case
+from repro.campaign.completeness import Missing, find_missing, find_missing_of_case, merge_equal_causes
 from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, as_yaml, make_plan
-from repro.campaign.receipts import making
+from repro.campaign.receipts import record_step
 from repro.campaign.steps import Freshness, building, steps
 from repro.cli.records import check
 from repro.errors import ReproError
@@ -223,7 +223,7 @@ def test_a_case_is_judged_by_its_own_rows(campaign: Plan) -> None:
 
 
 def test_a_step_that_failed_and_is_named_by_nothing_else_is_named(campaign: Plan) -> None:
-    with making(building(campaign, NAME)) as made:
+    with record_step(building(campaign, NAME)) as made:
         made.failed("no network")
     assert Missing(f"problem {NAME}", "it failed: no network") in find_missing(campaign)
 
@@ -362,7 +362,7 @@ def test_what_is_part_done_is_counted_by_kind_and_reason(campaign: Plan, capsys:
     missing += [Missing(f"problem p{number}", "no such file\n  where: here") for number in range(2)]
     missing += [Missing("s on p3, double (search)", f"{n} rows crashed, the first v{n}: at {n}") for n in (2, 3)]
     missing += [Missing("module m", "not compiled"), Missing("s on p, single", "3 rows disturbed, the first v", True)]
-    counted = count_alike(missing)
+    counted = merge_equal_causes(missing)
     assert [part.what for part in counted] == [
         "3 cases",
         "2 problems",

@@ -70,7 +70,7 @@ def compile_(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from repro.campaign.receipts import making
+    from repro.campaign.receipts import record_step
     from repro.campaign.steps import compiling, compiling_common
     from repro.codegen.build_cache import Module, compile_module
     from repro.codegen.targets import get_target
@@ -83,7 +83,7 @@ def compile_(
         else:
             step = compiling(study, key, limits, kernels, modules)
         [manifest] = step.outputs
-        with making(step) if receipt else nullcontext() as made:
+        with record_step(step) if receipt else nullcontext() as made:
             module = compile_module(source, limits, manifest, record_errors=record_errors)
             if made and module.binary:
                 made.also(manifest.parent / module.binary)
