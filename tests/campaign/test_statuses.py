@@ -19,6 +19,6 @@ def test_a_disturbed_row_of_a_gpu_is_missing_and_an_unstable_one_is_not() -> Non
     ]
     (missing,) = failed_rows_missing("made_up on lp1, double", rows, winners=())
     assert not missing.remark
-    assert missing.reason == "1 rows disturbed, the first copy/64-1: copy median 6,500 µs, 189.0 µs before"
+    assert missing.reason == "1 row disturbed, the first copy/64-1: copy median 6,500 µs, 189.0 µs before"
     assert set(STATUSES) > HARMLESS
     assert set(TIMED) < HARMLESS

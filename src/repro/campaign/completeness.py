@@ -261,7 +261,7 @@ def _status_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Describe the rows of each status: their number, the first name, and the first line of its message."""
     for status, count in sorted(Counter(row["status"] for row in rows).items()):
         first = next(row for row in rows if row["status"] == status)
-        words = f"{count} rows {status}, the first {first['name']}"
+        words = f"{count} row{'s' * (count != 1)} {status}, the first {first['name']}"
         yield f"{words}: {first['message'].splitlines()[0]}" if first["message"] else words
 
 

@@ -536,7 +536,8 @@ def _row_range(row_table: pa.Table) -> str:
         if "measured_at" in row_table.column_names
         else []
     )
-    return f"{row_table.num_rows} rows{f', the first of {min(times)},' if times else ''}"
+    count = row_table.num_rows
+    return f"{count} row{'s' * (count != 1)}{f', the first of {min(times)},' if times else ''}"
 
 
 def _differences(parts: Sequence[Part]) -> Iterator[Difference]:

@@ -384,7 +384,7 @@ def _print_comparison(comparison: Comparison, worst: int, tolerance: float, cons
         counts = [f"{(comparison.rows['verdict'] == verdict).sum()} {verdict}" for verdict in VERDICTS]
         _print_spreads(comparison, console)
         _print_mean(comparison, console)
-        console.print(f"{len(comparison.rows)} rows: {', '.join(counts)}")
+        console.print(f"{len(comparison.rows)} row{'s' * (len(comparison.rows) != 1)}: {', '.join(counts)}")
 
 
 def _print_spreads(comparison: Comparison, console: Console) -> None:
