@@ -201,12 +201,12 @@ class Devices:
         return min(clocks, default=None), ", ".join(reasons) or None
 
     def close(self) -> None:
-        with ExitStack() as closing:  # all devices are closed, even if closing one of them fails
+        with ExitStack() as stack:  # all devices are closed, even if closing one of them fails
             for device in self._devices:
-                closing.callback(device.close)
-            closing.callback(self._link.close)
+                stack.callback(device.close)
+            stack.callback(self._link.close)
             for part in self._leading.values():
-                closing.callback(part._link.close)
+                stack.callback(part._link.close)
 
 
 def device_counts(count: int) -> list[int]:

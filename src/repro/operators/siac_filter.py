@@ -20,7 +20,7 @@ from repro.filtering.kernels import DEGREES, render_siac
 from repro.filtering.matrix import FilterMatrix, MatrixRows, MatrixSize
 from repro.filtering.matrix_free import LocalPerPoint, MatrixFree, PerPoint, Points, Stencil
 from repro.filtering.spline_kernel import kernel
-from repro.filtering.stencil_geometry import at_points, predicted_pairs, scales, within_triangles
+from repro.filtering.stencil_geometry import point_scales, predicted_pairs, scales, triangle_scales
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field, triangulation
 from repro.galerkin import BASES, evaluation_rule, mode_count
 from repro.operators.arrays import VectorType, on_device
@@ -108,7 +108,7 @@ def as_scale(scale: Any, mesh: Triangulation, degree: int, points: Floats | None
     if not isinstance(scale, str):
         return _numbers(scale, "scale")
     one_of(scale, "scale", (LOCAL,))
-    return within_triangles(mesh, evaluation_rule(degree, 2).points) if points is None else at_points(mesh, points)
+    return triangle_scales(mesh, evaluation_rule(degree, 2).points) if points is None else point_scales(mesh, points)
 
 
 def as_orders(derivative: Any) -> tuple[int, int]:

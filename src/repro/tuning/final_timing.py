@@ -17,7 +17,7 @@ import numpy as np
 from repro.bench.rows import REPORT, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import CALM_RESTS, WAKING, Samples, SamplingPlan, is_far, microseconds_text, outlying
+from repro.bench.timing import CALM_RESTS, WAKING, Samples, SamplingPlan, is_outlier, microseconds_text, outliers
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.worker import ContextLost, Watchdog
 from repro.bench.yardsticks import EMPTY
@@ -95,7 +95,7 @@ class Probe:
             except LaunchError:
                 return None  # the next launch of a runnable will report the failure
             self._best[yardstick_key] = min(self._best.get(yardstick_key, median), median)
-            if not is_far(median, best, bench.timing.tolerance(backend), WAKING[backend]):
+            if not is_outlier(median, best, bench.timing.tolerance(backend), WAKING[backend]):
                 return None
         words = f"{kind} median {microseconds_text(median)}, {microseconds_text(best)} before"
         return Slowdown(words, median - best if kind == EMPTY else np.inf)
@@ -313,7 +313,7 @@ def outlying_rounds(
     """
     disturbances = {number: samples.disturbed for number, samples in enumerate(rounds) if samples.disturbed}
     calm = [number for number in range(len(rounds)) if number not in disturbances]
-    far = outlying([rounds[number].seconds for number in calm], tolerance, host_tolerance, waking)
+    far = outliers([rounds[number].seconds for number in calm], tolerance, host_tolerance, waking)
     return disturbances | {calm[number]: reason for number, reason in far.items()}
 
 

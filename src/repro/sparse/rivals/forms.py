@@ -91,7 +91,7 @@ def compile_source(rival: Rival, target: Target, precision: str, block: int) -> 
         except nvcc.CompileError as error:
             if f'"{rival.kernel}" is undefined' not in str(error):
                 raise
-            there = ", ".join(nvcc.kernels_of(_compile(rival, source, target, precision, block)))
+            there = ", ".join(nvcc.kernel_names(_compile(rival, source, target, precision, block)))
             raise _no_kernel(rival, there) from None
     except nvcc.CompileError as error:
         raise ModuleError(f"{rival.source} does not compile: {error}") from None
@@ -129,7 +129,7 @@ def check_compiled(rival: Rival, target: Target, precision: str, block: int) -> 
         The source does not compile, or lacks the kernel or functions.
     """
     binary = compile_source(rival, target, precision, block)
-    kernels = nvcc.kernels_of(binary)
+    kernels = nvcc.kernel_names(binary)
     there = ", ".join(kernels)
     if rival.kernel is None:
         try:
