@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from repro.codegen.targets import CPU, Target, get_target
-from repro.codegen.templates import render_common, expand_macros
+from repro.codegen.templates import expand_macros, render_common
 
 #: Words that only a GPU has: of warps, whose threads work out ranks among each other, and of blocks that wait.
 OF_GPUS = {"BALLOT", "HIGHEST_BIT", "LOWEST_BIT", "SHUFFLE_FROM", "GRID_BARRIER"}

@@ -19,7 +19,7 @@ import numpy as np
 
 from repro import __version__
 from repro.codegen.targets import DTYPES, SCALARS, STATIC_SHARED, Target
-from repro.codegen.templates import render_template, render_text, template_exists, expand_macros
+from repro.codegen.templates import expand_macros, render_template, render_text, template_exists
 from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError

@@ -167,8 +167,8 @@ def runs_of(n: int, tile: int, max_runs: int, min_tiles: int = 1) -> tuple[int, 
     If there are at most `min_tiles` tiles, they are one run.
     """
     tiles = -(-n // tile)
-    per_run = min_tiles if tiles <= min_tiles else -(-tiles // max_runs)
-    return per_run * tile, max(1, -(-tiles // per_run))
+    tiles_per_run = min_tiles if tiles <= min_tiles else -(-tiles // max_runs)
+    return tiles_per_run * tile, max(1, -(-tiles // tiles_per_run))
 
 
 #: Threads per block of the counting and scattering kernels, and keys per thread; must agree
@@ -233,9 +233,11 @@ class RadixSort:
             digit = min(width, bits - shift)
             size: list[Argument] = [np.int32(n), np.int32(run), np.int32(shift), np.int32(digit)]
             if shift == 0 and order is not None:
-                gathered = _other(self._keys, keys)
-                launches.append(self._bind("sort_count_ordered", runs, [*size, keys, self._counters, order, gathered]))
-                keys = gathered
+                gathered_keys = _other_buffer(self._keys, keys)
+                launches.append(
+                    self._bind("sort_count_ordered", runs, [*size, keys, self._counters, order, gathered_keys])
+                )
+                keys = gathered_keys
             else:
                 launches.append(self._bind("sort_count", runs, [*size, keys, self._counters]))
             launches.append(
@@ -246,23 +248,23 @@ class RadixSort:
                     [np.int32(runs), self._counters, self._totals],
                 )
             )
-            to, behind = _other(self._keys, keys), _other(self._orders, order)
-            arguments = [*size, self._counters, self._totals, keys, to, behind]
+            target_keys, target_order = _other_buffer(self._keys, keys), _other_buffer(self._orders, order)
+            arguments = [*size, self._counters, self._totals, keys, target_keys, target_order]
             if order is None:
                 launches.append(self._bind("sort_scatter_first", runs, arguments))
             else:
                 launches.append(self._bind("sort_scatter", runs, [*arguments, order]))
-            keys, order = to, behind
+            keys, order = target_keys, target_order
         assert order is not None
         return BoundSort(in_order(launches), keys, order)
 
     def _bind_tile(self, keys: Buffer, n: int, bits: int, width: int, order: Buffer | None) -> BoundSort:
         """Return a sort of keys that fit into one tile; all passes run in one launch."""
-        to, behind = _other(self._keys, keys), _other(self._orders, order)
-        arguments: list[Argument] = [np.int32(n), np.int32(width), np.int32(bits), keys, to, behind]
+        target_keys, target_order = _other_buffer(self._keys, keys), _other_buffer(self._orders, order)
+        arguments: list[Argument] = [np.int32(n), np.int32(width), np.int32(bits), keys, target_keys, target_order]
         if order is None:
-            return BoundSort(self._bind("sort_tile", 1, arguments), to, behind)
-        return BoundSort(self._bind("sort_tile_ordered", 1, [*arguments, order]), to, behind)
+            return BoundSort(self._bind("sort_tile", 1, arguments), target_keys, target_order)
+        return BoundSort(self._bind("sort_tile_ordered", 1, [*arguments, order]), target_keys, target_order)
 
     def _bind(self, kernel: str, runs: int, arguments: list[Argument]) -> Callable[[], None]:
         return self._device.bind(self._program.kernel(kernel), runs, SORT_BLOCK_SIZE[self._device.backend], arguments)
@@ -272,11 +274,11 @@ class RadixSort:
         self._stack.close()
 
 
-def _other(pair: tuple[Buffer, Buffer], buffer: Buffer | None) -> Buffer:
+def _other_buffer(pair: tuple[Buffer, Buffer], buffer: Buffer | None) -> Buffer:
     return pair[1] if buffer is pair[0] else pair[0]
 
 
-def bits_of(count: int) -> int:
+def bit_count(count: int) -> int:
     return max(count - 1, 0).bit_length()
 
 
@@ -351,12 +353,12 @@ class Launches:
         self.keep(Scan(self.device, self.load("sort"), max(count, 1))).bind(sizes, sums, count)()
         return read_total(self.device, sums, count)
 
-    def sort(self, keys: Buffer, count: int, below: int) -> BoundSort:
-        """Return the sorted int32 `keys` `(count,)`, whose values are from 0 to `below` - 1; the sort is stable."""
+    def sort(self, keys: Buffer, count: int, key_limit: int) -> BoundSort:
+        """Return the sorted int32 `keys` `(count,)`, whose values are from 0 to `key_limit` - 1; the sort is stable."""
         memory = self.keep(RadixSort(self.device, self.load("sort"), max(count, 1)))
-        sorted_by = memory.bind(keys, count, bits_of(below))
-        sorted_by.launch()
-        return sorted_by
+        bound_sort = memory.bind(keys, count, bit_count(key_limit))
+        bound_sort.launch()
+        return bound_sort
 
 
 class KernelLauncher(Launches):
@@ -367,10 +369,12 @@ class KernelLauncher(Launches):
 
     guards: Guards
 
-    def __init__(self, workspace: Workspace, built: Mapping[str, ModuleFile], stack: ExitStack, index: int = 0) -> None:
-        load = cache(lambda module: built[module].program(workspace, index))
+    def __init__(
+        self, workspace: Workspace, module_files: Mapping[str, ModuleFile], stack: ExitStack, index: int = 0
+    ) -> None:
+        load = cache(lambda module: module_files[module].program(workspace, index))
         super().__init__(workspace.devices[index], load, stack, workspace.guards)
-        self.workspace, self._built = workspace, built
+        self.workspace, self._built = workspace, module_files
 
     def on(self, index: int) -> KernelLauncher:
         """Return a `KernelLauncher` for device number `index`; its memory is released with that of this object."""
@@ -460,7 +464,7 @@ class Repeated:
             self._captured.release()
 
 
-def each_of(phases: Sequence[str]) -> Callable[[Phase], None]:
+def phases_in_order(phases: Sequence[str]) -> Callable[[Phase], None]:
     """Return a script for `Stage.bind` that runs the given phases once each, in order."""
 
     def script(phase: Phase) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from repro.codegen.targets import get_target
-from repro.codegen.templates import alignment, render_common, expand_macros
+from repro.codegen.templates import alignment, expand_macros, render_common
 from repro.errors import ReproError
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.variants import Layout, Schedule, paper_space

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, OutOfDeviceMemory
-from repro.sparse.device_primitives import Launches, Load, RadixSort, Scan, bits_of, keep
+from repro.sparse.device_primitives import Launches, Load, RadixSort, Scan, bit_count, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.kernels import STATE_BUFFER_END, STATE_UNPLACED, STATE_WORDS
 from repro.sparse.dynamic.storage import Storage
@@ -392,9 +392,9 @@ class CoordinateMultiplication:
             expansion_arguments = first, rows, offsets, *factor_arguments, columns, row_numbers, values
             launches.over(module, "expand_rows", rows, *expansion_arguments, lanes=lanes)
             sort = launches.keep(RadixSort(self._device, self._load("sort"), max(m, 1)))
-            column_sort = sort.bind(columns, m, bits_of(c.shape[1]))
+            column_sort = sort.bind(columns, m, bit_count(c.shape[1]))
             column_sort.launch()
-            row_sort = sort.bind(row_numbers, m, bits_of(rows), column_sort.order)
+            row_sort = sort.bind(row_numbers, m, bit_count(rows), column_sort.order)
             row_sort.launch()
             launches.over(module, "mark_places", m, m, row_sort.keys, row_sort.order, columns, places)
             entries = launches.offsets(places, places, m)
