@@ -246,7 +246,7 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            with _named(self._path):
+            with _name_file_in_errors(self._path):
                 self._note.close()
                 _note_path(self._path).unlink(missing_ok=True)
                 self._file.close()
@@ -257,7 +257,7 @@ class Store:
         return self._rows.get(key)
 
     def add(self, row: Row) -> Row:
-        with _named(self._path), self._writing:  # the watchdog's thread also adds rows
+        with _name_file_in_errors(self._path), self._writing:  # the watchdog's thread also adds rows
             self._file.write(_line(row, self._run) + "\n")
             self._file.flush()
         self._rows[row.key] = row
@@ -273,7 +273,7 @@ class Store:
             self._write_note("")
 
     def _write_note(self, text: str) -> None:
-        with _named(_note_path(self._path)):
+        with _name_file_in_errors(_note_path(self._path)):
             self._note.seek(0)
             self._note.truncate()
             self._note.write(text)
@@ -298,7 +298,7 @@ def _note_path(path: Path) -> Path:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _name_file_in_errors(path: Path) -> Iterator[None]:
     """Add the file name to an `OSError` raised while writing; the operating system names files only on opening."""
     try:
         yield

@@ -53,7 +53,7 @@ class Watchdog:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._interval = min(POLL_SECONDS, seconds / 10)
-        self._guarded: _Guard | None = None
+        self._active_guard: _Guard | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -71,21 +71,21 @@ class Watchdog:
         """Call `expired` from the watchdog's thread if the body takes too long. `expired` should save the state and
         `restart`.
         """
-        self._guarded = _Guard(expired)
+        self._active_guard = _Guard(expired)
         try:
             yield
         finally:
-            self._guarded = None
+            self._active_guard = None
 
     def _watch(self) -> None:
         last = time.monotonic()
         while not self._ended.wait(self._interval):
             now = time.monotonic()
-            guard = self._guarded
+            guard = self._active_guard
             if guard:
                 guard.awake += min(now - max(last, guard.began), MISSED * self._interval)
                 if guard.awake > self._seconds:
-                    self._guarded = None
+                    self._active_guard = None
                     guard.expired()
             last = now
 

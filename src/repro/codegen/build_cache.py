@@ -81,9 +81,9 @@ class Module:
             return module
         except ValidationError as error:
             first = error.errors()[0]
-            raise _damaged(path, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
+            raise _damage_error(path, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
         except ValueError as error:
-            raise _damaged(path, error) from None
+            raise _damage_error(path, error) from None
 
 
 class ModuleOnDemand:
@@ -106,7 +106,7 @@ def _reader() -> TypeAdapter[Module]:
     return TypeAdapter(Module)
 
 
-def _damaged(path: Path, reason: object) -> ReproError:
+def _damage_error(path: Path, reason: object) -> ReproError:
     return ReproError(
         "the manifest of a module is damaged",
         where=path,

@@ -112,7 +112,7 @@ class DeviceLocks:
         self.idle = set()
         try:
             for device in self._devices:
-                file = _locked(device, say=say)
+                file = _acquire(device, say=say)
                 self._files.append(file)
                 self.idle |= _idle(file) - {os.getpid()}
                 since = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -166,7 +166,7 @@ def lock_devices(devices: Iterable[str], work: str) -> Iterator[DeviceLocks]:
         locks.free()
 
 
-def _locked(device: str, *, say: bool) -> int:
+def _acquire(device: str, *, say: bool) -> int:
     """Open and lock a device's file; return it. If the file was deleted meanwhile, open a new one."""
     path = lock_path(device)
     while True:

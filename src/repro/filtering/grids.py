@@ -282,7 +282,7 @@ class SortedCells:
 
     def __init__(self, mesh: Triangulation, points: Floats) -> None:
         self.mesh, self.count, self._points = mesh, len(points), points
-        self._kept: dict[Hashable, Any] = {}
+        self._cache: dict[Hashable, Any] = {}
 
     def triangles(self, size: float | None = None) -> Grid:
         return self._keep(("triangles", size), lambda: grid_of_triangles(self.mesh, size))
@@ -316,7 +316,7 @@ class SortedCells:
         return self.mesh.wrapped(self._points)
 
     def _keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        if key not in self._kept:
-            self._kept[key] = make()
-        value: T = self._kept[key]
+        if key not in self._cache:
+            self._cache[key] = make()
+        value: T = self._cache[key]
         return value

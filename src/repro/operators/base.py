@@ -17,7 +17,7 @@ from scipy.sparse.linalg import LinearOperator
 from repro.devices.base import Queue
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, VectorType, not_copied, on_device, refuse_mask
+from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, on_device, refuse_mask
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
@@ -251,7 +251,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         return self._rmatvec(X)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise not_copied(self, "make it anew of what it was made of, in the process that uses it")
+        raise copy_refusal(self, "make it anew of what it was made of, in the process that uses it")
 
     @cached_property
     def _staging(self) -> tuple[DeviceArray, DeviceArray]:

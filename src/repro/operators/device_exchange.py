@@ -61,7 +61,7 @@ class BatchUpload:
     def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], precision: str) -> None:
         self._runtime, self._shape, self._dtype, self._precision = runtime, shape, dtype, precision
         self._scratch = Scratch(runtime.device)
-        self._made: Kernels | None = None
+        self._kernels: Kernels | None = None
 
     # checking ---------------------------------------------------------------------------------------------------------
 
@@ -202,9 +202,9 @@ class BatchUpload:
         return int(host_count[0])
 
     def _over(self, name: str, count: int, *arguments: Argument) -> None:
-        if self._made is None:
-            self._made = Kernels(self._runtime.device, load_module(self._runtime, self._precision, "arrays"))
-        self._made.over(name, count, arguments)()
+        if self._kernels is None:
+            self._kernels = Kernels(self._runtime.device, load_module(self._runtime, self._precision, "arrays"))
+        self._kernels.over(name, count, arguments)()
 
     def release(self) -> None:
         self._scratch.release()

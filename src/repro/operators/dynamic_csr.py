@@ -207,7 +207,7 @@ class DynamicCSR(DeviceOperator):
                 matrix_module, sort_module = self._load("matrix"), self._load("sort")
                 self._matrix = DynamicMatrix(runtime.device, matrix_module, sort_module, start, slack)
         except OutOfDeviceMemory as error:
-            raise runtime.no_room(error) from None
+            raise runtime.out_of_memory_error(error) from None
         self._entries, self._since = entries, 0
 
     @classmethod
@@ -329,7 +329,7 @@ class DynamicCSR(DeviceOperator):
             with self._runtime.after(*streams):
                 yield
         except OutOfDeviceMemory as error:
-            raise self._runtime.no_room(error) from None
+            raise self._runtime.out_of_memory_error(error) from None
 
     # reading ----------------------------------------------------------------------------------------------------------
 

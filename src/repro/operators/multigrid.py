@@ -17,7 +17,7 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, View, not_copied, refuse_mask
+from repro.operators.arrays import DeviceArray, View, copy_refusal, refuse_mask
 from repro.operators.arrays import on_device as on_the_device
 from repro.operators.base import real_number, whole_number
 from repro.operators.device_exchange import (
@@ -115,7 +115,7 @@ class Level:
         return self._level.a.shape
 
     def __reduce__(self) -> NoReturn:
-        raise not_copied(self, "copy its matrices, A, P and R")
+        raise copy_refusal(self, "copy its matrices, A, P and R")
 
     def _of_finer(self, part: Any) -> Any:
         if part is None:
@@ -230,7 +230,7 @@ def amg(
                     level.release()
                 raise
         except OutOfDeviceMemory as error:
-            raise runtime.no_room(error) from None
+            raise runtime.out_of_memory_error(error) from None
     return MultilevelSolver(Memory(runtime, load, levels, solver, settings, refreshable, cupys))
 
 
@@ -374,7 +374,7 @@ class MultilevelSolver:
                 levels[:] = refresh_hierarchy(self._runtime.device, self._memory.load, levels, self._memory.settings)
                 self._solver.renew(levels)
             except OutOfDeviceMemory as error:
-                raise self._runtime.no_room(error) from None
+                raise self._runtime.out_of_memory_error(error) from None
             self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
             self._memory.whole = True
             self.levels = [Level(self._memory, index) for index in range(len(levels))]
@@ -391,7 +391,7 @@ class MultilevelSolver:
             try:
                 yield
             except OutOfDeviceMemory as error:
-                raise self._runtime.no_room(error) from None
+                raise self._runtime.out_of_memory_error(error) from None
 
     def _precondition(self, b: NDArray[Any]) -> NDArray[np.floating]:
         """Apply one V-cycle to b, `(n,)`.
@@ -448,7 +448,7 @@ class MultilevelSolver:
         return x
 
     def __reduce__(self) -> NoReturn:
-        raise not_copied(self, "set it up anew by `repro.amg`, or copy the matrices of its levels, A, P and R")
+        raise copy_refusal(self, "set it up anew by `repro.amg`, or copy the matrices of its levels, A, P and R")
 
     def __repr__(self) -> str:
         sizes = " > ".join(str(level.shape[0]) for level in self.levels)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from repro.devices.base import OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, VectorType, View, not_copied, on_device, refuse_mask
+from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, on_device, refuse_mask
 from repro.operators.base import Closeable, one_of, real_number, whole_number
 from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupy_array, is_from_module
 from repro.operators.runtime import KERNELS, Runtime
@@ -78,7 +78,7 @@ class ChipSolver(Closeable):
                     device, program, slices, method, (matrix.entry, precision), kept_slices
                 )
         except OutOfDeviceMemory as error:
-            raise runtime.no_room(error) from None
+            raise runtime.out_of_memory_error(error) from None
         self.kept, self.nbytes = self._solver.kept_bytes, slices.nbytes
         self._rows = slices.rows
         self._vectors = Vectors(runtime, matrix.n, kind, "AoS", slices.rows)
@@ -204,7 +204,7 @@ class ChipSolver(Closeable):
             )
 
     def __reduce__(self) -> NoReturn:
-        raise not_copied(self, "make it anew from the operator")
+        raise copy_refusal(self, "make it anew from the operator")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.method}, {self._n} rows of {self._kind.entry} on {self.device_name}>"

@@ -82,7 +82,7 @@ class Runtime:
         try:
             return self.device.upload(array)
         except OutOfDeviceMemory as error:
-            raise self.no_room(error) from None
+            raise self.out_of_memory_error(error) from None
 
     def put(self, array: NDArray[Any]) -> DeviceArray:
         return DeviceArray(self.device, self.upload(array), array.shape, array.dtype)
@@ -91,10 +91,10 @@ class Runtime:
         try:
             buffer = self.device.allocate(int(np.prod(shape)) * dtype.itemsize)
         except OutOfDeviceMemory as error:
-            raise self.no_room(error) from None
+            raise self.out_of_memory_error(error) from None
         return DeviceArray(self.device, buffer, shape, dtype)
 
-    def no_room(self, error: OutOfDeviceMemory) -> ReproError:
+    def out_of_memory_error(self, error: OutOfDeviceMemory) -> ReproError:
         with self.after():  # makes the context of this GPU current
             free = self.device.free_bytes()
         return ReproError(
@@ -245,13 +245,15 @@ def _describe_device(device: Device) -> str:
 
 def open_runtime(device: str = "auto") -> Runtime:
     """Return the one runtime for a device (`auto`, `cuda:N`, `opencl:N`); raise `ReproError` if it is unavailable."""
-    with _opening:  # a second runtime for the same device would refuse arrays of the first one
+    with _opening_lock:  # a second runtime for the same device would refuse arrays of the first one
         return _open(resolve_device(device))
 
 
-_opening = RLock()
+_opening_lock = RLock()
 # otherwise, a fork while another thread opens a device would leave the lock held for ever in the child process
-os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
+os.register_at_fork(
+    before=_opening_lock.acquire, after_in_parent=_opening_lock.release, after_in_child=_opening_lock.release
+)
 
 
 @cache

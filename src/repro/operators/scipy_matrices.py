@@ -101,16 +101,20 @@ def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, i
     for name, array in (("indices", indices), ("indptr", offsets)):
         _check_whole(array, f"{subject}: {name}")
     if len(indices) != count:
-        raise _damaged(f"{subject}: data and indices", "as many data as indices", f"{count} and {len(indices)}")
+        raise _damage_error(f"{subject}: data and indices", "as many data as indices", f"{count} and {len(indices)}")
     if len(offsets) != major + 1:
-        raise _damaged(f"{subject}: indptr", f"{major + 1}, one more than rows (of CSC, columns)", f"{len(offsets)}")
+        raise _damage_error(
+            f"{subject}: indptr", f"{major + 1}, one more than rows (of CSC, columns)", f"{len(offsets)}"
+        )
     first, last = int(offsets[0]), int(offsets[-1])
     if first != 0 or not 0 <= last <= count:
-        raise _damaged(f"{subject}: indptr", f"from 0 to {count} at most", f"from {first} to {last}")
+        raise _damage_error(f"{subject}: indptr", f"from 0 to {count} at most", f"from {first} to {last}")
     falls = offsets[1:] < offsets[:-1]
     if bool(falls.any()):
         row = int(falls.argmax())
-        raise _damaged(f"{subject}: indptr[{row + 1}]", f"{int(offsets[row])} at least", f"{int(offsets[row + 1])}")
+        raise _damage_error(
+            f"{subject}: indptr[{row + 1}]", f"{int(offsets[row])} at least", f"{int(offsets[row + 1])}"
+        )
     check_indices(indices[:last], minor, f"{subject}: indices")
 
 
@@ -122,7 +126,7 @@ def check_indices(indices: Any, count: int, subject: str) -> None:
         if wrong:
             place = int(find())
             expected = f"0 to {count - 1}" if count else "none: there are none to name"
-            raise _damaged(f"{subject}[{place}]", expected, int(indices[place]))
+            raise _damage_error(f"{subject}[{place}]", expected, int(indices[place]))
 
 
 def check_places(count: int, places: Sequence[Any], shape: tuple[int, int], subject: str) -> None:
@@ -130,17 +134,17 @@ def check_places(count: int, places: Sequence[Any], shape: tuple[int, int], subj
     for place, limit, name in zip(places, shape, ("rows", "columns"), strict=True):
         _check_whole(place, f"{subject}: {name}")
         if len(place) != count:
-            raise _damaged(f"{subject}: data and {name}", "as many of each", f"{count} and {len(place)}")
+            raise _damage_error(f"{subject}: data and {name}", "as many of each", f"{count} and {len(place)}")
         check_indices(place, limit, f"{subject}: {name}")
 
 
 def _check_whole(array: Any, subject: str) -> None:
     _check_axes(array, 1, subject)
     if array.dtype.kind not in "iu":
-        raise _damaged(subject, "whole numbers", array.dtype)
+        raise _damage_error(subject, "whole numbers", array.dtype)
 
 
-def _damaged(where: str, expected: str, actual: object) -> ReproError:
+def _damage_error(where: str, expected: str, actual: object) -> ReproError:
     return ReproError("the matrix is damaged", where=where, expected=expected, actual=actual)
 
 
@@ -173,7 +177,7 @@ def _block_rows(matrix: Any, subject: str) -> Any:
     )
     shape, size = _shape(matrix), data.shape[1:]
     if not all(size) or any(count % length for count, length in zip(shape, size, strict=True)):
-        raise _damaged(f"{subject}: data", "blocks that rows and columns are multiples of", f"{size} in {shape}")
+        raise _damage_error(f"{subject}: data", "blocks that rows and columns are multiples of", f"{size} in {shape}")
     check_compressed(len(data), indices, offsets, (shape[0] // size[0], shape[1] // size[1]), subject)
     end = int(offsets[-1])
     return sp.bsr_array((data[:end], indices[:end], offsets), shape=shape)
@@ -183,7 +187,7 @@ def _coordinates(matrix: Any, subject: str) -> Any:
     data = _values(matrix, subject)
     places = matrix.coords if hasattr(matrix, "coords") else (matrix.row, matrix.col)  # for SciPy before 1.13
     if not isinstance(places, (tuple, list)) or len(places) != 2:
-        raise _damaged(f"{subject}: coords", "two arrays", type(places).__name__)
+        raise _damage_error(f"{subject}: coords", "two arrays", type(places).__name__)
     return _coordinate_matrix(
         data, [_plain(place, f"{subject}: coords[{axis}]") for axis, place in enumerate(places)], matrix, subject
     )
@@ -204,7 +208,7 @@ def _diagonals(matrix: Any, subject: str) -> Any:
     offsets = _indices(matrix, "offsets", subject)
     _check_whole(offsets, f"{subject}: offsets")
     if len(offsets) != len(data) or len(np.unique(offsets)) != len(offsets):
-        raise _damaged(f"{subject}: offsets", f"{len(data)}, as many as diagonals, none twice", f"{len(offsets)}")
+        raise _damage_error(f"{subject}: offsets", f"{len(data)}, as many as diagonals, none twice", f"{len(offsets)}")
     rows, columns = _shape(matrix)
     width = min(columns, data.shape[1])
     values, places, column_numbers = [data[:0].ravel()], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -226,12 +230,12 @@ def _lists(matrix: Any, subject: str) -> Any:
     rows = _shape(matrix)[0]
     for name, lists in (("rows", columns), ("data", values)):
         if not isinstance(lists, np.ndarray) or lists.shape != (rows,) or not all(isinstance(i, list) for i in lists):
-            raise _damaged(f"{subject}: {name}", f"{rows} lists", _describe(lists))
+            raise _damage_error(f"{subject}: {name}", f"{rows} lists", _describe(lists))
     lengths = np.fromiter(map(len, columns), np.int64, rows)
     uneven = np.flatnonzero(lengths != np.fromiter(map(len, values), np.int64, rows))
     if len(uneven):
         row = int(uneven[0])
-        raise _damaged(f"{subject}: row {row}", f"{lengths[row]} data, as columns", len(values[row]))
+        raise _damage_error(f"{subject}: row {row}", f"{lengths[row]} data, as columns", len(values[row]))
     places = [np.repeat(np.arange(rows), lengths), _list_array(chain.from_iterable(columns), f"{subject}: rows")]
     return _coordinate_matrix(_typed_array(chain.from_iterable(values), matrix, subject), places, matrix, subject)
 
@@ -239,7 +243,7 @@ def _lists(matrix: Any, subject: str) -> Any:
 def _keys(matrix: Any, subject: str) -> Any:
     keys = list(matrix.keys())
     if not all(isinstance(key, tuple) and len(key) == 2 for key in keys):
-        raise _damaged(f"{subject}: keys", "pairs of a row and a column", "others")
+        raise _damage_error(f"{subject}: keys", "pairs of a row and a column", "others")
     places = [_list_array((key[axis] for key in keys), f"{subject}: keys") for axis in range(2)]
     return _coordinate_matrix(_typed_array(matrix.values(), matrix, subject), places, matrix, subject)
 
@@ -276,9 +280,9 @@ def _indices(matrix: Any, name: str, subject: str) -> NDArray[Any]:
 def _plain(numbers: Any, subject: str, axes: int = 1) -> NDArray[Any]:
     """Return an index or value array of a matrix as a contiguous NumPy array in native byte order."""
     if not isinstance(numbers, np.ndarray):
-        raise _damaged(subject, "an array", type(numbers).__name__)
+        raise _damage_error(subject, "an array", type(numbers).__name__)
     if np.ma.is_masked(numbers):
-        raise _damaged(subject, "an array without a mask", "masked numbers")
+        raise _damage_error(subject, "an array without a mask", "masked numbers")
     array = np.asarray(numbers)
     _check_axes(array, axes, subject)
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
@@ -286,7 +290,7 @@ def _plain(numbers: Any, subject: str, axes: int = 1) -> NDArray[Any]:
 
 def _check_axes(array: NDArray[Any], axes: int, subject: str) -> None:
     if array.ndim != axes:
-        raise _damaged(subject, f"an array of {axes} {'axis' if axes == 1 else 'axes'}", f"shape {array.shape}")
+        raise _damage_error(subject, f"an array of {axes} {'axis' if axes == 1 else 'axes'}", f"shape {array.shape}")
 
 
 def _whole(array: NDArray[Any]) -> NDArray[Any]:
@@ -298,7 +302,7 @@ def _list_array(numbers: Any, subject: str) -> NDArray[Any]:
     try:
         array = np.array(items) if items else np.empty(0, np.int64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise _damaged(subject, "numbers", error) from None
+        raise _damage_error(subject, "numbers", error) from None
     _check_axes(array, 1, subject)
     return array
 

@@ -278,7 +278,7 @@ class SiacFilter(DeviceOperator, Closeable):
                     self.pairs, self.nbytes = self._filter.count(), 0
                 self._stack = stack.pop_all()
         except OutOfDeviceMemory as error:
-            raise runtime.no_room(error) from None
+            raise runtime.out_of_memory_error(error) from None
         way = _way(stencil) if local is None else "clipping"
         self.kind = "matrix" if isinstance(self._filter, FilterMatrix) else way
 

@@ -20,7 +20,7 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import View, not_copied, on_device, refuse_mask
+from repro.operators.arrays import View, copy_refusal, on_device, refuse_mask
 from repro.operators.base import one_of
 from repro.operators.device_exchange import (
     CUPYS_MATRICES,
@@ -136,7 +136,7 @@ class ProductPlan:
                 self._launch(a, b, self._c.values if out_view is None else out_view.buffer)
                 return self._read() if out is None else out
         except OutOfDeviceMemory as error:
-            raise self._runtime.no_room(error) from None
+            raise self._runtime.out_of_memory_error(error) from None
 
     def _values(self, storage: Storage, values: Any, subject: str) -> NDArray[np.floating] | View | None:
         """Return checked values: a host array in the product's dtype, or a view of a device array; None for None."""
@@ -196,7 +196,7 @@ class ProductPlan:
         self._release()
 
     def __reduce__(self) -> NoReturn:
-        raise not_copied(self, "make another by repro.spgemm(A, B, plan=True)")
+        raise copy_refusal(self, "make another by repro.spgemm(A, B, plan=True)")
 
     def __repr__(self) -> str:
         rows, columns = self.shape
@@ -283,7 +283,7 @@ def spgemm(
             if plan:
                 return rows, ProductPlan(runtime, load, factors, product, rows)
     except OutOfDeviceMemory as error:
-        raise runtime.no_room(error) from None
+        raise runtime.out_of_memory_error(error) from None
     if sort:
         rows.sort_indices()
     return rows

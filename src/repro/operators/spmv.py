@@ -68,7 +68,7 @@ class Product:
             with runtime.after():
                 self._variant.bind(self._workspace)
         except OutOfDeviceMemory as error:
-            raise runtime.no_room(error) from None
+            raise runtime.out_of_memory_error(error) from None
         except Unsupported as error:
             raise ReproError(
                 "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
@@ -250,9 +250,9 @@ class SpmvOperator(DeviceOperator, Closeable):
         super().__init__(product.runtime, kind, (size, size))
         self._problem = problem
         self._product: Product | None = product
-        # transposes, by whether they are conjugated: this operator owns those in `_made`; `_transposes` also has the
-        # one that owns this operator
-        self._made: dict[bool, SpmvOperator] = {}
+        # transposes, by whether they are conjugated: this operator owns those in `_own_transposes`; `_transposes` also
+        # has the one that owns this operator
+        self._own_transposes: dict[bool, SpmvOperator] = {}
         self._transposes: dict[bool, ref[SpmvOperator]] = {}
         self._solvers: dict[str, ChipSolver] = {}
         self.name = str(product.id)
@@ -306,9 +306,9 @@ class SpmvOperator(DeviceOperator, Closeable):
         """Free the memory of the matrix, of its transposes and solvers; the operator cannot be used afterwards."""
         with self._runtime.after():  # holds the lock, so no other thread is in the middle of a product
             product, self._product = self._product, None
-            for transpose in self._made.values():
+            for transpose in self._own_transposes.values():
                 transpose.close()
-            self._made.clear()
+            self._own_transposes.clear()
             for solver in self._solvers.values():
                 solver.close()
             self._solvers.clear()
@@ -339,7 +339,7 @@ class SpmvOperator(DeviceOperator, Closeable):
                 else:
                     transpose = SpmvOperator(matrix, Product(self._runtime, matrix, self.precision, product.id))
                     transpose._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
-                    self._made[conjugate] = transpose
+                    self._own_transposes[conjugate] = transpose
                 self._transposes[conjugate] = ref(transpose)
             return transpose
 

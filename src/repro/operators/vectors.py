@@ -147,13 +147,13 @@ class Vectors:
     def _scratch(self) -> tuple[Buffer, Buffer]:
         return self.runtime.upload(np.zeros(2 * self._grid)), self.runtime.upload(np.zeros(2))
 
-    def arrange(self, plain: Buffer, destination: Buffer) -> None:
-        """Queue a copy from natural order with AoS (`plain`) to the order of these vectors (`destination`)."""
-        self._launch("arrange" + self._suffix, [np.int32(self.n), plain, destination, *self._permutation])
+    def arrange(self, plain: Buffer, ordered: Buffer) -> None:
+        """Queue a copy from natural order with AoS (`plain`) to the order of these vectors (`ordered`)."""
+        self._launch("arrange" + self._suffix, [np.int32(self.n), plain, ordered, *self._permutation])
 
-    def restore(self, source: Buffer, plain: Buffer) -> None:
-        """Queue a copy from the order of these vectors (`source`) to natural order with AoS (`plain`)."""
-        self._launch("restore" + self._suffix, [np.int32(self.n), source, plain, *self._permutation])
+    def restore(self, ordered: Buffer, plain: Buffer) -> None:
+        """Queue a copy from the order of these vectors (`ordered`) to natural order with AoS (`plain`)."""
+        self._launch("restore" + self._suffix, [np.int32(self.n), ordered, plain, *self._permutation])
 
     @property
     def _suffix(self) -> str:

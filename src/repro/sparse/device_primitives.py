@@ -88,10 +88,10 @@ class Releasable(Protocol):
 R = TypeVar("R", bound=Releasable)
 
 
-def keep(stack: ExitStack, thing: R) -> R:
-    """Register `thing` for release when the stack is closed, and return it."""
-    stack.callback(thing.release)
-    return thing
+def keep(stack: ExitStack, resource: R) -> R:
+    """Register `resource` for release when the stack is closed, and return it."""
+    stack.callback(resource.release)
+    return resource
 
 
 def reserve(stack: ExitStack, device: Device, guards: Guards | None, nbytes: int, name: str) -> Buffer:
@@ -299,9 +299,9 @@ class Launches:
         """Return a copy whose memory is released by another stack; device and modules stay the same."""
         return Launches(self.device, self.load, stack, self.guards)
 
-    def keep(self, thing: R) -> R:
-        """Register `thing` for release when `stack` is closed, and return it."""
-        return keep(self.stack, thing)
+    def keep(self, resource: R) -> R:
+        """Register `resource` for release when `stack` is closed, and return it."""
+        return keep(self.stack, resource)
 
     def allocate(self, nbytes: int, name: str = "what is passed on") -> Buffer:
         return reserve(self.stack, self.device, self.guards, nbytes, name)
@@ -439,7 +439,7 @@ class Repeated:
 
     def __init__(self, device: Device, launch: Launch, behind_first: bool = False) -> None:
         self._device, self._launch, self._behind_first = device, launch, behind_first
-        self._called = self._tried = False
+        self._called = self._capture_tried = False
         self._captured: Captured | None = None
 
     @property
@@ -447,15 +447,15 @@ class Repeated:
         return self._captured is not None
 
     def __call__(self) -> None:
-        if self._called and not self._tried:
+        if self._called and not self._capture_tried:
             self._capture()
         (self._captured.replay if self._captured else self._launch)()
         self._called = True
-        if self._behind_first and not self._tried:
+        if self._behind_first and not self._capture_tried:
             self._capture()
 
     def _capture(self) -> None:
-        self._tried = True
+        self._capture_tried = True
         with suppress(CaptureError):  # without a graph, kernels are launched one by one
             self._captured = self._device.capture(self._launch)
 

@@ -80,14 +80,14 @@ def bisect(graph: Graph, leaf: int) -> Order:
     order, places = order[arrangement], _axes(places, steps, arrangement, size, AXES)
     graph, arrangement = _renumber(graph, order), np.arange(n)  # parts become contiguous
     while size > leaf:
-        part = _cut(graph, arrangement, size)
+        part = _cut_parts(graph, arrangement, size)
         axes = np.empty((2, n), np.float32)
         axes[:, arrangement] = _axes(places, None, arrangement, size, 2).T
         degree = DEGREE + DEGREE_STEP * ((size // leaf).bit_length() - 2)
         first, *second = _smooth(graph, axes[: 2 if size <= BOTH * leaf else 1], part, degree)
         directions = [direction for other in second for direction in (other, first + other, first - other)]
         arrangement = arrangement[_sides(_shortest(graph, [first, *directions], part, arrangement, size), size)]
-        arrangement = arrangement[_sides(_swapped(graph, arrangement, size), size)]
+        arrangement = arrangement[_sides(_swaps(graph, arrangement, size), size)]
         size //= 2
     return order[arrangement]
 
@@ -204,7 +204,7 @@ def _equal_axes(places: Floats, steps: Floats | None, parts: Order, count: int) 
     return np.asarray(places[parts] @ direction - mean @ direction)
 
 
-def _cut(graph: Graph, arrangement: Order, size: int) -> NDArray[np.int64]:
+def _cut_parts(graph: Graph, arrangement: Order, size: int) -> NDArray[np.int64]:
     """Remove the edges between parts from `graph`, in place; return the part number of each vertex, `(n,)`."""
     part = np.empty(len(arrangement), np.int32)
     part[arrangement] = np.arange(len(arrangement), dtype=np.int32) // size
@@ -285,7 +285,7 @@ def _sides(lower: NDArray[np.bool_], size: int) -> Order:
     return np.concatenate([np.hstack(sides).ravel(), first[full * half :], second[full * half :]])
 
 
-def _swapped(graph: Graph, arrangement: Order, size: int) -> NDArray[np.bool_]:
+def _swaps(graph: Graph, arrangement: Order, size: int) -> NDArray[np.bool_]:
     """Return which places are in the first half of their part after swaps.
 
     In each round, each part moves the vertex with the largest gain from the first half to the second, then one vertex

@@ -293,7 +293,7 @@ class GemmReuse(_Product):
 
     def __init__(self, device: CudaDevice, a: GpuCsr, b: GpuCsr) -> None:
         super().__init__(device, a, b)
-        self._kept = ExitStack()
+        self._state_stack = ExitStack()
         self._numeric: tuple[int, ...] | None = None
 
     def multiply(self) -> GpuCsr:
@@ -318,7 +318,7 @@ class GemmReuse(_Product):
             arguments = self._arguments(c, algorithm, state)
             self._handle.run("cusparseSpGEMMreuse_compute", *arguments)
             self._device.synchronize()
-            self._kept, self._numeric = state_stack.pop_all(), arguments
+            self._state_stack, self._numeric = state_stack.pop_all(), arguments
             product_stack.pop_all()
         self.workspace_bytes = memory.peak
         return product
@@ -355,4 +355,4 @@ class GemmReuse(_Product):
 
     def _forget(self) -> None:
         self._numeric = None
-        self._kept.close()
+        self._state_stack.close()

@@ -582,7 +582,9 @@ class Refresh:
                 else:
                     launches += [step.measure(level), step.refill(level, levels[index + 1].a, product)]
             whole = in_order(launches)
-            self._launch: Launch = keep(stack, Repeated(device, whole, behind_first=True)) if self._stored else whole
+            self._launch: Launch = (
+                keep(stack, Repeated(device, whole, behind_first=True)) if self._has_destinations else whole
+            )
             self._stack = stack.pop_all()
 
     def _products(self, levels: Sequence[DeviceLevel], stack: ExitStack) -> Callable[[Factors, Storage], Launch]:
@@ -595,10 +597,10 @@ class Refresh:
                     if plan.unplanned:
                         # without destinations, the columns of a row may change their order, on which later products
                         # rely
-                        self._stored = False
+                        self._has_destinations = False
                         return self._bind_refill
             stack.push(plan_stack.pop_all())
-        self._stored = True
+        self._has_destinations = True
         return lambda factors, c: plans[id(c)].bind(factors, c, stack)
 
     def _bind_refill(self, factors: Factors, c: Storage) -> Launch:

@@ -69,7 +69,7 @@ class LibraryRival:
             raise ModuleError(f'{path} has no function {names}: declare it extern "C", as include/repro_rival.h does')
         self._library = library
         self._problem: CProblem | None = None
-        self._told: RivalProblem | None = None
+        self._rival_problem: RivalProblem | None = None
         self._state = c_void_p()
 
     @property
@@ -85,15 +85,15 @@ class LibraryRival:
         return shown((function() or b"").decode(errors="replace"))
 
     def setup(self, problem: RivalProblem) -> None:
-        self._told, self._problem, self._state = problem, _as_c(problem), c_void_p()
+        self._rival_problem, self._problem, self._state = problem, _as_c(problem), c_void_p()
         status = self._library.repro_rival_setup(byref(self._problem), byref(self._state))
         self._raise(status, "set-up")
 
     def launcher(self, batches: Sequence[RivalBatch] = ()) -> Callable[[], None]:
         assert self._problem is not None
-        assert self._told is not None
+        assert self._rival_problem is not None
         problem, state = byref(self._problem), self._state
-        if self._told.task == "updates":
+        if self._rival_problem.task == "updates":
             update, c_batches = self._library.repro_rival_update, [byref(_as_c_batch(batch)) for batch in batches]
 
             def launch_updates() -> None:
@@ -108,9 +108,9 @@ class LibraryRival:
             if status := run(problem, state):
                 self._raise(status, "run")
 
-        if self._told.task != "solve":
+        if self._rival_problem.task != "solve":
             return launch
-        whole, max_iterations = self._problem, self._told.iterations
+        whole, max_iterations = self._problem, self._rival_problem.iterations
 
         def launch_again() -> None:
             whole.iterations = max_iterations
@@ -119,7 +119,7 @@ class LibraryRival:
         return launch_again
 
     def collect(self) -> None:
-        problem, c_problem = self._told, self._problem
+        problem, c_problem = self._rival_problem, self._problem
         if problem is None or c_problem is None:
             return
         problem.iterations = int(c_problem.iterations)
