@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from repro.results.campaign_data import Method
 from repro.results.problem_lines import PROBLEM
-from repro.results.significance import geometric_mean, interval_of, scaled
+from repro.results.significance import geometric_mean, interval_of, scaled_interval
 from repro.results.tables import Cell, Column, Statistic, SummaryLine, count, digits, speedup
 from repro.studies.dg_postprocessing.operands import Errors
 from repro.studies.dg_postprocessing.results import (
@@ -52,14 +52,14 @@ def milli_cell(timed: Time | None, why: tuple[str, ...] = ()) -> Cell:
     value = MILLI * timed.seconds
     # keep three digits even for a time of one microsecond
     text = digits(value) if value >= 1 else f"{value:.3f}"
-    return Cell(value, text, timed.notes, (timed.key,), scaled(interval_of(timed), MILLI))
+    return Cell(value, text, timed.notes, (timed.key,), scaled_interval(interval_of(timed), MILLI))
 
 
 def field_columns(why: Callable[[Filtering], str]) -> tuple[Column[Filtering], ...]:
     """Return the first columns, which name the field; `why` gives the reason if an available field has no numbers."""
 
     def name(field: Filtering) -> Cell:
-        return field.line.noted(why(field) if field.line.available else None)
+        return field.line.noted_cell(why(field) if field.line.available else None)
 
     return (
         replace(PROBLEM, cell=name),

@@ -10,7 +10,7 @@ import numpy as np
 
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Method
-from repro.results.problem_lines import cpu_note, footnote, join_sentences, measurement_note, unavailable_note
+from repro.results.problem_lines import cpu_note, join_sentences, mark_meanings, measurement_note, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, interval_of_ratio
@@ -143,8 +143,10 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
 
     families, degrees = drawn_families(fields, fastest), drawn_degrees(fields, fastest)
     if not families:
-        return figure_style.empty("no field was filtered in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(0, extra=0.25) + FLOPS_ROW * len(families))
+        return figure_style.empty_canvas("no field was filtered in this campaign")
+    drawn = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(0, extra_height=0.25) + FLOPS_ROW * len(families)
+    )
     panels = drawn.subplots(len(families), len(degrees), sharex=True, sharey="row", squeeze=False)
 
     def full(family: str, degree: int) -> bool:
@@ -288,7 +290,7 @@ def draw_speedup(
     rows = [ratio for ratio in SPEEDUPS if any(field.over(*ratio[:2]) for field in of_row(*ratio[:2]))]
     drawn_fields = [field for slow, fast, _ in rows for field in of_row(slow, fast) if field.over(slow, fast)]
     if not drawn_fields:
-        return figure_style.empty("no two ways were timed on a field of this campaign")
+        return figure_style.empty_canvas("no two ways were timed on a field of this campaign")
     families = drawn_families(drawn_fields, lambda field: 1)
     degrees = drawn_degrees(drawn_fields, lambda field: 1)
     drawn = figure_style.canvas(figure_style.TEXT_WIDTH, len(rows) * SPEEDUP_ROW + 0.4)
@@ -366,7 +368,7 @@ def draw_fields(fields: Sequence[Filtering]) -> Canvas:
     }
     families = [family for family in FAMILIES if chosen[family]]
     if not families:
-        return figure_style.empty("no matrix was made in this campaign")
+        return figure_style.empty_canvas("no matrix was made in this campaign")
     drawn = figure_style.canvas(
         figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH, FIELDS_HEIGHT
     )
@@ -462,11 +464,11 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
     }
     families = [family for family in FAMILIES if any(key[0] == family for key in chosen)]
     if not families:
-        return figure_style.empty("nothing was filtered over several devices in this campaign")
+        return figure_style.empty_canvas("nothing was filtered over several devices in this campaign")
     rows = [(degree, n) for degree in DEGREE_LOOKS for n in counts if any(key[1] == degree for key in chosen)]
     drawn = figure_style.canvas(
         figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH,
-        figure_style.height(len(rows), extra=0.9, per_row=SCALING_ROW),
+        figure_style.height(len(rows), extra_height=0.9, per_row=SCALING_ROW),
     )
     panels = drawn.subplots(1, len(families), sharex=True, squeeze=False)[0]
     for family, axes in zip(families, panels, strict=True):
@@ -487,7 +489,7 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
         axes.grid(axis="x")
         axes.set_xlabel("speedup over one device")
         names = [f"P = {degree}, {n} devices" for degree, n in rows]
-        figure_style.rows_axis(axes, names if axes is panels[0] else [""] * len(names), missing=[None] * len(names))
+        figure_style.rows_axis(axes, names if axes is panels[0] else [""] * len(names), reasons=[None] * len(names))
     handles: list[Line2D | Patch] = [
         plotting.Patch(color=METHOD_LOOKS[way][0], label=way.title)
         for way in DISTRIBUTED_METHODS
@@ -511,7 +513,7 @@ def region_grid(items: Sequence[WidthTimes]) -> tuple[Canvas, list[Axes]]:
         axes.remove()
     for axes, item in zip(panels, items, strict=False):
         axes.set_title(f"{item.line.label}, degree {item.degree}")
-    figure_style.footnote(drawn, footnote(item.line for item in items))
+    figure_style.write_footnote(drawn, mark_meanings(item.line for item in items))
     return drawn, panels[: len(items)]
 
 
@@ -546,7 +548,7 @@ def region_flops(campaign: Campaign, published: Published) -> Figure:
 def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
     items = [item for item in items if region_rates(item)]
     if not items:
-        return figure_style.empty("no kernels of regions were timed in this campaign")
+        return figure_style.empty_canvas("no kernels of regions were timed in this campaign")
     drawn, panels = region_grid(items)
     papers, ours = REGION_LOOKS.values()
     for axes, item in zip(panels, items, strict=True):
@@ -601,7 +603,7 @@ def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     """Draw one heat map per problem: ns per region, by threads per region (x) and regions per block (y: `counts`)."""
     items = [item for item in items if item.by_width_and_regions]
     if not items:
-        return figure_style.empty(NO_TIMES)
+        return figure_style.empty_canvas(NO_TIMES)
     drawn, panels = region_grid(items)
     for axes, item in zip(panels, items, strict=True):
         widths, times = WIDTHS[item.degree], item.by_width_and_regions
@@ -637,7 +639,7 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     """
     items = [item for item in items if item.searched]
     if not items:
-        return figure_style.empty(NO_TIMES)
+        return figure_style.empty_canvas(NO_TIMES)
     drawn, panels = region_grid(items)
     # Leave out the palest colours, which are hard to see on white.
     shades = [WIDTH_DARKEST * place / max(1, len(counts) - 1) for place in range(len(counts))]
@@ -689,7 +691,7 @@ def draw_gains(items: Sequence[WidthTimes], stated: dict[int, dict[int, float]])
     """Draw one panel for each problem; `stated` has the paper's gains by degree and vector width."""
     items = [item for item in items if any(item.gain(width) is not None for width in WIDTHS[item.degree])]
     if not items:
-        return figure_style.empty("no width was timed beside the full one in this campaign")
+        return figure_style.empty_canvas("no width was timed beside the full one in this campaign")
     drawn, panels = region_grid(items)
     for axes, item in zip(panels, items, strict=True):
         _draw_gain_panel(axes, item, stated.get(item.degree, {}))

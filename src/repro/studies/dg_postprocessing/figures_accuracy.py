@@ -128,7 +128,7 @@ def triangle_axis(
 def draw_empty(axes: Axes) -> None:
     """Write into a panel without data that there is nothing to draw, and hide the panel's axes."""
     axes.set_axis_off()
-    figure_style.say_in_panel(axes, "no such field in this campaign")
+    figure_style.write_panel_reason(axes, "no such field in this campaign")
 
 
 def mesh_ticks(sizes: Sequence[int]) -> list[int]:
@@ -176,7 +176,7 @@ def draw_memory(fields: Sequence[Filtering]) -> Canvas:
     some = partial(percent_of, counts[0])
     families, degrees = drawn_families(fields, some), drawn_degrees(fields, some)
     if not families:
-        return figure_style.empty("no copies were counted in this campaign")
+        return figure_style.empty_canvas("no copies were counted in this campaign")
     drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.4 + MEMORY_ROW * len(families))
     panels = drawn.subplots(len(families), len(counts), sharex=True, sharey="row", squeeze=False)
     for row, family in enumerate(families):
@@ -223,7 +223,7 @@ def l2_filtered(field: Filtering) -> float | None:
 def draw_errors(fields: Sequence[Filtering]) -> Canvas:
     families, degrees = drawn_families(fields, l2_filtered), drawn_degrees(fields, l2_filtered)
     if not families:
-        return figure_style.empty("no errors are known in this campaign")
+        return figure_style.empty_canvas("no errors are known in this campaign")
     drawn = figure_style.canvas(
         figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH, ERRORS_HEIGHT
     )
@@ -380,11 +380,11 @@ def lattice(count: int) -> tuple[Floats, NDArray[np.int64]]:
 
 def draw_picture(field: Filtering | None) -> Canvas:
     if field is None:
-        return figure_style.empty("no small mesh with a known function in this campaign")
+        return figure_style.empty_canvas("no small mesh with a known function in this campaign")
     try:
         shown = sample_field(field)
     except ReproError as error:
-        return figure_style.empty(error.what)
+        return figure_style.empty_canvas(error.what)
     drawn = figure_style.canvas(figure_style.TEXT_WIDTH, PICTURE_HEIGHT)
     drawn.set_layout_engine("compressed")  # square panels, and colour bars of the same height
     panels = drawn.subplots(1, 4, sharex=True, sharey=True)

@@ -13,7 +13,7 @@ from repro.config.models import PAPER, PAPER_TUNED
 from repro.problems.field import FUNCTIONS
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, failure
 from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity
-from repro.results.problem_lines import ProblemLine, ours
+from repro.results.problem_lines import ProblemLine, recorded_lines
 from repro.results.published import Published, Record
 from repro.results.significance import ratio_of
 from repro.studies.dg_postprocessing import (
@@ -276,7 +276,7 @@ def peak_of(case: Case[DgRow]) -> float | None:
 
 def all_filterings(campaign: Campaign, published: Published) -> list[Filtering]:
     """Return all of a campaign's fields in the plane: by family, degree and size; others after the paper's families."""
-    lines = [line for line in ours(campaign, published) if line.record and line.record.dimension in (2, None)]
+    lines = [line for line in recorded_lines(campaign, published) if line.record and line.record.dimension in (2, None)]
     fields = [Filtering(line, Case(campaign, line.problem, PRECISION)) for line in lines]
 
     def order(field: Filtering) -> tuple[int, int, int]:
@@ -450,7 +450,7 @@ def region_gflops(timed: Time | None) -> float | None:
 def width_times(campaign: Campaign, published: Published) -> list[WidthTimes]:
     """Return the campaign's problems on tetrahedra that have search results, sorted by degree."""
     items = []
-    for line in ours(campaign, published):
+    for line in recorded_lines(campaign, published):
         case = Case[DgRow](campaign, line.problem, PRECISION)
         degrees = {row.kernel_degree for row in case.searched if row.kernel_degree is not None}
         items += [WidthTimes(line, case, degree) for degree in degrees]

@@ -12,7 +12,7 @@ from repro.bench.rows import median_column
 from repro.codegen.targets import TARGETS
 from repro.config.models import PAPER, StudySettings
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import targets_table, wanted_on
+from repro.results.claims import target_device_note, targets_table
 from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_lines import PROBLEM, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
@@ -21,9 +21,9 @@ from repro.results.tables import (
     Cell,
     Column,
     Table,
+    add_row_keys,
     count,
     digits,
-    from_rows,
     percent,
     ratio,
     share,
@@ -389,7 +389,7 @@ def _spread(field: Filtering) -> Cell:
 def _measured_overhead(field: Filtering) -> Cell:
     timed = field[ELEMENT]
     copies = timed.row.copies if timed else None
-    return from_rows(percent(copies / field.points - 1 if copies and field.points else None), timed)
+    return add_row_keys(percent(copies / field.points - 1 if copies and field.points else None), timed)
 
 
 def _evaluations(field: Filtering) -> Cell:
@@ -648,7 +648,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, FILTER_CLOCK),
         f"Products with the matrix by the {PRODUCT_CLOCK} clock where a line does not say another, making it by the",
         f"{HOST_CLOCK} clock. Of direct filtering no other clock is recorded.",
-        wanted_on(campaign),
+        target_device_note(campaign),
         unavailable_note(campaign),
     ]
     return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))

@@ -27,7 +27,7 @@ from repro.results.problem_lines import (
     ProblemLine,
     join_sentences,
     measurement_note,
-    ours,
+    recorded_lines,
     unavailable_note,
 )
 from repro.results.published import Published
@@ -90,7 +90,7 @@ class PaperGraphs:
     @classmethod
     def of(cls, campaign: Campaign, published: Published, variants: Variants) -> PaperGraphs:
         sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-        lines = tuple(line for line in ours(campaign, published) if line.problem not in sweeps)
+        lines = tuple(line for line in recorded_lines(campaign, published) if line.problem not in sweeps)
         return cls(campaign, lines, variants)
 
     def update(self, method: Method) -> Method | None:
@@ -355,7 +355,7 @@ class TargetData:
             for clock in clocks
         }
         sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-        return cls(campaign, operation_times(campaign, ours(campaign, published)), products, sweeps)
+        return cls(campaign, operation_times(campaign, recorded_lines(campaign, published)), products, sweeps)
 
 
 DynamicQuantity = Quantity[TargetData]

@@ -12,12 +12,12 @@ from repro.results.campaign_data import Campaign, Method, brief_reason
 from repro.results.problem_lines import (
     ProblemLine,
     cpu_note,
-    footnote,
     join_sentences,
     launch_note,
+    mark_meanings,
     measurement_note,
-    ours,
     problem_lines,
+    recorded_lines,
     remarks,
     unavailable_note,
 )
@@ -209,7 +209,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_updates(panels, lines, cases, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_updates(panels, lines, cases, mark_meanings(lines)), join_sentences(caption))
 
 
 def published_bars(published: Published) -> dict[str, float]:
@@ -244,9 +244,9 @@ def draw_updates(
         Meaning of the marks at names; None if no name is marked.
     """
     if not any(series.number(case) is not None for panel in panels for series in panel.series for case in cases):
-        return figure_style.empty("no updates were measured in this campaign")
+        return figure_style.empty_canvas("no updates were measured in this campaign")
     drawn = figure_style.canvas(
-        figure_style.TEXT_WIDTH, figure_style.height(len(lines), extra=1.45, per_row=UPDATES_ROW)
+        figure_style.TEXT_WIDTH, figure_style.height(len(lines), extra_height=1.45, per_row=UPDATES_ROW)
     )
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
         missing = [
@@ -259,9 +259,9 @@ def draw_updates(
         axes.grid(axis="x")
         axes.set_xlabel("speedup over HYB")
         names = [line.label for line in lines]
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing)
         _update_legend(axes, panel, cases)
-    figure_style.footnote(drawn, mark)
+    figure_style.write_footnote(drawn, mark)
     return drawn
 
 
@@ -273,7 +273,7 @@ def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: 
     for place, (series, number) in enumerate(shown):
         offset = (place - (len(shown) - 1) / 2) * thickness
         axes.barh(y + offset, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
-        figure_style.whisker(axes, interval_of_ratio(*series.times(case)), y + offset)
+        figure_style.draw_whisker(axes, interval_of_ratio(*series.times(case)), y + offset)
     theirs = panel.marks.get(line.published or "")
     if theirs is not None:
         axes.plot([theirs], [y], **_DIAMOND)
@@ -347,7 +347,7 @@ def rates(campaign: Campaign, published: Published) -> Figure:
 def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
     """Draw one row of panels for each problem."""
     if not sweeps:
-        return figure_style.empty("no batches of growing sizes were measured in this campaign")
+        return figure_style.empty_canvas("no batches of growing sizes were measured in this campaign")
     drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.55 + RATES_ROW * len(sweeps))
     panels = drawn.subplots(len(sweeps), len(UPDATE_PROTOCOLS), sharex=True, sharey=True, squeeze=False)
     for row, sweep in zip(panels, sweeps, strict=True):
@@ -375,7 +375,7 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
     shown = [updated for updated in UPDATED_FORMATS if any(sweep.has(updated) for sweep in sweeps)]
     handles = [plotting.Line2D([], [], label=updated.title, **_format_look(updated)) for updated in shown]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
-    figure_style.footnote(drawn, footnote(sweep.line for sweep in sweeps))
+    figure_style.write_footnote(drawn, mark_meanings(sweep.line for sweep in sweeps))
     return drawn
 
 
@@ -412,7 +412,7 @@ def crossover(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_crossover(trades, missing, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_crossover(trades, missing, mark_meanings(lines)), join_sentences(caption))
 
 
 def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Times, str]], mark: str | None) -> Canvas:
@@ -426,9 +426,9 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
         Meaning of the marks at names; None if no name is marked.
     """
     if not trades:
-        return figure_style.empty("updates and rebuilds were not measured in this campaign")
+        return figure_style.empty_canvas("updates and rebuilds were not measured in this campaign")
     names = [_trade_label(trade) for trade in trades] + [times.line.label for times, _ in missing]
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra=1.0))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra_height=1.0))
     axes = drawn.add_subplot()
     colours = [
         plotting.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1))
@@ -440,7 +440,7 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
         for gain, colour, marker in zip(gains, colours, GAIN_MARKERS, strict=True):
             beside = GAIN_STEP * (1 if GAIN_MARKERS.index(marker) % 2 else -1)
             axes.plot([gain], [y - beside], **_gain_look(colour, marker))
-    figure_style.column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
+    figure_style.write_column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
     axes.set_xscale("log")
     figure_style.log_ticks(axes.xaxis)
     low, high = axes.get_xlim()
@@ -449,13 +449,13 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     axes.grid(axis="x")
     axes.set_xlabel("time with a rebuild / time with dynamic CSR")
     why = [brief_reason(text) for _, text in missing]
-    figure_style.rows_axis(axes, names, missing=[*(None for _ in trades), *why])
+    figure_style.rows_axis(axes, names, reasons=[*(None for _ in trades), *why])
     handles = [
         plotting.Line2D([], [], label=f"n = {products}", **_gain_look(colour, marker))
         for products, colour, marker in zip(PRODUCT_COUNTS, colours, GAIN_MARKERS, strict=True)
     ]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
-    figure_style.footnote(drawn, mark)
+    figure_style.write_footnote(drawn, mark)
     return drawn
 
 
@@ -487,7 +487,9 @@ SLACK_MARKS = {0.0: ("o", "0"), 0.5: ("v", "µ/2"), 1.0: ("s", "µ"), 2.0: ("D",
 @figure(STUDY_NAME, "figure-room", title="Memory against defragmentations", numbering="ours")
 def capacity(campaign: Campaign, published: Published) -> Figure:
     """Allocated memory over the number of defragmentations in a simulated growth: one panel for each problem."""
-    cases = [times for times in operation_times(campaign, ours(campaign, published)) if times.facts.get("room")]
+    cases = [
+        times for times in operation_times(campaign, recorded_lines(campaign, published)) if times.facts.get("room")
+    ]
     lines = [times.line for times in cases]
     caption = [
         "Memory against defragmentations while all batches of a problem are inserted one after the other: the most",
@@ -503,7 +505,7 @@ def capacity(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_capacity(cases, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_capacity(cases, mark_meanings(lines)), join_sentences(caption))
 
 
 def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
@@ -515,7 +517,7 @@ def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
         Meaning of the marks at names; None if no name is marked.
     """
     if not cases:
-        return figure_style.empty("no problem of this campaign has batches on record")
+        return figure_style.empty_canvas("no problem of this campaign has batches on record")
     across = min(CAPACITY_ACROSS, len(cases))
     down = -(-len(cases) // across)
     drawn = figure_style.canvas(
@@ -540,7 +542,7 @@ def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
     ]
     columns = len(handles) if across > 2 else -(-len(handles) // 2)
     drawn.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.6, columnspacing=0.9)
-    figure_style.footnote(drawn, mark)
+    figure_style.write_footnote(drawn, mark)
     return drawn
 
 
@@ -589,7 +591,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_flops(panels, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_flops(panels, mark_meanings(lines)), join_sentences(caption))
 
 
 @figure(
@@ -623,7 +625,7 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         _published_sentence(published),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_scaling(panels, published, footnote(lines)), join_sentences(caption), not panels)
+    return Figure(lambda: draw_scaling(panels, published, mark_meanings(lines)), join_sentences(caption), not panels)
 
 
 def _published_sentence(published: Published) -> str:

@@ -66,23 +66,25 @@ def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canva
         series for series in PRODUCT_SERIES if any(case[series.method] for panel in panels.values() for case in panel)
     ]
     if not shown:
-        return figure_style.empty("nothing was measured in this campaign")
+        return figure_style.empty_canvas("nothing was measured in this campaign")
     names = [case.line.label for case in next(iter(panels.values()))]
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra=1.0, per_row=FLOPS_ROW))
+    drawn = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(names), extra_height=1.0, per_row=FLOPS_ROW)
+    )
     for number, (precision, cases) in enumerate(panels.items()):
         axes = drawn.add_subplot(1, len(panels), number + 1)
         _draw_flops_panel(axes, cases, shown)
         axes.set_title(f"{precision} precision")
         axes.set_xlabel("GFLOPS: 2 × entries / time")
         missing = [None if any(case[series.method] for series in shown) else case.case.why_not() for case in cases]
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing)
     handles: list[Patch | Line2D] = [plotting.Patch(color=series.colour, label=series.label) for series in shown]
     if any(case[LIBRARY_CSR] for panel in panels.values() for case in panel):
         handles.append(_flops_mark("|", 9, 1.2, "library’s CSR"))
     if any(case[OURS] for panel in panels.values() for case in panel):
         handles.append(_flops_mark("D", 3.6, 0.5, "ours"))
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
-    figure_style.footnote(drawn, mark)
+    figure_style.write_footnote(drawn, mark)
     return drawn
 
 
@@ -163,7 +165,7 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
         Meaning of the marks at names; None if no name is marked.
     """
     if not panels:
-        return figure_style.empty("nothing was measured over several devices in this campaign")
+        return figure_style.empty_canvas("nothing was measured over several devices in this campaign")
     down = -(-len(panels) // SCALING_ACROSS)
     drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.6 + SCALING_HEIGHT * down)
     most = max(count for cases in panels for case in cases for count in case.counts)
@@ -186,7 +188,7 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.6, columnspacing=1.2)
     drawn.supxlabel("devices", fontsize=7)
     drawn.supylabel("speedup over one device", fontsize=7)
-    figure_style.footnote(drawn, mark)
+    figure_style.write_footnote(drawn, mark)
     return drawn
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from repro.bench.rows import OUTSIDE, ClockName
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
-from repro.results.problem_lines import ProblemLine, ours, problem_lines
+from repro.results.problem_lines import ProblemLine, problem_lines, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.tables import Cell
@@ -169,7 +169,7 @@ def product_times(
     """Return the product times of all problems in the given precisions, in the paper's order, then by growing size."""
     return [
         ProductTimes(line, DynamicCase(campaign, line.problem, precision), clock=clock)
-        for line in ours(campaign, published)
+        for line in recorded_lines(campaign, published)
         for precision in precisions
     ]
 
@@ -578,6 +578,6 @@ def device_times(campaign: Campaign, published: Published, *precisions: str) -> 
     """Return the device times of all problems in the given precisions, in the paper's order, then by growing size."""
     return [
         DeviceTimes(line, DynamicCase(campaign, line.problem, precision))
-        for line in ours(campaign, published)
+        for line in recorded_lines(campaign, published)
         for precision in precisions
     ]

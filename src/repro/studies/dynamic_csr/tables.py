@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from repro.config.models import PAPER
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import targets_table, wanted_on
+from repro.results.claims import target_device_note, targets_table
 from repro.results.common_tables import baselines_table
 from repro.results.problem_lines import (
     cpu_note,
@@ -28,9 +28,9 @@ from repro.results.tables import (
     Column,
     Statistic,
     Table,
+    add_row_keys,
     count,
     digits,
-    from_rows,
     ratio,
     seconds_cell,
     table_of,
@@ -217,7 +217,7 @@ def _ratio_columns(
     def over(operation: Method, case: PublishedTimes) -> Cell:
         timed = case[operation]  # no mark for the base's time: the base has its own column
         cell = ratio(ratio_of(timed, case[base]))
-        return from_rows(replace(cell, notes=timed.notes), timed) if timed and case[base] else Cell()
+        return add_row_keys(replace(cell, notes=timed.notes), timed) if timed and case[base] else Cell()
 
     return (
         name_column(lambda case: None if case[base] else lacking),
@@ -344,7 +344,7 @@ def rates(campaign: Campaign, published: Published) -> Table:
             "problem",
             "problem",
             numeric=False,
-            cell=lambda batch: batch.sweep.line.noted(None if batch.size else batch.sweep.case.why_not()),
+            cell=lambda batch: batch.sweep.line.noted_cell(None if batch.size else batch.sweep.case.why_not()),
         ),
         Column[Batch]("batch", "entries of the batch", cell=lambda batch: count(batch.size)),
         *(_rate_column(protocol, updated) for protocol, updated in RATES if updated is not GEAM or by_geam),
@@ -417,7 +417,7 @@ TRADE_COLUMNS: tuple[Column[TradeLine], ...] = (
 def crossover(campaign: Campaign, published: Published) -> Table:
     trades, missing = rebuild_trades(campaign, published)
     lines: list[TradeLine] = [(trade.line.cell, trade) for trade in trades]
-    lines += [(times.line.noted(why), None) for times, why in missing]
+    lines += [(times.line.noted_cell(why), None) for times, why in missing]
     caption = [
         GAIN_EXPLANATION,
         GAIN_WORDS,
@@ -444,7 +444,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, OPERATION_CLOCK),
         f"Products, also over several devices: by the {PRODUCT_CLOCK} clock, where a line does not say events; both",
         "clocks are recorded of them, events alone of the rest.",
-        wanted_on(campaign),
+        target_device_note(campaign),
         unavailable_note(campaign),
     ]
     data = TargetData.of(campaign, published)

@@ -25,8 +25,8 @@ from repro.results.tables import (
     Statistic,
     SummaryLine,
     Table,
+    add_row_keys,
     digits,
-    from_rows,
     microseconds,
     percent,
     ratio,
@@ -69,7 +69,7 @@ MEAN_LINE = (SummaryLine("mean", "mean"),)
 
 def name_column(why_not: Callable[[Any], str | None] = lambda case: None) -> Column[Any]:
     """Return the column of problem names; a note at a name gives the reason if the problem has no number."""
-    return Column("problem", "problem", numeric=False, cell=lambda case: case.line.noted(why_not(case)))
+    return Column("problem", "problem", numeric=False, cell=lambda case: case.line.noted_cell(why_not(case)))
 
 
 NAME = name_column()
@@ -162,7 +162,7 @@ def _step_column(key: str, title: str, group: str, step: Callable[[DeviceTimes],
 
     def cell(case: DeviceTimes) -> Cell:
         timed = step(case)
-        return from_rows(seconds_cell(timed.seconds), timed.reported_time) if timed else Cell()
+        return add_row_keys(seconds_cell(timed.seconds), timed.reported_time) if timed else Cell()
 
     return Column(key, title, group, cell=cell)
 
@@ -292,7 +292,7 @@ def setup_costs(campaign: Campaign, published: Published) -> Table:
 def _costs(times: ProductTimes) -> SetupCosts:
     ours = times[OURS]
     costs = SetupCosts.packed(
-        times.line.cell, times.case.precision, library=times[LIBRARY], csr=times[LIBRARY_CSR], ours=ours
+        times.line.cell, times.case.precision, library=times[LIBRARY], csr=times[LIBRARY_CSR], own_time=ours
     )
     converted = times.case.select(what="convert", format="csr", to_format="dcsr").fastest(OPERATION_CLOCK)
     # a conversion leaves the rows in the matrix's order

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Method, brief_reason
-from repro.results.problem_lines import cpu_note, footnote, join_sentences, measurement_note, remarks, unavailable_note
+from repro.results.problem_lines import (
+    cpu_note,
+    join_sentences,
+    mark_meanings,
+    measurement_note,
+    remarks,
+    unavailable_note,
+)
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
@@ -93,7 +100,7 @@ def draw_bins(items: Sequence[BinTimes]) -> Canvas:
     """Draw both panels."""
     compared = [item for item in items if item.sort_over_hash]
     if not compared:
-        return figure_style.empty("no bin has times of a sort and of a hash table")
+        return figure_style.empty_canvas("no bin has times of a sort and of a hash table")
     drawn = figure_style.canvas(figure_style.TEXT_WIDTH, HEIGHT)
     by_bin, by_compression = drawn.subplots(1, 2, sharey=True)
     products = [product for product in PRODUCTS if any(item.row.product == product for item in compared)]
@@ -165,7 +172,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_flops(cases, library, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_flops(cases, library, mark_meanings(lines)), join_sentences(caption))
 
 
 def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) -> Canvas:
@@ -179,12 +186,14 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
         and not (method is ONE_TUNED and searched_sorts_alone(cases))
     ]
     if not shown:
-        return figure_style.empty("no product was measured in this campaign")
+        return figure_style.empty_canvas("no product was measured in this campaign")
     looks = METHOD_LOOKS | {
         routine.key: (figure_style.ACCENT, ROUTINE_MARKERS[place % len(ROUTINE_MARKERS)])
         for place, routine in enumerate(routines)
     }
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=1.15, per_row=FLOPS_ROW))
+    drawn = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.15, per_row=FLOPS_ROW)
+    )
     names = [case.line.label for case in cases]
     panels = drawn.subplots(1, len(PRODUCTS))
     for number, (product, axes) in enumerate(zip(PRODUCTS, panels, strict=True)):
@@ -194,7 +203,7 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
         axes.grid(axis="both")
         axes.set_title(PRODUCTS[product])
         axes.set_xlabel("GFLOPS: 2 × products / time")
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing)
     titles = {routine.key: f"{library} {routine.title}" for routine in routines}
     handles = [
         plotting.Line2D([], [], label=titles.get(method.key, method.title), **_method_look(*looks[method.key]))
@@ -202,7 +211,7 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
     ]
     across = -(-len(handles) // 2) if len(handles) > len(METHOD_LOOKS) + 1 else len(handles)
     drawn.legend(handles=handles, loc="outside upper left", ncols=across, handlelength=1.0, columnspacing=1.4)
-    figure_style.footnote(drawn, mark)
+    figure_style.write_footnote(drawn, mark)
     return drawn
 
 
@@ -276,7 +285,7 @@ def setup(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     band = None if campaign.on_cpu else share
-    return Figure(lambda: draw_phases(cases, band, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_phases(cases, band, mark_meanings(lines)), join_sentences(caption))
 
 
 def _published_share(share: tuple[float, float] | None, on_cpu: bool) -> str:
@@ -292,8 +301,10 @@ def _published_share(share: tuple[float, float] | None, on_cpu: bool) -> str:
 def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None, mark: str | None) -> Canvas:
     """Draw both panels; `band` is the published range of the Galerkin products' share, drawn if given."""
     if not any(case.phases for case in cases):
-        return figure_style.empty("no set-up was timed phase by phase in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=1.35, per_row=PHASE_ROW))
+        return figure_style.empty_canvas("no set-up was timed phase by phase in this campaign")
+    drawn = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.35, per_row=PHASE_ROW)
+    )
     times, shares = drawn.subplots(1, 2)
     for y, case in enumerate(cases):
         if case.phases:
@@ -308,15 +319,15 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
     times.set_xlim(left=0)
     times.grid(axis="x")
     missing = [None if case.phases else brief_reason(case.why_not(LEVEL)) for case in cases]
-    figure_style.rows_axis(times, [case.line.label for case in cases], missing=missing)
-    figure_style.rows_axis(shares, [""] * len(cases), missing=[])
+    figure_style.rows_axis(times, [case.line.label for case in cases], reasons=missing)
+    figure_style.rows_axis(shares, [""] * len(cases), reasons=[])
     handles: list[Patch | Line2D] = [plotting.Patch(label=PHASES[name], **phase_look(name)) for name in COLOURS]
     if any(len(case.levels) > 1 for case in cases):
         handles.append(plotting.Line2D([], [], label="between two levels", **_BETWEEN))
     if band:
         handles.append(plotting.Line2D([], [], label=f"published, {GPU}", **_ENDS))
     drawn.legend(handles=handles, loc="outside upper left", ncols=-(-len(handles) // 2), handlelength=1.1)
-    figure_style.footnote(drawn, mark)
+    figure_style.write_footnote(drawn, mark)
     return drawn
 
 
@@ -462,7 +473,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_speedups(panels, cases, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_speedups(panels, cases, mark_meanings(lines)), join_sentences(caption))
 
 
 def _tried(case: ProblemTimes) -> bool:
@@ -506,9 +517,9 @@ def _published_speedups(published: Published, on_gpu: bool) -> str:
 def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: str | None) -> Canvas:
     """Draw the panels side by side; `mark` is the footnote for marked names."""
     if not any(series.number(case) for panel in panels for series in panel.series for case in cases):
-        return figure_style.empty("neither products nor set-ups were measured in this campaign")
+        return figure_style.empty_canvas("neither products nor set-ups were measured in this campaign")
     drawn = figure_style.canvas(
-        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=1.2, per_row=SPEEDUP_ROW)
+        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.2, per_row=SPEEDUP_ROW)
     )
     names = [case.line.label for case in cases]
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
@@ -521,11 +532,11 @@ def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: 
         axes.set_xlim(left=0)
         axes.grid(axis="x")
         axes.set_xlabel("speedup over the sort of all products")
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing)
         axes.set_title(panel.title)
     handles = _handles(panels)
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.0)
-    figure_style.footnote(drawn, mark)
+    figure_style.write_footnote(drawn, mark)
     return drawn
 
 
@@ -538,7 +549,7 @@ def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: ProblemTimes) -> s
         if number is not None:
             drawn = True
             axes.barh(here, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
-            figure_style.whisker(axes, series.interval(case), here)
+            figure_style.draw_whisker(axes, series.interval(case), here)
         for product, of_product in series.marks.items():
             single = of_product(case)
             if single is not None:

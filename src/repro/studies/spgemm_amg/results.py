@@ -11,7 +11,7 @@ from repro.bench.rows import ClockName
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName
-from repro.results.problem_lines import ProblemLine, ours
+from repro.results.problem_lines import ProblemLine, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
@@ -111,7 +111,7 @@ class ProductTimes:
 
     @property
     def name(self) -> Cell:
-        return self.line.noted("" if self.product else self.case.why_not())
+        return self.line.noted_cell("" if self.product else self.case.why_not())
 
     @property
     def title(self) -> str:
@@ -168,7 +168,7 @@ class ProblemTimes:
 
     @property
     def name(self) -> Cell:
-        return self.line.noted("" if self.case.measured else self.case.why_not())
+        return self.line.noted_cell("" if self.case.measured else self.case.why_not())
 
     def product(self, name: str) -> ProductTimes:
         """Return the times of a product; without rows if it was not measured."""
@@ -237,7 +237,7 @@ def precision_of(campaign: Campaign) -> str:
 def all_times(campaign: Campaign, published: Published, precision: str | None = None) -> list[ProblemTimes]:
     """Return the times of all problems in one precision, in the paper's order, then by growing size."""
     precision = precision or precision_of(campaign)
-    return [ProblemTimes(line, Case(campaign, line.problem, precision)) for line in ours(campaign, published)]
+    return [ProblemTimes(line, Case(campaign, line.problem, precision)) for line in recorded_lines(campaign, published)]
 
 
 def all_products(campaign: Campaign, published: Published) -> list[ProductTimes]:
@@ -281,7 +281,7 @@ class BinTimes:
     def name(self) -> Cell:
         case = self.problem.case
         why = "no kernel of a bin was tried" if case.measured else case.why_not()
-        return self.problem.line.noted("" if self.kernels else why)
+        return self.problem.line.noted_cell("" if self.kernels else why)
 
     @property
     def row(self) -> AmgRow:

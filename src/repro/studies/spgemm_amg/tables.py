@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import Variants, claims_table, load_claims, targets_table, wanted_on
+from repro.results.claims import Variants, claims_table, load_claims, target_device_note, targets_table
 from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_lines import (
     ABBREVIATIONS,
@@ -22,7 +22,7 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published, Record
 from repro.results.registry import table
-from repro.results.significance import geometric_mean, interval_of, scaled
+from repro.results.significance import geometric_mean, interval_of, scaled_interval
 from repro.results.tables import (
     MICRO,
     Cell,
@@ -30,9 +30,9 @@ from repro.results.tables import (
     Statistic,
     SummaryLine,
     Table,
+    add_row_keys,
     count,
     digits,
-    from_rows,
     microseconds,
     percent,
     ratio,
@@ -108,7 +108,7 @@ def _milliseconds(timed: Time | None) -> Cell:
     if timed is None:
         return Cell()
     value = MILLI * timed.seconds
-    return Cell(value, digits(value), timed.notes, (timed.key,), scaled(interval_of(timed), MILLI))
+    return Cell(value, digits(value), timed.notes, (timed.key,), scaled_interval(interval_of(timed), MILLI))
 
 
 def _row_of(*times: Time | None) -> AmgRow:
@@ -365,7 +365,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
 def _memory_column(method: Method, group: str) -> Column[ProductTimes]:
     def cell(times: ProductTimes) -> Cell:
         value = times.memory(method)
-        return from_rows(ratio(value), times[method]) if value else Cell(notes=times.why_not(method))
+        return add_row_keys(ratio(value), times[method]) if value else Cell(notes=times.why_not(method))
 
     return Column(f"{method.key}_over_c", method.title, group, cell=cell, summary=MOST)
 
@@ -587,7 +587,7 @@ class Level:
 
     @property
     def name(self) -> Cell:
-        return self.problem.line.noted("" if self.timed else self.problem.why_not(LEVEL))
+        return self.problem.line.noted_cell("" if self.timed else self.problem.why_not(LEVEL))
 
     @property
     def row(self) -> AmgRow:
@@ -687,7 +687,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, HOST),
         f"Numeric phases, the library’s beside our whole products too: by the {EVENT} clock where a line does not say",
         "another; whole products and set-ups are timed by the host’s alone.",
-        wanted_on(campaign),
+        target_device_note(campaign),
         unavailable_note(campaign),
     ]
     return targets_table(campaign, published, QUANTITIES, times, join_sentences(caption))
