@@ -150,15 +150,15 @@ STREAMING_SERIES = (
 def updates(campaign: Campaign, published: Published) -> Figure:
     """Speedups of updates, one row for each problem: iterative updates on the left, streaming updates on the right."""
     sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-    built = [line for line in problem_lines(campaign, published) if line.record is not None]
-    lines = [line for line in built if line.problem not in sweeps]
+    recorded_problems = [line for line in problem_lines(campaign, published) if line.record is not None]
+    lines = [line for line in recorded_problems if line.problem not in sweeps]
     cases = [DynamicCase(campaign, line.problem, operation_precision(campaign)) for line in lines]
     mean, best, most = (
         published.quantity(f"speedup of {updates} updates over HYB, {rank}", gpu=PUBLISHED_GPU)
         for updates, rank in (("streaming", "mean"), ("streaming", "largest"), ("iterative", "largest"))
     )
     on_gpu = not campaign.on_cpu
-    drawn = "diamonds" if on_gpu else "they are not drawn beside a CPU’s"
+    marks_text = "diamonds" if on_gpu else "they are not drawn beside a CPU’s"
     panels = (
         UpdatePanel(
             f"iterative: a batch and {PRODUCTS_PER_BATCH} products",
@@ -202,7 +202,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         _means_sentence(cases),
         f"{CITED} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
         f"as {most}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
-        f"DCSR’s, where an update is “1000 updates”, which it does not define: {drawn}.",
+        f"DCSR’s, where an update is “1000 updates”, which it does not define: {marks_text}.",
         f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
         measurement_note(campaign, OPERATION_CLOCK),
         cpu_note(campaign),
@@ -228,8 +228,8 @@ def _means_sentence(cases: Sequence[DynamicCase]) -> str:
     for updates, series in [("iterative", ITERATIVE_SERIES[0]), *streaming]:
         numbers = [number for case in cases if (number := series.number(case)) is not None]
         if numbers:
-            mean, largest = fmean(numbers), max(numbers)
-            words.append(f"{updates}, {series.label}: {mean:.2f}× in the mean, as much as {largest:.2f}×")
+            mean, largest_number = fmean(numbers), max(numbers)
+            words.append(f"{updates}, {series.label}: {mean:.2f}× in the mean, as much as {largest_number:.2f}×")
     return f"Ours: {'; '.join(words)}." if words else ""
 
 
@@ -245,11 +245,11 @@ def draw_updates(
     """
     if not any(series.number(case) is not None for panel in panels for series in panel.series for case in cases):
         return figure_style.empty_canvas("no updates were measured in this campaign")
-    drawn = figure_style.canvas(
+    drawing = figure_style.canvas(
         figure_style.TEXT_WIDTH, figure_style.height(len(lines), extra_height=1.45, per_row=UPDATES_ROW)
     )
-    for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
-        missing = [
+    for number, (panel, axes) in enumerate(zip(panels, drawing.subplots(1, len(panels)), strict=True)):
+        missing_reasons = [
             _draw_bars(axes, panel, y, line, case) for y, (line, case) in enumerate(zip(lines, cases, strict=True))
         ]
         for value in panel.lines.values():
@@ -259,25 +259,25 @@ def draw_updates(
         axes.grid(axis="x")
         axes.set_xlabel("speedup over HYB")
         names = [line.label for line in lines]
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing)
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
         _update_legend(axes, panel, cases)
-    figure_style.write_footnote(drawn, mark)
-    return drawn
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: DynamicCase) -> str | None:
     """Draw the bars of one problem; if there are none, return the reason."""
     numbers = [series.number(case) for series in panel.series]
-    shown = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
-    thickness = UPDATES_FILLED / max(len(shown), 1)
-    for place, (series, number) in enumerate(shown):
-        offset = (place - (len(shown) - 1) / 2) * thickness
+    shown_bars = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
+    thickness = UPDATES_FILLED / max(len(shown_bars), 1)
+    for place, (series, number) in enumerate(shown_bars):
+        offset = (place - (len(shown_bars) - 1) / 2) * thickness
         axes.barh(y + offset, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
         figure_style.draw_whisker(axes, interval_of_ratio(*series.times(case)), y + offset)
-    theirs = panel.marks.get(line.published or "")
-    if theirs is not None:
-        axes.plot([theirs], [y], **_DIAMOND)
-    if shown:
+    published_mark = panel.marks.get(line.published or "")
+    if published_mark is not None:
+        axes.plot([published_mark], [y], **_DIAMOND)
+    if shown_bars:
         return None
     if case.measured:
         return update_failure(case, (DCSR, HYB), *panel.operations) or panel.missing
@@ -348,18 +348,18 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
     """Draw one row of panels for each problem."""
     if not sweeps:
         return figure_style.empty_canvas("no batches of growing sizes were measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.55 + RATES_ROW * len(sweeps))
-    panels = drawn.subplots(len(sweeps), len(UPDATE_PROTOCOLS), sharex=True, sharey=True, squeeze=False)
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 0.55 + RATES_ROW * len(sweeps))
+    panels = drawing.subplots(len(sweeps), len(UPDATE_PROTOCOLS), sharex=True, sharey=True, squeeze=False)
     for row, sweep in zip(panels, sweeps, strict=True):
         for axes, protocol in zip(row, UPDATE_PROTOCOLS, strict=True):
-            for updated in UPDATED_FORMATS:
+            for format_method in UPDATED_FORMATS:
                 points = [
                     (size, rate)
                     for size in sweep.sizes
-                    if size and (rate := sweep.rate(updated, protocol, size)) is not None
+                    if size and (rate := sweep.rate(format_method, protocol, size)) is not None
                 ]
                 if points:
-                    axes.plot(*zip(*points, strict=True), **_format_look(updated))
+                    axes.plot(*zip(*points, strict=True), **_format_look(format_method))
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.grid(axis="both")
@@ -372,19 +372,24 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
         axes.set_title(protocol.title)
     for axes in panels[-1]:
         axes.set_xlabel("entries of the batch")
-    shown = [updated for updated in UPDATED_FORMATS if any(sweep.has(updated) for sweep in sweeps)]
-    handles = [plotting.Line2D([], [], label=updated.title, **_format_look(updated)) for updated in shown]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
-    figure_style.write_footnote(drawn, mark_meanings(sweep.line for sweep in sweeps))
-    return drawn
+    shown_formats = [
+        format_method for format_method in UPDATED_FORMATS if any(sweep.has(format_method) for sweep in sweeps)
+    ]
+    handles = [
+        plotting.Line2D([], [], label=format_method.title, **_format_look(format_method))
+        for format_method in shown_formats
+    ]
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
+    figure_style.write_footnote(drawing, mark_meanings(sweep.line for sweep in sweeps))
+    return drawing
 
 
-def _format_look(updated: Method) -> dict[str, Any]:
-    colour, marker = FORMAT_LOOKS[updated.key]
-    ours = updated is DCSR
+def _format_look(format_method: Method) -> dict[str, Any]:
+    colour, marker = FORMAT_LOOKS[format_method.key]
+    is_own = format_method is DCSR
     return {
-        "color": colour, "marker": marker, "markersize": 3.4 if ours else 2.6, "linewidth": 1.5 if ours else 0.9,
-        "zorder": 4 if ours else 3,
+        "color": colour, "marker": marker, "markersize": 3.4 if is_own else 2.6, "linewidth": 1.5 if is_own else 0.9,
+        "zorder": 4 if is_own else 3,
     }  # fmt: skip
 
 
@@ -399,8 +404,10 @@ GAIN_STEP = 0.13
 @figure(STUDY_NAME, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
 def crossover(campaign: Campaign, published: Published) -> Figure:
     """Gain of dynamic CSR over rebuilt CSR by number of products: a row for each graph, and each batch of a sweep."""
-    trades, missing = rebuild_trades(campaign, published)
-    lines = list({trade.line.problem: trade.line for trade in trades}.values()) + [times.line for times, _ in missing]
+    trades, missing_trades = rebuild_trades(campaign, published)
+    lines = list({trade.line.problem: trade.line for trade in trades}.values()) + [
+        times.line for times, _ in missing_trades
+    ]
     caption = [
         GAIN_EXPLANATION,
         f"Marks: n = {', '.join(map(str, PRODUCT_COUNTS))}; right of the vertical line dynamic CSR is the faster.",
@@ -412,24 +419,26 @@ def crossover(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_crossover(trades, missing, mark_meanings(lines)), join_sentences(caption))
+    return Figure(lambda: draw_crossover(trades, missing_trades, mark_meanings(lines)), join_sentences(caption))
 
 
-def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Times, str]], mark: str | None) -> Canvas:
+def draw_crossover(
+    trades: Sequence[RebuildTradeoff], missing_trades: Sequence[tuple[Times, str]], mark: str | None
+) -> Canvas:
     """Draw the figure's only panel.
 
     Parameters
     ----------
-    missing
+    missing_trades
         Problems without numbers, with the reasons.
     mark
         Meaning of the marks at names; None if no name is marked.
     """
     if not trades:
         return figure_style.empty_canvas("updates and rebuilds were not measured in this campaign")
-    names = [_trade_label(trade) for trade in trades] + [times.line.label for times, _ in missing]
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra_height=1.0))
-    axes = drawn.add_subplot()
+    names = [_trade_label(trade) for trade in trades] + [times.line.label for times, _ in missing_trades]
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra_height=1.0))
+    axes = drawing.add_subplot()
     colours = [
         plotting.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1))
         for i in range(len(PRODUCT_COUNTS))
@@ -438,8 +447,8 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
         gains = [trade.gain(products) for products in PRODUCT_COUNTS]
         axes.plot([min(gains), max(gains)], [y, y], color=figure_style.PALE, linewidth=1.0, zorder=2)
         for gain, colour, marker in zip(gains, colours, GAIN_MARKERS, strict=True):
-            beside = GAIN_STEP * (1 if GAIN_MARKERS.index(marker) % 2 else -1)
-            axes.plot([gain], [y - beside], **_gain_look(colour, marker))
+            label_offset = GAIN_STEP * (1 if GAIN_MARKERS.index(marker) % 2 else -1)
+            axes.plot([gain], [y - label_offset], **_gain_look(colour, marker))
     figure_style.write_column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
     axes.set_xscale("log")
     figure_style.log_ticks(axes.xaxis)
@@ -448,15 +457,15 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7, zorder=1)
     axes.grid(axis="x")
     axes.set_xlabel("time with a rebuild / time with dynamic CSR")
-    why = [brief_reason(text) for _, text in missing]
-    figure_style.rows_axis(axes, names, reasons=[*(None for _ in trades), *why])
+    reasons = [brief_reason(text) for _, text in missing_trades]
+    figure_style.rows_axis(axes, names, reasons=[*(None for _ in trades), *reasons])
     handles = [
         plotting.Line2D([], [], label=f"n = {products}", **_gain_look(colour, marker))
         for products, colour, marker in zip(PRODUCT_COUNTS, colours, GAIN_MARKERS, strict=True)
     ]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
-    figure_style.write_footnote(drawn, mark)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 def _trade_label(trade: RebuildTradeoff) -> str:
@@ -518,18 +527,19 @@ def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
     """
     if not cases:
         return figure_style.empty_canvas("no problem of this campaign has batches on record")
-    across = min(CAPACITY_ACROSS, len(cases))
-    down = -(-len(cases) // across)
-    drawn = figure_style.canvas(
-        max(figure_style.COLUMN_WIDTH, figure_style.TEXT_WIDTH * across / CAPACITY_ACROSS), 0.9 + CAPACITY_ROW * down
+    panel_columns = min(CAPACITY_ACROSS, len(cases))
+    panel_rows = -(-len(cases) // panel_columns)
+    drawing = figure_style.canvas(
+        max(figure_style.COLUMN_WIDTH, figure_style.TEXT_WIDTH * panel_columns / CAPACITY_ACROSS),
+        0.9 + CAPACITY_ROW * panel_rows,
     )
-    panels = drawn.subplots(down, across, squeeze=False).ravel()
+    panels = drawing.subplots(panel_rows, panel_columns, squeeze=False).ravel()
     for axes, times in zip(panels, cases, strict=False):
         _draw_capacity_panel(axes, times)
     for axes in panels[len(cases) :]:
         axes.set_axis_off()
-    drawn.supxlabel("defragmentations", fontsize=7)
-    drawn.supylabel("room / entries of the grown matrix", fontsize=7)
+    drawing.supxlabel("defragmentations", fontsize=7)
+    drawing.supylabel("room / entries of the grown matrix", fontsize=7)
     handles = [
         *(
             plotting.Line2D([], [], color=colour, linestyle=dashes, label=f"k = {segments}")
@@ -540,10 +550,10 @@ def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
             for marker, label in SLACK_MARKS.values()
         ),
     ]
-    columns = len(handles) if across > 2 else -(-len(handles) // 2)
-    drawn.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.6, columnspacing=0.9)
-    figure_style.write_footnote(drawn, mark)
-    return drawn
+    columns = len(handles) if panel_columns > 2 else -(-len(handles) // 2)
+    drawing.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.6, columnspacing=0.9)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 def _draw_capacity_panel(axes: Axes, times: Times) -> None:
@@ -577,8 +587,8 @@ def flops(campaign: Campaign, published: Published) -> Figure:
     panels = {precision: product_times(campaign, published, precision) for precision in campaign.precisions}
     cases = [case for panel in panels.values() for case in panel]
     lines = [case.line for case in next(iter(panels.values()))]
-    timed = [case for case in cases if case[CSR] or case[DEFRAGMENTED]]
-    near = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[CSR], case[DEFRAGMENTED]) for case in timed)
+    timed_cases = [case for case in cases if case[CSR] or case[DEFRAGMENTED]]
+    near_count = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[CSR], case[DEFRAGMENTED]) for case in timed_cases)
     caption = [
         "GFLOPS of y = A x with the grown matrix: two operations for each of its entries, none for padding.",
         "CSR, DCSR: so many threads a row, the best number of them; DCSR as the batches left it, and with one segment",
@@ -587,7 +597,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         "launch, with one segment a row.",
         stated_product_means(published),
         measurement_note(campaign, PRODUCT_CLOCK),
-        launch_note(near, len(timed)),
+        launch_note(near_count, len(timed_cases)),
         remarks(lines),
         unavailable_note(campaign),
     ]
@@ -603,14 +613,14 @@ def flops(campaign: Campaign, published: Published) -> Figure:
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """Speedup over the number of devices: a panel for each problem, a line for each kind of product and precision."""
-    by_problem: dict[str, list[DeviceTimes]] = {}
+    cases_by_problem: dict[str, list[DeviceTimes]] = {}
     for precision in campaign.precisions:
         for case in device_times(campaign, published, precision):
             if case.counts:
-                by_problem.setdefault(case.line.problem, []).append(case)
-    panels = [*by_problem.values()]
+                cases_by_problem.setdefault(case.line.problem, []).append(case)
+    panels = [*cases_by_problem.values()]
     lines = [cases[0].line for cases in panels]
-    drawn = [
+    drawn_cases = [
         "A launch each: one product a launch, y stays distributed, as in the paper. Alone: the same, products that",
         "follow each other in a launch of all devices. With exchange: y is brought to all devices before the next, in",
         "the fastest way. Overlapped: copies of x are under way while a device multiplies what it has itself.",
@@ -621,7 +631,7 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
     ]
     caption = [
         "Speed-up of y = A x with the grown matrix over one device, rows sorted by their sizes and dealt in turns.",
-        *(drawn if panels else [NO_DEVICES]),
+        *(drawn_cases if panels else [NO_DEVICES]),
         _published_sentence(published),
         unavailable_note(campaign),
     ]
