@@ -160,7 +160,7 @@ def save(
 
     Files contain no dates, so that equal data give equal bytes. SVG files draw letters as outlines, which look the same
     everywhere. With `screen` letters are text (searchable and smaller), images have screen resolution, and the ids and
-    texts of bars and points are returned, for `repro.results.figure_style.with_titles`.
+    texts of bars and points are returned, for `repro.results.figure_style.add_titles`.
     """
     shape = shape or Shape()
     with look(screen=screen), plotting.style.context({"font.family": shape.font} if shape.font else {}):
