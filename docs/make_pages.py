@@ -37,7 +37,7 @@ from statistics import geometric_mean
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
-from repro.results.claims import counted
+from repro.results.claims import verdict_count
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
@@ -126,13 +126,13 @@ def _judged(claim: pd.Series[object]) -> str:
 
 def tally(study: str, campaign: str) -> str:
     """Return how many claims have which verdict, `6 hold, 2 reversed`."""
-    return ", ".join(counted(verdict, n) for verdict, n in _counts(campaign, study).items())
+    return ", ".join(verdict_count(verdict, n) for verdict, n in _counts(campaign, study).items())
 
 
 def verdict(campaign: str, *studies: str) -> str:
     """Return how many claims of all studies have which verdict, `Of 9 claims 6 hold, 2 weaker, 1 reversed`."""
     counts = {"holds": 0, **_counts(campaign, *studies)}
-    return f"Of {sum(counts.values())} claims {', '.join(counted(verdict, n) for verdict, n in counts.items())}"
+    return f"Of {sum(counts.values())} claims {', '.join(verdict_count(verdict, n) for verdict, n in counts.items())}"
 
 
 def _counts(campaign: str, *studies: str) -> dict[str, int]:

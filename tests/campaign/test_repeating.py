@@ -21,7 +21,7 @@ from repro.cli import measurement as commands
 from repro.config.models import Config
 from repro.problems.registry import load_registry, problem_names
 from repro.results.campaign_data import Campaign
-from repro.results.report import apart_when_repeated, same_kernel_twice
+from repro.results.report import repeated_kernel_phrase, repetition_differences
 from repro.studies import get_study
 from support.campaigns import FAST, SmallCampaign
 
@@ -43,7 +43,7 @@ def test_the_winner_is_timed_again_with_samples_and_an_interval(measuring: None)
     first = found["report"].set_index(["name", "cache"]).loc[(winner, "warm")]
     assert again.measured_at.min() > first.measured_at  # a time of its own, not the report's row
     campaign = Campaign.load(FOLDER, STUDY, COLUMNS)
-    said = same_kernel_twice(campaign)
+    said = repeated_kernel_phrase(campaign)
     assert said.startswith("two times of one kernel differ by ")
     assert "% by the event clock (95 % interval: " in said
     assert said.endswith(
@@ -52,7 +52,7 @@ def test_the_winner_is_timed_again_with_samples_and_an_interval(measuring: None)
     pack(FOLDER)
     assert (FOLDER.study(STUDY) / "repeat.parquet").exists() and not path.exists()
     assert read_rows(FOLDER.study(STUDY), "repeat").num_rows == 2
-    assert same_kernel_twice(Campaign.load(FOLDER, STUDY, COLUMNS)) == said
+    assert repeated_kernel_phrase(Campaign.load(FOLDER, STUDY, COLUMNS)) == said
 
 
 def test_without_a_winner_nothing_is_timed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,14 +81,14 @@ def test_the_time_is_as_signed_as_its_interval(tmp_path: Path) -> None:
         samples = [[micro * 1e-6] * 2] * 3
         row = maker.row("grid", "double", "variant", FAST, micro, ["event"], phase="report", event_samples=samples)
         maker.write("grid", "double", step, [row])
-    said = same_kernel_twice(maker.load())
+    said = repeated_kernel_phrase(maker.load())
     assert "differ by −10.0 % by the event clock (95 % interval: −10.0 to −10.0 %)" in said
-    assert apart_when_repeated(maker.load()) == [pytest.approx(-0.1)]
+    assert repetition_differences(maker.load()) == [pytest.approx(-0.1)]
 
 
 def test_a_campaign_without_a_pair_has_none(tmp_path: Path) -> None:
     campaign = SmallCampaign(tmp_path).all("grid")
-    assert same_kernel_twice(campaign) is None
+    assert repeated_kernel_phrase(campaign) is None
 
 
 def test_two_equal_times_are_not_apart(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_two_equal_times_are_not_apart(tmp_path: Path) -> None:
     maker.all("grid")
     [row, *_] = [one for one in maker.report("grid", "double") if one.kind == "variant"]
     maker.write("grid", "double", "repeat", [row])
-    said = same_kernel_twice(maker.load())
+    said = repeated_kernel_phrase(maker.load())
     assert said.startswith(
         "two times of one kernel differ by +0.0 % by the event clock and +0.0 % by the graph clock: "
     )

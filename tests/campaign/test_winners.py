@@ -212,7 +212,7 @@ def test_variants_that_differ_by_chance_alone_are_one_line(small: Matrix, monkey
     asked = CampaignSelection.of(maker.campaign, Path("results"))
     [winner] = find_winners(asked)
     assert winner.faster == "CSR-AoS-AoS/static-96-1" and winner.equal == ()  # by far more than a tie
-    monkeypatch.setattr("repro.campaign.winners.apart_when_repeated", lambda campaign: [-0.5])
+    monkeypatch.setattr("repro.campaign.winners.repetition_differences", lambda campaign: [-0.5])
     [winner] = find_winners(asked)
     assert winner.equal == ("CSR-AoS-AoS/static-96-1", "CSR-AoS-AoS/static-32-1", "CSR-AoS-AoS/static-64-1", DIRECT)
     _, equal = notes([winner])

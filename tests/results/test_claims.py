@@ -21,11 +21,11 @@ from repro.results.claims import (
     Quantity,
     Verdict,
     claims_table,
-    counted,
     judge,
     load_claims,
     reasons_of,
     tally,
+    verdict_count,
 )
 from repro.studies import study_names
 from support.campaigns import REPOSITORY
@@ -272,8 +272,8 @@ def test_the_tally_counts_every_claim_once(campaign: Campaign) -> None:
 
 
 def test_one_claim_holds_and_several_hold() -> None:
-    assert [counted(Verdict.HOLDS, n) for n in (0, 1, 2)] == ["0 hold", "1 holds", "2 hold"]
-    assert [counted(Verdict.NOT_TESTABLE, n) for n in (1, 2)] == ["1 not testable here", "2 not testable here"]
+    assert [verdict_count(Verdict.HOLDS, n) for n in (0, 1, 2)] == ["0 hold", "1 holds", "2 hold"]
+    assert [verdict_count(Verdict.NOT_TESTABLE, n) for n in (1, 2)] == ["1 not testable here", "2 not testable here"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import matplotlib as mpl
 import pytest
 
 from repro.errors import ReproError
-from repro.results.figure_style import COLUMN_WIDTH, Shape, canvas, laid_out, look, rounded, save, with_titles
+from repro.results.figure_style import COLUMN_WIDTH, Shape, add_titles, canvas, draw_layout, look, rounded, save
 from repro.results.output import figure_as_latex, write_figure
 from repro.results.registry import Artifact
 from repro.results.tables import Figure
@@ -46,7 +46,7 @@ def test_a_figure_has_its_caption_beside_it_in_latex(tmp_path: Path) -> None:
         and r"]{Times \& 95 \% intervals of \textasciigrave{}a\_b\textasciigrave{}.}" in text
     )
     assert points_wide(paths[".svg"]) == pytest.approx(72 * COLUMN_WIDTH, abs=0.1)
-    assert rf"\caption{{{ARTIFACT.title}.}}" in figure_as_latex(FIGURE, "x", ARTIFACT.title, short=True)
+    assert rf"\caption{{{ARTIFACT.title}.}}" in figure_as_latex(FIGURE, "x", ARTIFACT.title, short_caption=True)
 
 
 def test_a_figure_takes_a_width_a_font_and_formats(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_what_is_too_wide_for_a_narrow_figure_is_broken_and_not_cut_off() -> Non
         return drawn
 
     with look():
-        drawn = laid_out(Figure(draw_wide, "A caption."), "a device", Shape(2.2))
+        drawn = draw_layout(Figure(draw_wide, "A caption."), "a device", Shape(2.2))
     words = [*drawn.legends, drawn.axes[0].xaxis.label]
     boxes = [text.get_window_extent() for text in words]
     assert all(box.x0 >= -0.5 and box.x1 <= drawn.bbox.width + 0.5 for box in boxes)
@@ -93,11 +93,11 @@ def test_a_font_or_a_format_that_is_not_there_is_refused_with_the_nearest(wrong:
 def test_bars_and_points_have_titles_in_what_a_browser_shows(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     texts = save(FIGURE, [path], "A figure", "a device", screen=True)
-    svg = with_titles(path.read_text(), texts)
+    svg = add_titles(path.read_text(), texts)
     assert re.findall(r"<title>(.*?)</title>", svg, re.DOTALL)[1:] == [  # the first is the file's
         "&lt;ours&gt;\nweb\nspeedup: 1.5", "speedup: 1\nweb", "speedup: 2\nmesh",
     ]  # fmt: skip
-    few = with_titles(path.read_text(), {name: [*said, "one more"] for name, said in texts.items()})
+    few = add_titles(path.read_text(), {name: [*said, "one more"] for name, said in texts.items()})
     assert few.count("<title>") == 1, "a series of which not all is drawn has no titles"
 
 

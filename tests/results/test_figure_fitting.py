@@ -9,7 +9,7 @@ import pytest
 
 from repro.campaign.artifacts import CampaignSelection
 from repro.results.campaign_data import Campaign
-from repro.results.figure_style import COLUMN_WIDTH, TEXT_WIDTH, Shape, canvas, footnote
+from repro.results.figure_style import COLUMN_WIDTH, TEXT_WIDTH, Shape, canvas, write_footnote
 from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Figure
@@ -50,7 +50,7 @@ def two_panels() -> Any:
     panels[0].annotate("ours", (1, 1), xycoords="axes fraction", xytext=(3, 14), textcoords="offset points")
     drawn.legend(handles=[panels[0].lines[0]] * 5, loc="outside upper left", ncols=5)
     drawn.supxlabel("what both axes have in common, × least")
-    footnote(drawn, "† rebuilt, or a stand-in of another that is not public")
+    write_footnote(drawn, "† rebuilt, or a stand-in of another that is not public")
     return drawn
 
 

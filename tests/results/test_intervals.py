@@ -93,9 +93,9 @@ def test_the_csv_alone_has_two_more_columns_where_anything_has_an_interval() -> 
 
 def test_whiskers_are_drawn_where_there_is_an_interval() -> None:
     axes = Canvas().add_subplot()
-    figure_style.whisker(axes, None, 0)
+    figure_style.draw_whisker(axes, None, 0)
     assert not axes.lines
-    figure_style.whisker(axes, (1.0, 2.0), 3)
+    figure_style.draw_whisker(axes, (1.0, 2.0), 3)
     assert [list(axes.lines[0].get_xdata()), list(axes.lines[0].get_ydata())] == [[1.0, 2.0], [3, 3]]
 
 

@@ -26,13 +26,13 @@ from repro.results.report import (
     PageStudy,
     code_html,
     failures,
+    join_tables,
     missing,
     read_legend,
-    side_by_side,
     statuses,
     write_report,
 )
-from repro.results.tables import Cell, Column, Figure, Result, Sample, Table, lead_first
+from repro.results.tables import Cell, Column, Figure, Result, Sample, Table, move_lead_columns
 from repro.studies import study_names
 from support.campaigns import BROKEN, UNSUPPORTED, SmallCampaign
 from support.html_page import Page
@@ -141,7 +141,7 @@ def test_columns_without_a_value_come_last_and_others_lead_in_their_place() -> N
         return Table(columns, [(Cell("a"), Cell(1), Cell(ours), Cell(), Cell(2), Cell(3))], "", [(Cell(),) * 6])
 
     def order(ours: float | None) -> list[str]:
-        return [column.key for column in lead_first(table(ours), ("ours",), ("papers",)).columns]
+        return [column.key for column in move_lead_columns(table(ours), ("ours",), ("papers",)).columns]
 
     assert order(1.5) == ["problem", "ours", "MB", "papers", "us", "ours_us"]
     assert order(None) == ["problem", "papers", "MB", "us", "ours", "ours_us"]
@@ -333,7 +333,7 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
 
 def test_the_first_figure_of_the_highlights_is_at_the_top(small: Campaign, tmp_path: Path) -> None:
     def drawn(campaign: Campaign, published: Published) -> Figure:
-        return Figure(lambda: figure_style.empty("nothing"), "A caption.")
+        return Figure(lambda: figure_style.empty_canvas("nothing"), "A caption.")
 
     one, two = (Artifact("made_up", f"figure-{name}", name, "ours", "figure", drawn) for name in ("one", "two"))
     part = PageStudy(small, NOTHING, [one, two], highlights={"figure-gone": "", "figure-two": "", "figure-one": ""})
@@ -416,7 +416,7 @@ def test_tables_of_campaigns_stand_beside_each_other_line_by_line() -> None:
         columns = (Column("what", "what"), Column("wanted", "wanted"), Column("ours", "ours", "GPU"))
         return Table(columns, [(Cell(line), Cell(9), Cell(number, notes=("Why.",))) for line in lines], "What is. So.")
 
-    both = side_by_side({"one": of(1, "a", "b"), "two": of(2, "b", "c")})
+    both = join_tables({"one": of(1, "a", "b"), "two": of(2, "b", "c")})
     assert [(column.title, column.group) for column in both.columns] == [
         ("what", ""), ("wanted", ""), ("ours", "one, GPU"), ("ours", "two, GPU"),
     ]  # fmt: skip

@@ -33,7 +33,7 @@ def made(tmp_path: Path, ours: float = OURS, packing: float | None = 0.001, **re
     def time(name: str):
         return Selection([row for row in case.rows if row.name == name]).fastest("event")
 
-    costs = SetupCosts.packed(Cell("a"), "double", library=time("sell"), csr=time("csr"), ours=time("ours"))
+    costs = SetupCosts.packed(Cell("a"), "double", library=time("sell"), csr=time("csr"), own_time=time("ours"))
     if replaced:
         costs = SetupCosts(**{**vars(costs), **replaced})
     return setup_costs_table(campaign, [costs], library="cuSPARSE", clock="event", setup="Set-up: packing.")

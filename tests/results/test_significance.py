@@ -23,7 +23,7 @@ from repro.results.significance import (
     MIN_GROUP,
     RECORDED,
     ROUND_DRAWS,
-    adjusted,
+    adjusted_p_values,
     interval_of_mean,
     p_values,
     relative_interval,
@@ -106,8 +106,8 @@ def test_p_values_near_zero_are_those_by_hand() -> None:
 
 def test_adjusted_values_are_those_of_benjamini_and_hochberg() -> None:
     p = np.array([0.01, np.nan, 0.04, 0.03, 0.5])
-    assert adjusted(p) == pytest.approx([0.04, np.nan, 0.16 / 3, 0.16 / 3, 0.5], nan_ok=True)
-    assert np.isnan(adjusted(np.full(2, np.nan))).all() and not len(adjusted(p[:0]))
+    assert adjusted_p_values(p) == pytest.approx([0.04, np.nan, 0.16 / 3, 0.16 / 3, 0.5], nan_ok=True)
+    assert np.isnan(adjusted_p_values(np.full(2, np.nan))).all() and not len(adjusted_p_values(p[:0]))
 
 
 def test_intervals_cover_the_mean_of_dependent_rows() -> None:

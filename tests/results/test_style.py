@@ -32,7 +32,7 @@ def test_labels_of_a_logarithmic_axis_do_not_collide(limits, side):
 def test_a_whisker_ends_in_the_frame_or_in_an_arrow(end, arrow):
     axes = figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5).add_subplot()
     right = figure_style.right_end([2.0, None], [(1.88, end), None], 1.05)
-    figure_style.whisker(axes, (1.88, end), 0, right)
+    figure_style.draw_whisker(axes, (1.88, end), 0, right)
     assert (right < end) == arrow and right <= 3.0
     line, *arrows = axes.lines
     assert line.get_xdata()[1] == min(end, right)
@@ -48,7 +48,7 @@ def test_the_device_stands_below_every_figure_beside_its_footnote(tmp_path):
     def draw():
         drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5)
         drawn.add_subplot().set_xlabel("time")
-        figure_style.footnote(drawn, "† a stand-in")
+        figure_style.write_footnote(drawn, "† a stand-in")
         made.append(drawn)
         return drawn
 
@@ -70,9 +70,9 @@ def test_words_with_dollars_are_no_mathematics(words, tmp_path):
         axes.set_xlabel("threads $n_t$")
         axes.set_title(words)
         axes.legend()
-        figure_style.rows_axis(axes, ["one", "two"], missing=[words, None])
-        figure_style.say_in_panel(axes, words)
-        figure_style.footnote(drawn, words)
+        figure_style.rows_axis(axes, ["one", "two"], reasons=[words, None])
+        figure_style.write_panel_reason(axes, words)
+        figure_style.write_footnote(drawn, words)
         return drawn
 
     figure_style.save(Figure(draw, words), [tmp_path / "figure.svg"], words, words, screen=True)
@@ -80,5 +80,7 @@ def test_words_with_dollars_are_no_mathematics(words, tmp_path):
     assert svg.count(f">{words}</text>") == 6
     assert "$n_t$</text>" not in svg
 
-    figure_style.save(Figure(lambda: figure_style.empty(words), ""), [tmp_path / "empty.svg"], "", "", screen=True)
+    figure_style.save(
+        Figure(lambda: figure_style.empty_canvas(words), ""), [tmp_path / "empty.svg"], "", "", screen=True
+    )
     assert f">{words}</text>" in (tmp_path / "empty.svg").read_text()

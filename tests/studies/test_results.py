@@ -49,9 +49,9 @@ def test_a_result_stands_beside_itself_by_other_clocks() -> None:
     clocks = {"graph clock": 2.1, "event clock": 1.8, "cold cache, event clock": None}
     rows = [(Cell(f"gain, {clock}: mean"), Cell(value)) for clock, value in clocks.items()]
     assert result.cell(Table(columns, rows, "")).value == 2.1
-    assert result.by_other_clocks(Table(columns, rows, "")) == {"event clock": Cell(1.8)}
+    assert result.numbers_of_other_clocks(Table(columns, rows, "")) == {"event clock": Cell(1.8)}
     by_events = replace(result, row="gain, of the device: mean", clock="event")
-    assert by_events.by_other_clocks(Table(columns, rows, "")) == {}
+    assert by_events.numbers_of_other_clocks(Table(columns, rows, "")) == {}
 
 
 def test_where_one_space_was_searched_alone_it_is_that_spaces() -> None:

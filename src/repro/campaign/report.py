@@ -12,11 +12,11 @@ from repro.campaign.artifacts import CampaignSelection, all_artifacts, published
 from repro.campaign.winners import find_winners, own_problems, page_winners
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
-from repro.results.claims import CLAIMS, NO_PAPERS_PROBLEM, Verdict, counted, tally
+from repro.results.claims import CLAIMS, NO_PAPERS_PROBLEM, Verdict, tally, verdict_count
 from repro.results.common_tables import SETUP_COSTS
 from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replace_artifact
 from repro.results.problem_lines import missing_note, own_problems_table, problem_lines, remarks
-from repro.results.report import PageStudy, days_measured, read_legend, write_report
+from repro.results.report import PageStudy, measurement_days, read_legend, write_report
 from repro.results.tables import Result, Table
 from repro.studies import get_study, study_module
 
@@ -141,7 +141,7 @@ def verdict_line(table: Table) -> str:
     for verdict, ids in tally(table).items():
         claim_ids = f" ({', '.join(ids)})" if verdict == Verdict.REVERSED else ""
         if ids:
-            parts.append(f"{counted(verdict, len(ids))}{claim_ids}")
+            parts.append(f"{verdict_count(verdict, len(ids))}{claim_ids}")
     return ", ".join(parts)
 
 
@@ -165,7 +165,7 @@ def _facts(campaigns: list[Campaign]) -> dict[str, str]:
     codes = dict.fromkeys(words for campaign in campaigns for words in campaign.codes)
     facts = {
         "Device": ", ".join(sorted({campaign.column for campaign in campaigns})),
-        "Measured": days_measured(campaigns) or "nothing yet",
+        "Measured": measurement_days(campaigns) or "nothing yet",
         "Code of the records": ", ".join(codes) or "not recorded",
         "Hashes of the sources": ", ".join(source[:12] for source in sources) or "none recorded",
     }

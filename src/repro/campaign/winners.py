@@ -23,7 +23,7 @@ from repro.export.campaign_choice import EXPORTED_STUDY
 from repro.operators.spmv import DEFAULT, DEFAULTS
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, Selection, one_line
-from repro.results.report import PageWinners, apart_when_repeated, same_kernel_twice
+from repro.results.report import PageWinners, repeated_kernel_phrase, repetition_differences
 from repro.results.rivals import RivalLine, contests_of, rival_lines
 from repro.results.significance import Interval, interval_of_ratio, ratio_of
 from repro.results.tables import Cell, Column, Table
@@ -386,7 +386,7 @@ def _winner(
     if best is None:
         return replace(common, reason=_missing_reason(case, record))
     faster = case.faster_than(best, clock)
-    repeats_within = max((abs(difference) for difference in apart_when_repeated(campaign)), default=None)
+    repeats_within = max((abs(difference) for difference in repetition_differences(campaign)), default=None)
     library = case.select(lambda row: row.get("ordering") in (None, "natural"), kind="baseline").fastest(clock)
     winner = replace(
         common,
@@ -396,7 +396,7 @@ def _winner(
         noisy=best.noisy,
         faster=faster.name if faster else None,
         faster_seconds=faster.seconds if faster else None,
-        same_kernel_twice=same_kernel_twice(campaign),
+        same_kernel_twice=repeated_kernel_phrase(campaign),
         equal=_equal_variants(case, best, faster, max(campaign.tie, repeats_within or 0.0), clock),
         repeats_within=repeats_within,
         library=library.name if library else None,

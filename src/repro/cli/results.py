@@ -246,7 +246,7 @@ def _write_artifacts(
     from repro.cli.console import Progress
     from repro.errors import ReproError
     from repro.results.output import figures_folder, tables_folder, write
-    from repro.results.report import shows_nothing
+    from repro.results.report import is_empty
     from repro.results.tables import Table
 
     asked = CampaignSelection.of(campaign, results, config_file)
@@ -265,7 +265,7 @@ def _write_artifacts(
             data, published = asked.read(name), published_of(name)
             for done, artifact in enumerate(artifacts, 1):
                 made = artifact.make(data, published)
-                if not all_ and shows_nothing(artifact, made, data):
+                if not all_ and is_empty(artifact, made, data):
                     typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
                 if show and isinstance(made, Table):
                     _print_table(f"{name}/{artifact.name}", made)

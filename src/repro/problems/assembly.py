@@ -168,7 +168,7 @@ def assemble_dirac(vertices: Floats, faces: Integers, rho: ArrayLike | None = No
     # edges[:, i] is the edge opposite corner i, directed from corner i + 1 to corner i + 2.
     edges = np.roll(corners, -2, axis=1) - np.roll(corners, -1, axis=1)
     area = np.linalg.norm(np.cross(edges[:, 0], edges[:, 1]), axis=1) / 2
-    density = smooth_potential(vertices, faces, seed) if rho is None else _per_face(rho, len(faces))
+    density = smooth_potential(vertices, faces, seed) if rho is None else _values_per_face(rho, len(faces))
 
     local = np.empty((len(faces), 3, 3, 4))
     for i in range(3):
@@ -199,15 +199,15 @@ def smooth_potential(vertices: Floats, faces: Integers, seed: int = 1) -> Floats
     return field
 
 
-def _per_face(rho: ArrayLike, count: int) -> Floats:
-    given = np.asarray(rho, dtype=np.float64)
-    if given.shape not in ((), (count,)):
+def _values_per_face(rho: ArrayLike, count: int) -> Floats:
+    face_values = np.asarray(rho, dtype=np.float64)
+    if face_values.shape not in ((), (count,)):
         raise ReproError(
-            "rho does not fit the mesh", expected=f"one number, or one a face ({count})", actual=given.shape
+            "rho does not fit the mesh", expected=f"one number, or one a face ({count})", actual=face_values.shape
         )
-    if not np.isfinite(given).all():
+    if not np.isfinite(face_values).all():
         raise ReproError("rho is not finite", expected="finite numbers")
-    return np.broadcast_to(given, (count,))
+    return np.broadcast_to(face_values, (count,))
 
 
 def assemble_helmholtz(
@@ -283,7 +283,7 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
     elif entry == "real":
         values = data.reshape(-1, 1)
     elif entry == "pattern":
-        values = _no_values(data, where)
+        values = _refuse_values(data, where)
     else:
         k = get_entry(entry).size
         blocks = sp.bsr_array(matrix, blocksize=(k, k))
@@ -291,9 +291,9 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
         n, columns = n // k, columns // k
         indptr, indices = blocks.indptr, blocks.indices
         values = _members(blocks, entry, where, tolerance)
-        filled = matrix.nnz / max(blocks.data.size, 1)
+        fill_ratio = matrix.nnz / max(blocks.data.size, 1)
         size = "{} x {}".format(*matrix.shape)
-        notes = (f"folded from a real {size} matrix; {filled:.1%} of the blocks' values are non-zeros",)
+        notes = (f"folded from a real {size} matrix; {fill_ratio:.1%} of the blocks' values are non-zeros",)
     offsets, places = (cast(array, np.int32, str(where)) for array in (indptr, indices))
     values = np.ascontiguousarray(values, np.float64)
     return Assembled(n, offsets, places, values, notes, None if columns == n else columns)
@@ -319,16 +319,16 @@ def unfold(assembled: Assembled, entry: str) -> Assembled:
     return Assembled(shape[0], indptr, indices, values, assembled.notes, columns, assembled.semidefinite)
 
 
-def _no_values(
+def _refuse_values(
     data: np.ndarray[tuple[int], np.dtype[np.float64]], where: object
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    others = np.flatnonzero(data != 1)
-    if others.size:
+    unequal_entries = np.flatnonzero(data != 1)
+    if unequal_entries.size:
         raise ReproError(
             "the matrix is no pattern",
             where=where,
             expected="ones alone for the entry pattern",
-            actual=f"{others.size} of {len(data)} values are others, the first {data[others[0]]:g}",
+            actual=f"{unequal_entries.size} of {len(data)} values are others, the first {data[unequal_entries[0]]:g}",
             todo="give the problem `entry: real`",
         )
     return np.empty((len(data), 0))
@@ -348,15 +348,15 @@ def _members(
     # For each member, the first place in column-major order that depends only on this member.
     place = bare.transpose(0, 2, 1).reshape(len(form), -1).argmax(axis=1)
     members = np.ascontiguousarray(data.transpose(0, 2, 1).reshape(len(data), entry.size**2)[:, place])
-    excess = np.abs(data - entry.expand(members)).max(axis=(1, 2))
-    bad = np.flatnonzero(excess > tolerance * np.abs(data).max(axis=(1, 2)))
-    if bad.size:
-        row = int(np.searchsorted(blocks.indptr, bad[0], side="right")) - 1
+    deviations = np.abs(data - entry.expand(members)).max(axis=(1, 2))
+    deviating = np.flatnonzero(deviations > tolerance * np.abs(data).max(axis=(1, 2)))
+    if deviating.size:
+        row = int(np.searchsorted(blocks.indptr, deviating[0], side="right")) - 1
         raise ReproError(
             f"the matrix is no {name} matrix",
-            where=f"{where}, first at block row {row}, block column {blocks.indices[bad[0]]} (counted from 0)",
+            where=f"{where}, first at block row {row}, block column {blocks.indices[deviating[0]]} (counted from 0)",
             expected=f"{entry.size} x {entry.size} blocks {_spell(form, entry.members)}",
-            actual=f"{bad.size} of {len(data)} blocks of another form, the first {data[bad[0]].tolist()}",
+            actual=f"{deviating.size} of {len(data)} blocks of another form, the first {data[deviating[0]].tolist()}",
             todo="give the problem `entry: real`",
         )
     return members
@@ -399,8 +399,8 @@ def fixed_vertices(vertices: Floats, fixed: Sequence[Fixed], groups: Mapping[str
     """
     is_fixed = np.zeros(len(vertices), bool)
     for support in fixed:
-        here = _fixed_by(vertices, support, groups)
-        if not here.any():
+        support_mask = _vertices_of_support(vertices, support, groups)
+        if not support_mask.any():
             low, high = (tuple(map(float, ends)) for ends in (vertices.min(axis=0), vertices.max(axis=0)))
             raise ReproError(
                 "no vertex of the mesh is where it is to be fixed",
@@ -409,28 +409,28 @@ def fixed_vertices(vertices: Floats, fixed: Sequence[Fixed], groups: Mapping[str
                 actual=support.model_dump(exclude_none=True),
                 todo="correct `fixed:` of the problem",
             )
-        is_fixed |= here
+        is_fixed |= support_mask
     if is_fixed.all():
         raise ReproError("all vertices of the mesh are fixed", where=path, todo="correct `fixed:` of the problem")
     return is_fixed
 
 
-def _fixed_by(vertices: Floats, support: Fixed, groups: Mapping[str | int, Floats]) -> Mask:
+def _vertices_of_support(vertices: Floats, support: Fixed, groups: Mapping[str | int, Floats]) -> Mask:
     low, high = vertices.min(axis=0), vertices.max(axis=0)
-    close = CLOSE * float(np.linalg.norm(high - low))
-    fixed = np.ones(len(vertices), bool)
+    tolerance = CLOSE * float(np.linalg.norm(high - low))
+    fixed_mask = np.ones(len(vertices), bool)
     for axis, place in enumerate((support.x, support.y, support.z)):
         if place is not None:
             coordinate = {"min": low[axis], "max": high[axis]}[place] if isinstance(place, str) else place
-            fixed &= np.abs(vertices[:, axis] - coordinate) <= close
+            fixed_mask &= np.abs(vertices[:, axis] - coordinate) <= tolerance
     if support.box is not None:
         first, second = (np.asarray(corner) for corner in support.box)
-        fixed &= ((vertices >= first - close) & (vertices <= second + close)).all(axis=1)
+        fixed_mask &= ((vertices >= first - tolerance) & (vertices <= second + tolerance)).all(axis=1)
     if support.group is not None:
         rows = np.concatenate([vertices, groups[support.group]])
         places = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-        fixed &= np.isin(places[: len(vertices)], places[len(vertices) :])
-    return fixed
+        fixed_mask &= np.isin(places[: len(vertices)], places[len(vertices) :])
+    return fixed_mask
 
 
 def rigid_motions(vertices: Floats, cells: Integers, fixed: Mask | None = None) -> int:
@@ -444,16 +444,16 @@ def rigid_motions(vertices: Floats, cells: Integers, fixed: Mask | None = None) 
     rows, columns = np.repeat(cells[:, 0], corners - 1), cells[:, 1:].ravel()
     graph = sp.coo_array((np.ones(len(rows), bool), (rows, columns)), shape=(len(vertices), len(vertices)))
     count, part = sp.csgraph.connected_components(graph, directed=False)
-    left = 6 * int(count)
+    remaining_motions = 6 * int(count)
     if fixed is None:
-        return left
+        return remaining_motions
     for number in np.unique(part[fixed]):
         points = vertices[fixed & (part == number)]
         spread = points - points[0]
         size = float(np.abs(spread).max())
         rank = int(np.linalg.matrix_rank(spread / size, tol=CLOSE)) if size else 0
-        left -= {0: 3, 1: 5}.get(rank, 6)
-    return left
+        remaining_motions -= {0: 3, 1: 5}.get(rank, 6)
+    return remaining_motions
 
 
 def singular_note(motions: int) -> tuple[str, ...]:
@@ -495,15 +495,15 @@ def elastic_body(
 
 def without_fixed(assembled: Assembled, fixed: Mask) -> Assembled:
     """Return the matrix without the rows and columns of fixed vertices; the others keep their order."""
-    free = ~fixed
+    is_free = ~fixed
     rows = np.repeat(np.arange(assembled.n), np.diff(assembled.indptr))
-    kept = free[rows] & free[assembled.indices]
-    number = np.cumsum(free, dtype=np.int32) - 1
-    counts = np.bincount(number[rows[kept]], minlength=int(free.sum()))
+    is_kept = is_free[rows] & is_free[assembled.indices]
+    number = np.cumsum(is_free, dtype=np.int32) - 1
+    counts = np.bincount(number[rows[is_kept]], minlength=int(is_free.sum()))
     return replace(
         assembled,
-        n=int(free.sum()),
+        n=int(is_free.sum()),
         indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-        indices=number[assembled.indices[kept]].astype(np.int32),
-        values=assembled.values[kept],
+        indices=number[assembled.indices[is_kept]].astype(np.int32),
+        values=assembled.values[is_kept],
     )

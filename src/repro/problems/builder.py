@@ -57,7 +57,7 @@ def build(problem: str | OwnProblem, config: Config, registry: Registry | None =
         try:
             return _field(item, name, config).complete()
         except MemoryError:
-            raise _no_memory(name) from None
+            raise _memory_error(name) from None
     updates = getattr(item, "updates", None)
     seed = config.seed if updates is None or updates.seed is None else updates.seed
     try:
@@ -66,20 +66,20 @@ def build(problem: str | OwnProblem, config: Config, registry: Registry | None =
             _check_size(item, assembled)
         batches: dict[str, Any] = draw_batches(assembled, updates, seed, name) if updates else {}
     except MemoryError:
-        raise _no_memory(name) from None
-    known = {"semidefinite": True} if assembled.semidefinite else {}
+        raise _memory_error(name) from None
+    known_traits = {"semidefinite": True} if assembled.semidefinite else {}
     parts: dict[str, Any] = {
         "n": assembled.n,
         "indptr": assembled.indptr,
         "indices": assembled.indices,
         "values": assembled.values,
         "columns": assembled.columns,
-        "origin": {**_description(item), **origin, "notes": list(assembled.notes), **known},
+        "origin": {**_description(item), **origin, "notes": list(assembled.notes), **known_traits},
     }
     if updates is None:
         return Matrix(name, entry, **parts).complete()
-    drawn = {key: value for key, value in updates.model_dump(mode="json").items() if value not in (None, [])}
-    parts["origin"]["updates"] = {**drawn, "seed": seed}
+    batch_parameters = {key: value for key, value in updates.model_dump(mode="json").items() if value not in (None, [])}
+    parts["origin"]["updates"] = {**batch_parameters, "seed": seed}
     return Updates(name, **parts, **batches).complete()
 
 
@@ -116,7 +116,7 @@ def mesh_of(item: ProblemSpec | OwnProblem, config: Config) -> Found[MeshFile]:
     )
 
 
-def _no_memory(name: str) -> ReproError:
+def _memory_error(name: str) -> ReproError:
     return ReproError("not enough memory to build the problem", where=name)
 
 
@@ -158,7 +158,7 @@ def _field(item: ProblemSpec | OwnProblem, name: str, config: Config) -> Field:
 def _assemble(item: ProblemSpec | OwnProblem, config: Config) -> BuildResult:
     match item:
         case Suitesparse():
-            return _suitesparse(item, config)
+            return _assemble_suitesparse(item, config)
         case Stanford():
             surface = mesh_of(item, config)
             rho = item.rho
@@ -166,47 +166,49 @@ def _assemble(item: ProblemSpec | OwnProblem, config: Config) -> BuildResult:
             parameters: dict[str, Any] = {"seed": config.seed} if rho is None else {"rho": rho}
             if item.subdivide:
                 parameters["subdivide"] = item.subdivide
-            return item.entry, *_from_mesh(surface, assembled, parameters)
+            return item.entry, *_mesh_result(surface, assembled, parameters)
         case Tetmesh() | Recipe():
             solid = mesh_of(item, config)
             elastic = {"young": item.young, "poisson": item.poisson}
             assembled = elastic_body(
                 solid.content.vertices, solid.content.cells, young=item.young, poisson=item.poisson
             )
-            assembled, origin = _from_mesh(solid, assembled, elastic)
+            assembled, origin = _mesh_result(solid, assembled, elastic)
             inputs = {"inputs": list(item.inputs)} if isinstance(item, Recipe) else {}
             return item.entry, assembled, {**inputs, **origin}
         case Generated():
-            return _generated(item, config)
+            return _assemble_generated(item, config)
         case LocalFile() | OwnProblem():
-            fixed = item.fixed if isinstance(item, OwnProblem) else ()
-            entry, assembled, origin = assemble_own(item.path, item.wanted_entry, config.seed, config.limits, fixed)
+            fixed_supports = item.fixed if isinstance(item, OwnProblem) else ()
+            entry, assembled, origin = assemble_own(
+                item.path, item.wanted_entry, config.seed, config.limits, fixed_supports
+            )
             return entry, assembled, {"address": item.path, **origin}
     raise AssertionError(f"{item.source} gives fields")
 
 
-def _suitesparse(item: Suitesparse, config: Config) -> BuildResult:
-    obtained = read_suitesparse(item, config.fetch, config.limits)
-    file = obtained.content.file
-    folded = fold(file.matrix, item.entry, obtained.paths[0])
+def _assemble_suitesparse(item: Suitesparse, config: Config) -> BuildResult:
+    found_matrix = read_suitesparse(item, config.fetch, config.limits)
+    file = found_matrix.content.file
+    assembled = fold(file.matrix, item.entry, found_matrix.paths[0])
     origin = {
-        "address": obtained.address,
+        "address": found_matrix.address,
         "group": item.group,
         "matrix": item.matrix,
         "header": file.header,
-        "index": obtained.details.get("index"),
-        "checksum": obtained.content.checksum,
+        "index": found_matrix.details.get("index"),
+        "checksum": found_matrix.content.checksum,
         "counts": file.counts,
     }
-    return item.entry, replace(folded, notes=(*file.notes, *folded.notes)), origin
+    return item.entry, replace(assembled, notes=(*file.notes, *assembled.notes)), origin
 
 
-def _from_mesh(
-    obtained: Found[MeshFile], assembled: Assembled, parameters: dict[str, Any]
+def _mesh_result(
+    found_mesh: Found[MeshFile], assembled: Assembled, parameters: dict[str, Any]
 ) -> tuple[Assembled, dict[str, Any]]:
-    mesh = obtained.content
+    mesh = found_mesh.content
     origin = {
-        "address": obtained.address,
+        "address": found_mesh.address,
         "checksum": mesh.checksum,
         "counts": {"vertices": len(mesh.vertices), "cells": len(mesh.cells)},
         "parameters": parameters,
@@ -214,7 +216,7 @@ def _from_mesh(
     return replace(assembled, notes=(*mesh.notes, *assembled.notes)), origin
 
 
-def _generated(item: Generated, config: Config) -> BuildResult:
+def _assemble_generated(item: Generated, config: Config) -> BuildResult:
     parameters = dict(item.parameters)
     kind = KINDS.get(item.kind)
     if kind is not None:
@@ -235,7 +237,7 @@ def _description(item: ProblemSpec | OwnProblem) -> dict[str, Any]:
     """Return the registry's description of a problem, without empty values; for a user's own problem its source."""
     if isinstance(item, OwnProblem):
         return {"source": "own"}
-    said = {
+    fields = {
         "source": item.source,
         "licence": item.licence,
         "credit": item.credit,
@@ -244,25 +246,25 @@ def _description(item: ProblemSpec | OwnProblem) -> dict[str, Any]:
         "stand_in": item.stand_in,
         "note": item.note,
     }
-    return {key: value for key, value in said.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
 def _check_size(item: ProblemSpec, assembled: Assembled) -> None:
     if item.published is None:
         return
     columns = assembled.n if assembled.columns is None else assembled.columns
-    for items, built, published, tolerance in (
+    for items, actual, published, tolerance in (
         ("rows", assembled.n, item.published.rows, ROWS_TOLERANCE),
         ("columns", columns, item.published.columns or item.published.rows, ROWS_TOLERANCE),
         ("non-zeros", len(assembled.indices), item.published.nonzeros, NONZEROS_TOLERANCE),
     ):
         allowed = tolerance * published if item.rebuilt else 0
-        if abs(built - published) > allowed:
+        if abs(actual - published) > allowed:
             raise ReproError(
                 "the matrix is of another size than published",
                 where=item.name,
                 expected=f"{published} {items}" + (f" within {tolerance:.0%}" if item.rebuilt else ""),
-                actual=f"{built} {items}",
+                actual=f"{actual} {items}",
                 todo="the input is another one than the papers': delete it and fetch it again"
                 if not item.rebuilt
                 else "a newer meshing package may cut differently: try the versions in pyproject.toml",

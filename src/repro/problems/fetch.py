@@ -29,7 +29,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 from repro.config.models import Fetch
 from repro.errors import ReproError
 from repro.filesystem import try_lock
-from repro.problems.files import now, read_record, unpack, update_record
+from repro.problems.files import read_record, timestamp, unpack, update_record
 
 if TYPE_CHECKING:
     import requests
@@ -46,16 +46,16 @@ def flaw_of_environment(url: str) -> str | None:
 
 def certificates_variable() -> str:
     """Return the environment variable for certificates as `NAME=path`, or words on the default if none is set."""
-    named = _bundle()
-    return "=".join(named) if named else f"the certificates of the package certifi; {BUNDLES[0]} names others"
+    bundle = _bundle()
+    return "=".join(bundle) if bundle else f"the certificates of the package certifi; {BUNDLES[0]} names others"
 
 
 def flaw_of_bundle() -> str | None:
     """Return the problem with the certificate file set in an environment variable; folders are not checked."""
-    named = _bundle()
-    if named is None:
+    bundle = _bundle()
+    if bundle is None:
         return None
-    path = named[1]
+    path = bundle[1]
     try:
         ssl.create_default_context(cafile=None if Path(path).is_dir() else path, capath=path)
     except OSError as error:
@@ -74,8 +74,8 @@ def proxy_of(url: str) -> str | None:
         return None
     names = (f"{url.partition(':')[0].lower()}_proxy", "all_proxy")
     name = next((name for name in os.environ if name.lower() in names and os.environ[name] == value), "proxy")
-    before, separator, host = value.rpartition("@")
-    scheme, slashes, _ = before.partition("://")
+    credentials, separator, host = value.rpartition("@")
+    scheme, slashes, _ = credentials.partition("://")
     return f"{name}={scheme + slashes if slashes else ''}{host}" if separator else f"{name}={value}"
 
 
@@ -149,8 +149,8 @@ class _Limited:
             raise _too_large(self._settings, f", it would be {int(length):,}")
 
 
-def _too_large(fetch_settings: Fetch, rest: str = "") -> Refused:
-    return Refused(f"larger than {fetch_settings.max_bytes:,} bytes (fetch.max_bytes){rest}")
+def _too_large(fetch_settings: Fetch, addition: str = "") -> Refused:
+    return Refused(f"larger than {fetch_settings.max_bytes:,} bytes (fetch.max_bytes){addition}")
 
 
 def download(url: str, target: Path, fetch_settings: Fetch) -> None:
@@ -175,10 +175,10 @@ def download(url: str, target: Path, fetch_settings: Fetch) -> None:
             log.info("trying %s again (%s)", url, reason)
         else:
             log.info("downloading %s", url)
-        failed, may_help = _attempt(url, target, fetch_settings, end - time.monotonic())
-        if failed is None:
+        failure, may_help = _attempt(url, target, fetch_settings, end - time.monotonic())
+        if failure is None:
             return
-        reason = failed
+        reason = failure
         if not may_help:
             break
     raise Refused(reason)
@@ -189,53 +189,53 @@ def _attempt(url: str, target: Path, fetch_settings: Fetch, seconds: float) -> t
     import pooch  # slow to import
 
     with target.open("wb") as file:
-        limited = _Limited(file, fetch_settings)
+        limited_file = _Limited(file, fetch_settings)
         downloader = pooch.HTTPDownloader(
             # Progress bars are for terminals; log files get lines instead.
             progressbar=sys.stderr.isatty(),
             chunk_size=CHUNK,
             timeout=fetch_settings.timeout,
             headers={"Accept-Encoding": "identity"},
-            hooks={"response": limited.check},
+            hooks={"response": limited_file.check},
         )
         try:
-            if _ends_within(seconds, lambda: downloader(url, limited, None)):
+            if _finishes_in_time(seconds, lambda: downloader(url, limited_file, None)):
                 return None, False
         except Exception as error:
-            if reason := _lasting(error, url):
+            if reason := _lasting_reason(error, url):
                 return reason, False
-            if reason := _passing(error, url, fetch_settings):
+            if reason := _passing_reason(error, url, fetch_settings):
                 return reason, True
             raise
-        limited.given_up = True
+        limited_file.given_up = True
     return f"not done in {fetch_settings.max_seconds:g} s (fetch.max_seconds)", False
 
 
-def _ends_within(seconds: float, work: Callable[[], None]) -> bool:
+def _finishes_in_time(seconds: float, work: Callable[[], None]) -> bool:
     """Run a function in a thread for at most `seconds`, then abandon the thread; return whether the function ended.
 
     An exception of the function is raised here. Timeouts of sockets do not suffice: they restart with each received
     byte and do not apply to name resolution.
     """
-    raised: list[Exception] = []
+    errors: list[Exception] = []
 
     def run() -> None:
         try:
             work()
         except Exception as error:
-            raised.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(min(max(seconds, 0.0), threading.TIMEOUT_MAX))
     if thread.is_alive():
         return False
-    if raised:
-        raise raised[0]
+    if errors:
+        raise errors[0]
     return True
 
 
-def _lasting(error: Exception, url: str) -> str | None:
+def _lasting_reason(error: Exception, url: str) -> str | None:
     """Return the reason if the error is permanent, else None."""
     import requests  # slow to import, and only needed here
 
@@ -263,7 +263,7 @@ def _lasting(error: Exception, url: str) -> str | None:
     return reason
 
 
-def _passing(error: Exception, url: str, fetch_settings: Fetch) -> str | None:
+def _passing_reason(error: Exception, url: str, fetch_settings: Fetch) -> str | None:
     """Return the reason if the error is a transient network failure, else None."""
     import requests
 
@@ -286,8 +286,8 @@ def _passing(error: Exception, url: str, fetch_settings: Fetch) -> str | None:
 
 def _innermost(error: BaseException) -> BaseException:
     """Return the innermost exception of a chain, since outer exceptions only repeat its message."""
-    below = error.__cause__ or error.__context__
-    return error if below is None else _innermost(below)
+    cause = error.__cause__ or error.__context__
+    return error if cause is None else _innermost(cause)
 
 
 def _reason(error: BaseException) -> str:
@@ -329,21 +329,21 @@ YOUNG = 60.0
 
 
 @contextmanager
-def partial_folder(beside: Path) -> Iterator[Path]:
-    """Create a temporary folder in `beside`, and remove temporary folders of processes that were killed.
+def partial_folder(neighbour: Path) -> Iterator[Path]:
+    """Create a temporary folder in `neighbour`, and remove temporary folders of processes that were killed.
 
     The folder is locked while this process lives. Other machines with the same file system see the lock.
     """
-    remove_leftovers(beside)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=beside) as folder, ExitStack() as stack:
+    remove_leftovers(neighbour)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=neighbour) as folder, ExitStack() as stack:
         with suppress(OSError):  # if the file system has no locks, no folder is removed as a leftover
             stack.enter_context(_locked(Path(folder)))
         yield Path(folder)
 
 
-def remove_leftovers(beside: Path) -> None:
-    """Remove temporary folders in `beside` whose processes have ended."""
-    for folder in beside.glob(f"{PREFIX}*"):
+def remove_leftovers(neighbour: Path) -> None:
+    """Remove temporary folders in `neighbour` whose processes have ended."""
+    for folder in neighbour.glob(f"{PREFIX}*"):
         # Keep a folder that cannot be removed; it does no harm.
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > YOUNG:
@@ -394,8 +394,8 @@ class Wanted:
     @property
     def pattern(self) -> str:
         """File path with all possible suffixes, for messages."""
-        every = list(dict.fromkeys(suffix for parts in self.suffixes for suffix in parts))
-        return self.stem + (every[0] if len(every) == 1 else "{" + ",".join(every) + "}")
+        suffixes = list(dict.fromkeys(suffix for parts in self.suffixes for suffix in parts))
+        return self.stem + (suffixes[0] if len(suffixes) == 1 else "{" + ",".join(suffixes) + "}")
 
 
 @dataclass(frozen=True)
@@ -419,12 +419,12 @@ class _Failures:
 
     def add(self, place: object, reason: object) -> None:
         """Add a failed source. The reason is a `ReproError` if a file was found but its content is wrong."""
-        if refused := isinstance(reason, ReproError):
-            told = [f"expected {reason.expected}"] if reason.expected else []
-            told += [f"found {reason.actual}"] if reason.actual else []
-            reason = ", ".join([reason.what, *told])
+        if is_refusal := isinstance(reason, ReproError):
+            details = [f"expected {reason.expected}"] if reason.expected else []
+            details += [f"found {reason.actual}"] if reason.actual else []
+            reason = ", ".join([reason.what, *details])
         self.lines.append(f"{place}: {reason}")
-        if refused:
+        if is_refusal:
             self.refused.append(self.lines[-1])
 
     def listed(self) -> str:
@@ -443,17 +443,17 @@ def obtain(wanted: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ..
         No candidate was valid. The message lists each with its reason, and where to put the file by hand.
     """
     failures = _Failures()
-    if obtained := _look(wanted, fetch_settings, read, failures):
-        return obtained
+    if found := _find_or_download(wanted, fetch_settings, read, failures):
+        return found
     for address in wanted.addresses():
         suffixes = _suffixes_of(address, wanted)
-        if obtained := _download_all(wanted, address, suffixes, fetch_settings, read, failures):
-            return obtained
+        if found := _download_all(wanted, address, suffixes, fetch_settings, read, failures):
+            return found
     raise ReproError(
         f"{wanted.name} could not be fetched",
         expected=f"the file at one of {len(failures.lines)} places",
         actual=failures.listed(),
-        todo=_by_hand(wanted, fetch_settings),
+        todo=_manual_instructions(wanted, fetch_settings),
     )
 
 
@@ -462,8 +462,8 @@ def obtain_or_make(
 ) -> Found[T]:
     """Obtain a file that has no URL; if it is neither in the download folder nor on a mirror, call `make`."""
     failures = _Failures()
-    if obtained := _look(wanted, fetch_settings, read, failures):
-        return obtained
+    if found := _find_or_download(wanted, fetch_settings, read, failures):
+        return found
     for line in failures.refused:
         log.warning("%s: making it anew", line)
     try:
@@ -474,27 +474,27 @@ def obtain_or_make(
             where=error.where,
             expected=error.expected,
             actual=f"{error.actual or 'it failed'}; and it is not ready-made at{failures.listed()}",
-            todo=f"{error.todo}; or {_by_hand(wanted, fetch_settings)}"
+            todo=f"{error.todo}; or {_manual_instructions(wanted, fetch_settings)}"
             if error.todo
-            else _by_hand(wanted, fetch_settings),
+            else _manual_instructions(wanted, fetch_settings),
         ) from error
 
 
-def _look(
+def _find_or_download(
     wanted: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T], failures: _Failures
 ) -> Found[T] | None:
     for place in [fetch_settings.cache, *mirrors(fetch_settings)]:
         if "://" in place:  # a URL of any scheme, not a folder
             for suffixes in wanted.suffixes:
                 address = Address(tuple(f"{place.rstrip('/')}/{wanted.stem}{suffix}" for suffix in suffixes))
-                if obtained := _download_all(wanted, address, suffixes, fetch_settings, read, failures):
-                    return obtained
-        elif obtained := _from_folder(wanted, Path(place), Path(fetch_settings.cache), read, failures):
-            return obtained
+                if found := _download_all(wanted, address, suffixes, fetch_settings, read, failures):
+                    return found
+        elif found := _from_folder(wanted, Path(place), Path(fetch_settings.cache), read, failures):
+            return found
     return None
 
 
-def _by_hand(wanted: Wanted, fetch_settings: Fetch) -> str:
+def _manual_instructions(wanted: Wanted, fetch_settings: Fetch) -> str:
     place = Path(fetch_settings.cache) / wanted.pattern
     return f"put the file at {place}, or name a mirror that has it in REPRO_MIRROR"
 
@@ -504,8 +504,8 @@ def mirrors(fetch_settings: Fetch) -> list[str]:
 
     A configured mirror such as `$REPRO_MIRROR` is the value of this environment variable.
     """
-    stated = [os.environ.get(place[1:], "") if place.startswith("$") else place for place in fetch_settings.mirrors]
-    return [*dict.fromkeys(place for place in (os.environ.get("REPRO_MIRROR", ""), *stated) if place)]
+    places = [os.environ.get(place[1:], "") if place.startswith("$") else place for place in fetch_settings.mirrors]
+    return [*dict.fromkeys(place for place in (os.environ.get("REPRO_MIRROR", ""), *places) if place)]
 
 
 def check_mirrors(fetch_settings: Fetch) -> None:
@@ -525,12 +525,12 @@ def check_mirrors(fetch_settings: Fetch) -> None:
 def _from_folder(
     wanted: Wanted, folder: Path, cache: Path, read: Callable[[tuple[Path, ...]], T], failures: _Failures
 ) -> Found[T] | None:
-    seen = False
+    has_candidate = False
     for suffixes in wanted.suffixes:
         paths = tuple(folder / f"{wanted.stem}{suffix}" for suffix in suffixes)
         if not all(path.is_file() for path in paths):
             continue
-        seen = True
+        has_candidate = True
         try:
             content = read(paths)
         except ReproError as error:
@@ -543,7 +543,7 @@ def _from_folder(
         record = read_record(cache, wanted.name)
         address = record.get("address", f"put by hand: {place}")
         return Found(paths, address, content, record.get("details", {}))
-    if not seen:
+    if not has_candidate:
         failures.add(folder / wanted.pattern, "no such file")
     return None
 
@@ -601,7 +601,7 @@ def _download_all(
             todo="make room and allow writing there, or set fetch.cache to another folder",
         ) from None
     details = dict(address.details)
-    update_record(cache, wanted.name, {"address": address.urls[0], "fetched_at": now(), "details": details})
+    update_record(cache, wanted.name, {"address": address.urls[0], "fetched_at": timestamp(), "details": details})
     return Found(paths, address.urls[0], content, details)
 
 
@@ -611,7 +611,7 @@ def _unwrap(file: Path, member: str | None) -> Path:
         file.write_bytes(unpack(file, member))
     elif file.suffix == ".gz":
         with file.open("rb") as stream:
-            packed = stream.read(2) == b"\x1f\x8b"
-        if not packed:
+            is_compressed = stream.read(2) == b"\x1f\x8b"
+        if not is_compressed:
             return file.rename(file.with_suffix(""))
     return file

@@ -82,21 +82,21 @@ class Field(Problem):
         check_array(self.name, "vertices", self.vertices, np.float64, self.vertices.shape)
         check_array(self.name, "cells", self.cells, np.int32, (count, d + 1))
         check_array(self.name, "modes", self.modes, np.float64, (count, math.comb(self.degree + d, d)))
-        there = f"vertices {index_range_text(len(self.vertices))}"
-        absent = np.any(outside(self.cells, len(self.vertices)), axis=1)
-        self._refuse("cell", absent, "the mesh has cells with vertices that do not exist", there)
+        vertex_range = f"vertices {index_range_text(len(self.vertices))}"
+        is_outside = np.any(outside(self.cells, len(self.vertices)), axis=1)
+        self._refuse("cell", is_outside, "the mesh has cells with vertices that do not exist", vertex_range)
         endless, finite = infinite(self.vertices), "finite numbers"
         self._refuse("vertex", endless, "the mesh has vertices with NaN or infinite coordinates", finite)
         self._refuse("cell", infinite(self.modes), "the field has NaN or infinite modes", finite)
         volumes = self.volumes
-        thin = np.abs(volumes) <= DEGENERATE * longest_edges(self.vertices[self.cells]) ** d
-        thick = f"more than {DEGENERATE:g} of the longest edge to the power of {d}"
-        self._refuse("cell", thin, "the mesh has degenerate cells", thick)
+        is_degenerate = np.abs(volumes) <= DEGENERATE * longest_edges(self.vertices[self.cells]) ** d
+        min_volume_text = f"more than {DEGENERATE:g} of the longest edge to the power of {d}"
+        self._refuse("cell", is_degenerate, "the mesh has degenerate cells", min_volume_text)
         self._refuse("cell", volumes < 0, "the mesh has inverted cells", "positive volumes: exchange two vertices")
         return self
 
-    def _refuse(self, item: str, bad: NDArray[Any], what: str, expected: str) -> None:
-        refuse(self.name, what, bad, place=lambda i: f"{item} {i}", expected=expected)
+    def _refuse(self, item: str, mask: NDArray[Any], what: str, expected: str) -> None:
+        refuse(self.name, what, mask, place=lambda i: f"{item} {i}", expected=expected)
 
     def outline(self) -> Outline:
         size = len(self.cells), self.modes.size
@@ -171,19 +171,19 @@ def delaunay_square(triangles: int, variance: str = "low", seed: int = 1) -> Tri
 
     grading = GRADING[variance]
     counts, heights, spacing = _rows(triangles, grading)
-    last = len(counts) - 1
+    last_row = len(counts) - 1
     # Every second row is shifted by half a spacing and has additional vertices on the border.
-    shifted = np.arange(len(counts)) % 2 == 1
-    lengths = counts + 1 + shifted
+    is_shifted = np.arange(len(counts)) % 2 == 1
+    lengths = counts + 1 + is_shifted
     row = np.repeat(np.arange(len(counts)), lengths)
     column = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    points = np.stack([(column - 0.5 * shifted[row]) / counts[row], heights[row]], axis=1)
+    points = np.stack([(column - 0.5 * is_shifted[row]) / counts[row], heights[row]], axis=1)
     np.clip(points, 0.0, 1.0, out=points)
     rng = np.random.Generator(np.random.PCG64(seed))
-    moved = JITTER * spacing[row, None] * (2.0 * rng.random(points.shape) - 1.0)
-    moved[(column == 0) | (column == lengths[row] - 1), 0] = 0.0
-    moved[(row == 0) | (row == last), 1] = 0.0
-    points += moved
+    displacement = JITTER * spacing[row, None] * (2.0 * rng.random(points.shape) - 1.0)
+    displacement[(column == 0) | (column == lengths[row] - 1), 0] = 0.0
+    displacement[(row == 0) | (row == last_row), 1] = 0.0
+    points += displacement
     return points, ordered_triangles(points, Delaunay(points).simplices)
 
 
@@ -206,10 +206,10 @@ def ordered_triangles(points: Floats, simplices: NDArray[np.int32]) -> NDArray[n
     """Return sorted triangles without flat ones; each is counterclockwise and starts at its lowest vertex number."""
     corners = points[simplices]
     a, b = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
-    twice = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
-    cells = np.where((twice < 0)[:, None], simplices[:, ::-1], simplices)
+    double_areas = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
+    cells = np.where((double_areas < 0)[:, None], simplices[:, ::-1], simplices)
     # Three vertices on one side of the square may form a flat triangle.
-    cells = cells[np.abs(twice) > 1e-12 * (a * a + b * b).sum(axis=1)]
+    cells = cells[np.abs(double_areas) > 1e-12 * (a * a + b * b).sum(axis=1)]
     first = np.argmin(cells, axis=1)
     cells = np.take_along_axis(cells, (first[:, None] + np.arange(3)) % 3, axis=1)
     return np.ascontiguousarray(cells[np.lexsort(cells.T[::-1])], dtype=np.int32)
@@ -229,14 +229,14 @@ def _kuhn(count: int, dimension: int) -> Triangulation:
     grid = np.stack(np.meshgrid(*[np.arange(count + 1)] * dimension, indexing="ij")[::-1], axis=-1)
     vertices = grid.reshape(-1, dimension) / count
     corners = np.stack(np.meshgrid(*[np.arange(count)] * dimension, indexing="ij")[::-1], axis=-1)
-    lowest = corners.reshape(-1, dimension) @ strides
+    first_corners = corners.reshape(-1, dimension) @ strides
     paths = []
     for order in permutations(range(dimension)):
         path = [0, *np.cumsum(strides[list(order)])]
         if np.linalg.det(np.eye(dimension)[list(order)]) < 0:
             path[-1], path[-2] = path[-2], path[-1]
         paths.append(path)
-    cells = (lowest[:, None, None] + np.array(paths)).reshape(-1, dimension + 1)
+    cells = (first_corners[:, None, None] + np.array(paths)).reshape(-1, dimension + 1)
     return vertices, cells.astype(np.int32)
 
 
@@ -312,9 +312,9 @@ def _field_kind(
     dimension: int, cells: Callable[[Mapping[str, Any]], int]
 ) -> Callable[[Callable[..., Field]], Callable[..., Field]]:
     def add(build: Callable[..., Field]) -> Callable[..., Field]:
-        checked = pydantic.validate_call(build)
-        FIELD_KINDS[build.__name__] = FieldKind(checked, dimension, cells)
-        return checked
+        validated_build = pydantic.validate_call(build)
+        FIELD_KINDS[build.__name__] = FieldKind(validated_build, dimension, cells)
+        return validated_build
 
     return add
 
@@ -331,7 +331,7 @@ def delaunay(
     """Delaunay triangulation with low or high variance of triangle sizes; see `delaunay_square` (King 2017, section
     3.4).
     """
-    return _projected("delaunay", delaunay_square(triangles, variance, seed), degree, field)
+    return _projected_field("delaunay", delaunay_square(triangles, variance, seed), degree, field)
 
 
 @_field_kind(2, lambda given: 2 * int(given["squares"]) ** 2)
@@ -339,7 +339,7 @@ def structured(
     *, squares: Annotated[int, pydantic.Field(ge=1, le=3000)] = 32, degree: Degree = 1, field: Function = "sine"
 ) -> Field:
     """`squares` × `squares` squares, each cut into two triangles."""
-    return _projected("structured", structured_square(squares), degree, field)
+    return _projected_field("structured", structured_square(squares), degree, field)
 
 
 @_field_kind(3, lambda given: 6 * int(given["cubes"]) ** 3)
@@ -347,10 +347,10 @@ def cubes(
     *, cubes: Annotated[int, pydantic.Field(ge=1, le=150)] = 10, degree: Degree = 1, field: Function = "sine"
 ) -> Field:
     """`cubes` cubes in each direction, each divided into Kuhn's six tetrahedra (King 2017, section 4.2)."""
-    return _projected("cubes", kuhn_cube(cubes), degree, field)
+    return _projected_field("cubes", kuhn_cube(cubes), degree, field)
 
 
-def _projected(name: str, mesh: Triangulation, degree: int, function: str) -> Field:
+def _projected_field(name: str, mesh: Triangulation, degree: int, function: str) -> Field:
     vertices, cells = mesh
     modes = project(FUNCTIONS[function], vertices, cells, degree, BASIS)
     return Field(name, vertices, cells, degree, BASIS, modes, periodic=True, origin={"function": function})

@@ -91,7 +91,7 @@ def max_unpacked(path: Path, limits: Limits) -> tuple[int, str]:
     return (by_ratio, "limits.ratio") if by_ratio < limits.unpacked else (limits.unpacked, "limits.unpacked")
 
 
-def exceeds(what: str, where: object, key: str, limit: float, actual: object, unit: str) -> ReproError:
+def limit_error(what: str, where: object, key: str, limit: float, actual: object, unit: str) -> ReproError:
     """Return an error which says that a file exceeds a limit of the configuration."""
     return ReproError(
         what,
@@ -127,18 +127,20 @@ def open_plain(path: Path, limits: Limits, member: str | None = None) -> Iterato
         raise ReproError("the file cannot be read", where=path, actual=error) from None
     with file:
         start = file.peek(len(XZ))[: len(XZ)]
-        packed: _Readable = file
+        source: _Readable = file
         if start.startswith(GZIP):
-            packed = gzip.GzipFile(fileobj=file)
+            source = gzip.GzipFile(fileobj=file)
         elif start == XZ:
-            packed = lzma.LZMAFile(file)  # noqa: SIM115, closed with `file`
+            source = lzma.LZMAFile(file)  # noqa: SIM115, closed with `file`
         max_bytes, key = max_unpacked(path, limits)
-        if packed is file and os.fstat(file.fileno()).st_size > max_bytes:
+        if source is file and os.fstat(file.fileno()).st_size > max_bytes:
             raise _too_large(path, key, max_bytes, os.fstat(file.fileno()).st_size)
-        plain = io.BufferedReader(_Bounded(packed, path, max_bytes, key), 1 << 16)
-        if _is_tar(plain.peek(tarfile.BLOCKSIZE)[: tarfile.BLOCKSIZE]):
-            plain = io.BufferedReader(_Bounded(_member(plain, path, member), path, max_bytes, key), 1 << 16)
-        yield plain
+        plain_stream = io.BufferedReader(_Bounded(source, path, max_bytes, key), 1 << 16)
+        if _is_tar(plain_stream.peek(tarfile.BLOCKSIZE)[: tarfile.BLOCKSIZE]):
+            plain_stream = io.BufferedReader(
+                _Bounded(_member(plain_stream, path, member), path, max_bytes, key), 1 << 16
+            )
+        yield plain_stream
 
 
 class _Readable(Protocol):
@@ -157,25 +159,25 @@ class _Bounded(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Read bytes into the buffer until it is full or the stream ends."""
         view = memoryview(buffer)
-        got = 0
+        read_count = 0
         try:
-            while got < len(view) and (block := self._stream.read(len(view) - got)):
-                view[got : got + len(block)] = block
-                got += len(block)
+            while read_count < len(view) and (block := self._stream.read(len(view) - read_count)):
+                view[read_count : read_count + len(block)] = block
+                read_count += len(block)
         except DAMAGED as error:
-            raise damaged(self._path, error) from None
+            raise damage_error(self._path, error) from None
         except OSError as error:
             raise ReproError("the file cannot be read", where=self._path, actual=error) from None
-        self._read += got
+        self._read += read_count
         if self._read > self._max_bytes:
             raise _too_large(
                 self._path, self._key, self._max_bytes, f"more, from {self._path.stat().st_size:,} packed ones"
             )
-        return got
+        return read_count
 
 
 def _too_large(path: Path, key: str, max_bytes: int, actual: object) -> ReproError:
-    return exceeds("the file is too large once it is unpacked", path, key, max_bytes, actual, "bytes")
+    return limit_error("the file is too large once it is unpacked", path, key, max_bytes, actual, "bytes")
 
 
 def _is_tar(block: bytes) -> bool:
@@ -201,7 +203,7 @@ def _member(stream: BinaryIO, path: Path, member: str | None) -> _Readable:
             if len(names) < 10:
                 names.append(info.name)
     except DAMAGED as error:
-        raise damaged(path, error) from None
+        raise damage_error(path, error) from None
     raise ReproError(
         "the archive lacks the file", where=path, expected=member, actual=", ".join(names) or "an empty archive"
     )
@@ -229,7 +231,7 @@ def check_entry(entry: str, is_complex: bool, shape: tuple[int, int], where: obj
             )
 
 
-def damaged(path: Path, error: object) -> ReproError:
+def damage_error(path: Path, error: object) -> ReproError:
     return ReproError("the file is truncated or corrupt", where=path, actual=error, todo=ANEW)
 
 
@@ -286,30 +288,30 @@ def update_record(cache: Path, name: str, fields: Mapping[str, Any]) -> None:
         ) from None
 
 
-def check_content(name: str, sha256: str, pinned: str | None, cache: Path, where: object) -> dict[str, str]:
+def check_content(name: str, sha256: str, recorded_sha256: str | None, cache: Path, where: object) -> dict[str, str]:
     """Compare a content's checksum with the registry's checksum; if there is none, with the one recorded at first use.
 
-    Returns `sha256` and `state`: `pinned` if the registry has a checksum, otherwise `unpinned`.
+    Returns `sha256` and `state`: `recorded_sha256` if the registry has a checksum, otherwise `unpinned`.
 
     Raises
     ------
     ReproError
         The checksums differ.
     """
-    expected = pinned or read_record(cache, name).get("sha256")
+    expected = recorded_sha256 or read_record(cache, name).get("sha256")
     if expected not in (None, sha256):
         raise ReproError(
             "wrong checksum",
             where=where,
-            expected=f"{expected} ({'registry' if pinned else 'recorded at first use'})",
+            expected=f"{expected} ({'registry' if recorded_sha256 else 'recorded at first use'})",
             actual=sha256,
             todo="delete the file and fetch it again"
-            + ("" if pinned else f"; if the new content is right, delete {record_path(cache, name)} too"),
+            + ("" if recorded_sha256 else f"; if the new content is right, delete {record_path(cache, name)} too"),
         )
-    if pinned is None and expected is None:
-        update_record(cache, name, {"sha256": sha256, "first_used_at": now()})
-    return {"sha256": sha256, "state": "pinned" if pinned else "unpinned"}
+    if recorded_sha256 is None and expected is None:
+        update_record(cache, name, {"sha256": sha256, "first_used_at": timestamp()})
+    return {"sha256": sha256, "state": "pinned" if recorded_sha256 else "unpinned"}
 
 
-def now() -> str:
+def timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

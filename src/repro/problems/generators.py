@@ -54,10 +54,15 @@ def disk(refinements: int) -> Mesh:
 def lattice_torus(rings: int, segments: int) -> Mesh:
     """Return a triangulated periodic lattice: integer coordinates `(rings segments, 2)` and triangles `(f, 3)`."""
     u, v = (index.ravel() for index in np.indices((rings, segments)))
-    here, right, up, across = (
+    corner_ids, right_ids, upper_ids, opposite_ids = (
         (u + du) % rings * segments + (v + dv) % segments for du, dv in ((0, 0), (1, 0), (0, 1), (1, 1))
     )
-    faces = np.concatenate([np.stack([here, right, across], axis=1), np.stack([here, across, up], axis=1)])
+    faces = np.concatenate(
+        [
+            np.stack([corner_ids, right_ids, opposite_ids], axis=1),
+            np.stack([corner_ids, opposite_ids, upper_ids], axis=1),
+        ]
+    )
     return np.stack([u, v], axis=1).astype(np.float64), faces
 
 
@@ -85,9 +90,9 @@ def blob(rows: int) -> Mesh:
 
 def wrap_torus(lattice: Floats, rings: int, segments: int) -> Floats:
     """Map the coordinates of `lattice_torus` to a torus in space, float64 `(v, 3)`, with radii 1 and 0.4."""
-    around, across = 2 * np.pi * lattice[:, 0] / rings, 2 * np.pi * lattice[:, 1] / segments
-    ring = 1 + 0.4 * np.cos(across)
-    return np.stack([ring * np.cos(around), ring * np.sin(around), 0.4 * np.sin(across)], axis=1)
+    ring_angles, tube_angles = 2 * np.pi * lattice[:, 0] / rings, 2 * np.pi * lattice[:, 1] / segments
+    ring = 1 + 0.4 * np.cos(tube_angles)
+    return np.stack([ring * np.cos(ring_angles), ring * np.sin(ring_angles), 0.4 * np.sin(tube_angles)], axis=1)
 
 
 def subdivide(vertices: Floats, faces: Integers) -> Mesh:
@@ -134,34 +139,34 @@ def collapse(mesh: Mesh, cells: Sequence[int], sizes: Sequence[int], seed: int) 
     """
     lattice, elements = mesh
     rng = np.random.default_rng(seed)
-    taken = np.zeros(tuple(cells), dtype=bool)
+    occupied = np.zeros(tuple(cells), dtype=bool)
     points = lattice.copy()
     target = np.arange(len(lattice))
     for size in sorted(sizes, reverse=True):
-        corner = _place(taken, size, rng)
-        inside = np.flatnonzero(((lattice > corner) & (lattice < corner + size)).all(axis=1))
-        target[inside] = inside[0]
-        points[inside[0]] = corner + size / 2
-    kept = np.unique(target)
-    elements = np.searchsorted(kept, target[elements])
-    ordered = np.sort(elements, axis=1)
-    whole = (np.diff(ordered, axis=1) > 0).all(axis=1)
-    return points[kept], elements[whole]
+        corner = _place(occupied, size, rng)
+        inner_vertices = np.flatnonzero(((lattice > corner) & (lattice < corner + size)).all(axis=1))
+        target[inner_vertices] = inner_vertices[0]
+        points[inner_vertices[0]] = corner + size / 2
+    kept_vertices = np.unique(target)
+    elements = np.searchsorted(kept_vertices, target[elements])
+    sorted_elements = np.sort(elements, axis=1)
+    is_whole = (np.diff(sorted_elements, axis=1) > 0).all(axis=1)
+    return points[kept_vertices], elements[is_whole]
 
 
-def _place(taken: NDArray[np.bool_], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _place(occupied: NDArray[np.bool_], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Find a free place for a cube of cells, mark it as taken, and return its lowest corner."""
-    room = np.array(taken.shape) - size
+    room = np.array(occupied.shape) - size
     for _ in range(1000 if (room >= 0).all() else 0):
         corner = rng.integers(0, room, endpoint=True)
         window = tuple(slice(low, low + size) for low in corner)
-        if not taken[window].any():
-            taken[window] = True
+        if not occupied[window].any():
+            occupied[window] = True
             return corner
     raise ReproError(
         "the hubs do not fit into the mesh",
         expected="room for disjoint cubes of so many cells a side",
-        actual=f"none left for one of {size} in {' × '.join(map(str, taken.shape))} cells",
+        actual=f"none left for one of {size} in {' × '.join(map(str, occupied.shape))} cells",
         todo="ask for fewer or smaller hubs, or more cells",
     )
 
@@ -173,8 +178,8 @@ def _arrays(mesh: MeshTet | MeshTri) -> tuple[Floats, Integers]:
     points: Floats = np.ascontiguousarray(mesh.p.T)
     elements = mesh.t.T.astype(np.int64)
     corners = points[elements]
-    turned = np.linalg.det(corners[:, 1:] - corners[:, :1]) < 0
-    elements[turned, -2:] = elements[turned, -2:][:, ::-1]
+    is_inverted = np.linalg.det(corners[:, 1:] - corners[:, :1]) < 0
+    elements[is_inverted, -2:] = elements[is_inverted, -2:][:, ::-1]
     return points, elements
 
 
@@ -249,18 +254,24 @@ def assemble_diffusion(
 
     # Stencil points are in the order of the matrix columns.
     values = np.zeros((*points, stencil))
-    inside = np.zeros((*points, stencil), dtype=bool)
+    has_neighbour = np.zeros((*points, stencil), dtype=bool)
     centre = stencil // 2
     diagonal = values[..., centre]
-    inside[..., centre] = True
+    has_neighbour[..., centre] = True
     for k, offset in enumerate(offsets):
         if k == centre:
             continue
-        here = tuple(slice(max(0, -step), count - max(0, step)) for step, count in zip(offset, points, strict=True))
-        there = tuple(slice(max(0, step), count - max(0, -step)) for step, count in zip(offset, points, strict=True))
-        inside[..., k][here] = True
+        source_slices = tuple(
+            slice(max(0, -step), count - max(0, step)) for step, count in zip(offset, points, strict=True)
+        )
+        target_slices = tuple(
+            slice(max(0, step), count - max(0, -step)) for step, count in zip(offset, points, strict=True)
+        )
+        has_neighbour[..., k][source_slices] = True
         coupling = kappa.copy()
-        coupling[here] = 2 * (kappa[here] * kappa[there]) / (kappa[here] + kappa[there])
+        coupling[source_slices] = (
+            2 * (kappa[source_slices] * kappa[target_slices]) / (kappa[source_slices] + kappa[target_slices])
+        )
         upstream = [axis for axis, step in enumerate(offset) if step == -1]
         if convection and len(upstream) == np.count_nonzero(offset) == 1:
             coupling += speeds[upstream[0]]
@@ -268,15 +279,15 @@ def assemble_diffusion(
         diagonal += coupling
     steps = np.array(offsets) @ strides
     columns = np.arange(n, dtype=np.int32)[:, None] + steps.astype(np.int32)
-    kept = inside.reshape(n, stencil)
-    entries = values.reshape(n, stencil)[kept][:, None]
-    return Assembled(n, _pointers(kept.sum(axis=1)), columns[kept], entries, semidefinite=not convection)
+    is_kept = has_neighbour.reshape(n, stencil)
+    entries = values.reshape(n, stencil)[is_kept][:, None]
+    return Assembled(n, _pointers(is_kept.sum(axis=1)), columns[is_kept], entries, semidefinite=not convection)
 
 
 def _offsets(dimensions: int, stencil: int) -> list[tuple[int, ...]]:
     """Return the offsets of stencil points, sorted by point number, with the centre in the middle."""
-    around = product((-1, 0, 1), repeat=dimensions)
-    return [offset for offset in around if stencil == 3**dimensions or np.count_nonzero(offset) <= 1]
+    cube_offsets = product((-1, 0, 1), repeat=dimensions)
+    return [offset for offset in cube_offsets if stencil == 3**dimensions or np.count_nonzero(offset) <= 1]
 
 
 def _pointers(lengths: NDArray[np.integer]) -> NDArray[np.int32]:
@@ -369,9 +380,9 @@ def size_of(kind: str, parameters: Mapping[str, Any]) -> Size | None:
     """Return the size of a problem, or its upper limit, without generating it; None for invalid parameters."""
     if kind not in KINDS:
         return None
-    given = {name: parameter.default for name, parameter in signature(KINDS[kind].build).parameters.items()}
+    arguments = {name: parameter.default for name, parameter in signature(KINDS[kind].build).parameters.items()}
     try:
-        return KINDS[kind].size({**given, **parameters})
+        return KINDS[kind].size({**arguments, **parameters})
     except (TypeError, ValueError, KeyError):
         return None
 
@@ -384,21 +395,21 @@ def computed(subject: str, kinds: Mapping[str, Computes[T_co]], kind: str, param
     try:
         return kinds[kind].build(**parameters)
     except ValidationError as error:
-        wrong = []
+        messages = []
         for item in error.errors():
-            unknown = item["type"] == "unexpected_keyword_argument"
-            text = "unknown parameter" if unknown else f"{item['msg']} (is {item['input']!r})"
-            wrong.append(f"{'.'.join(map(str, item['loc']))}: {text}")
-        raise ReproError(f"wrong parameters of a generated {subject}", where=kind, actual="; ".join(wrong)) from None
+            is_unknown = item["type"] == "unexpected_keyword_argument"
+            text = "unknown parameter" if is_unknown else f"{item['msg']} (is {item['input']!r})"
+            messages.append(f"{'.'.join(map(str, item['loc']))}: {text}")
+        raise ReproError(f"wrong parameters of a generated {subject}", where=kind, actual="; ".join(messages)) from None
 
 
 def _kind(
-    entry: str, size: Callable[[Mapping[str, Any]], Size], *, at_most: bool = False
+    entry: str, size: Callable[[Mapping[str, Any]], Size], *, is_upper_bound: bool = False
 ) -> Callable[[Callable[..., Assembled]], Callable[..., Assembled]]:
     def add(build: Callable[..., Assembled]) -> Callable[..., Assembled]:
-        checked = validate_call(build)
-        KINDS[build.__name__] = Generator(entry, checked, size, at_most)
-        return checked
+        validated_build = validate_call(build)
+        KINDS[build.__name__] = Generator(entry, validated_build, size, is_upper_bound)
+        return validated_build
 
     return add
 
@@ -411,37 +422,37 @@ def _lattice_size(points: Sequence[int], offsets: Iterable[Sequence[int]]) -> Si
     return prod(points), sum(lengths)
 
 
-def _grid_size(given: Mapping[str, Any]) -> Size:
-    return _lattice_size(given["points"], _offsets(len(given["points"]), given["stencil"]))
+def _grid_size(arguments: Mapping[str, Any]) -> Size:
+    return _lattice_size(arguments["points"], _offsets(len(arguments["points"]), arguments["stencil"]))
 
 
-def _box_size(given: Mapping[str, Any], rows: int = 1) -> Size:
+def _box_size(arguments: Mapping[str, Any], rows: int = 1) -> Size:
     """Return the size of a matrix with `rows` rows per vertex of `lattice_box`; its edges never mix steps 1 and -1."""
     edges = [step for step in product((-1, 0, 1), repeat=3) if not {-1, 1} <= set(step)]
-    n, nonzeros = _lattice_size([count + 1 for count in given["cells"]], edges)
+    n, nonzeros = _lattice_size([count + 1 for count in arguments["cells"]], edges)
     return rows * n, rows**2 * nonzeros
 
 
-def _disk_size(given: Mapping[str, Any]) -> Size:
+def _disk_size(arguments: Mapping[str, Any]) -> Size:
     """Return the size of a matrix on `disk`: each refinement divides each triangle into four, each edge into two."""
-    triangles, around = 4 * 4 ** given["refinements"], 4 * 2 ** given["refinements"]
-    edges = (3 * triangles + around) // 2
+    triangles, boundary_edges = 4 * 4 ** arguments["refinements"], 4 * 2 ** arguments["refinements"]
+    edges = (3 * triangles + boundary_edges) // 2
     n = 1 + edges - triangles
     return n, n + 2 * edges
 
 
-def _arrow_size(given: Mapping[str, Any]) -> Size:
-    rows, dense = given["rows"], given["dense"]
+def _arrow_size(arguments: Mapping[str, Any]) -> Size:
+    rows, dense = arguments["rows"], arguments["dense"]
     return rows, rows + 2 * (dense * (rows - 1) - dense * (dense - 1) // 2 + rows - 1 - dense)
 
 
-def _torus_size(given: Mapping[str, Any]) -> Size:
-    n = given["rings"] * given["segments"]
+def _torus_size(arguments: Mapping[str, Any]) -> Size:
+    n = arguments["rings"] * arguments["segments"]
     return n, 7 * n
 
 
-def _stated_size(given: Mapping[str, Any]) -> Size:
-    rows, nonzeros = given["size"]
+def _stated_size(arguments: Mapping[str, Any]) -> Size:
+    rows, nonzeros = arguments["size"]
     return rows, nonzeros
 
 
@@ -487,7 +498,7 @@ def arrow(
     return assemble_arrow(rows, dense, coefficients=coefficients, seed=seed)
 
 
-@_kind("real", lambda given: _box_size(given, rows=3), at_most=True)
+@_kind("real", lambda given: _box_size(given, rows=3), is_upper_bound=True)
 def elasticity_scalar(
     *,
     cells: CellCount = (12, 16, 20),
@@ -543,8 +554,8 @@ def graph(
     """Graph with given rows, non-zeros and row lengths; rectangular if `columns` is given. See
     `repro.problems.surrogates`.
     """
-    wanted = LengthTargets(*size, shortest, longest, width, overflow, spread)
-    return assemble_graph(wanted, size[0] if columns is None else columns, family, seed)
+    targets = LengthTargets(*size, shortest, longest, width, overflow, spread)
+    return assemble_graph(targets, size[0] if columns is None else columns, family, seed)
 
 
 @_kind("complex", _box_size)
@@ -567,7 +578,7 @@ def helmholtz_disk(
     return assemble_helmholtz(*disk(refinements), wavenumber=wavenumber, loss=loss)
 
 
-@_kind("complex", _box_size, at_most=True)
+@_kind("complex", _box_size, is_upper_bound=True)
 def helmholtz_hubs(
     *,
     cells: CellCount = (26, 26, 26),
@@ -607,7 +618,7 @@ def dirac_blob(*, rows: Annotated[int, Field(ge=12, le=10_000_000)] = 10_000, se
     return assemble_dirac(*blob(rows), seed=seed)
 
 
-@_kind("quaternion", _torus_size, at_most=True)
+@_kind("quaternion", _torus_size, is_upper_bound=True)
 def dirac_hubs(
     *,
     rings: Circle = 160,
@@ -634,7 +645,7 @@ def elasticity_mapped(*, cells: CellCount = (14, 14, 60), young: Positive = 1.0,
     return elastic_body(horn(lattice, cells), tets, young=young, poisson=poisson)
 
 
-@_kind("block3", _box_size, at_most=True)
+@_kind("block3", _box_size, is_upper_bound=True)
 def elasticity_hubs(
     *,
     cells: CellCount = (24, 24, 24),

@@ -97,18 +97,18 @@ class Matrix(Problem):
         check_array(self.name, "values", self.values, np.float64, (self.nnz, members))
         check_pointers(self.name, "row", self.indptr, self.nnz)
         columns = self.shape[1]
-        out, expected = outside(self.indices, columns), f"columns {index_range_text(columns)}"
-        refuse(self.name, "column index out of range", out, place=self._place, expected=expected)
+        is_outside, expected = outside(self.indices, columns), f"columns {index_range_text(columns)}"
+        refuse(self.name, "column index out of range", is_outside, place=self._place, expected=expected)
         # Marks pairs of consecutive column indices that belong to one row.
-        within = np.ones(max(self.nnz - 1, 0), dtype=bool)
+        is_in_row = np.ones(max(self.nnz - 1, 0), dtype=bool)
         starts = self.indptr[(self.indptr > 0) & (self.indptr < self.nnz)]
-        within[starts - 1] = False
+        is_in_row[starts - 1] = False
         step = np.diff(self.indices)
-        for what, bad, expected in (
-            ("the columns of a row are not sorted", within & (step < 0), "ascending columns"),
-            ("the matrix has duplicate entries", within & (step == 0), "a column once in a row"),
+        for what, mask, expected in (
+            ("the columns of a row are not sorted", is_in_row & (step < 0), "ascending columns"),
+            ("the matrix has duplicate entries", is_in_row & (step == 0), "a column once in a row"),
         ):
-            refuse(self.name, what, bad, place=lambda i: self._place(i + 1), expected=expected)
+            refuse(self.name, what, mask, place=lambda i: self._place(i + 1), expected=expected)
         what = "the matrix has NaN or infinite values"
         refuse(self.name, what, infinite(self.values), place=self._place, expected="finite values")
         return self
@@ -158,33 +158,35 @@ class Matrix(Problem):
 MAX_ENTRIES = 2**31 - 1
 
 
-def draw_batches(matrix: Assembled, wished: UpdateBatches, seed: int, where: str) -> dict[str, NDArray[Any]]:
+def draw_batches(matrix: Assembled, batch_settings: UpdateBatches, seed: int, where: str) -> dict[str, NDArray[Any]]:
     """Draw random batches of entries, with uniform columns and values uniform in [-1, 1]; return the fields of
     `Updates`.
     """
     rng = np.random.default_rng(seed)
     rows, nonzeros = matrix.n, len(matrix.indices)
     columns = rows if matrix.columns is None else matrix.columns
-    sizes = list(wished.sizes) or [max(1, round((wished.share or 0) * nonzeros))] * (wished.batches or 0)
+    sizes = list(batch_settings.sizes) or [max(1, round((batch_settings.share or 0) * nonzeros))] * (
+        batch_settings.batches or 0
+    )
     entries = sum(sizes)
-    lacking = min(rows, columns) == 0 or (wished.rows == "degree" and nonzeros == 0)
-    if entries > MAX_ENTRIES or (lacking and entries):
+    is_empty = min(rows, columns) == 0 or (batch_settings.rows == "degree" and nonzeros == 0)
+    if entries > MAX_ENTRIES or (is_empty and entries):
         raise ReproError(
             "batches that cannot be drawn",
             where=f"{where}: updates",
             expected=f"at most {MAX_ENTRIES:,} entries, and a matrix that has places for them",
             actual=f"{entries:,} entries, and a matrix of {rows:,} x {columns:,} with {nonzeros:,} non-zeros",
         )
-    if wished.rows == "degree":
+    if batch_settings.rows == "degree":
         # Draw rows with probabilities proportional to their numbers of entries.
-        drawn = rng.integers(nonzeros, size=entries, dtype=np.int32) if entries else np.empty(0, np.int32)
-        batch_rows = (np.searchsorted(matrix.indptr, drawn, side="right") - 1).astype(np.int32)
+        entry_indices = rng.integers(nonzeros, size=entries, dtype=np.int32) if entries else np.empty(0, np.int32)
+        batch_rows = (np.searchsorted(matrix.indptr, entry_indices, side="right") - 1).astype(np.int32)
     else:
         batch_rows = rng.integers(max(rows, 1), size=entries, dtype=np.int32)
     batch_columns = rng.integers(max(columns, 1), size=entries, dtype=np.int32)
     batch_values = rng.uniform(-1, 1, entries)
     pointers = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    if wished.order == "sorted":
+    if batch_settings.order == "sorted":
         for begin, end in pairwise(pointers):
             order = begin + np.argsort(batch_rows[begin:end], kind="stable")
             for array in (batch_rows, batch_columns, batch_values):
@@ -264,7 +266,7 @@ class Updates(Problem):
         check_array(self.name, "columns of the batches", self.batch_columns, np.int32, (self.entries,))
         check_array(self.name, "values of the batches", self.batch_values, np.float64, (self.entries,))
         check_pointers(self.name, "batch", self.batch_pointers, self.entries)
-        for what, bad, expected in (
+        for what, mask, expected in (
             ("row of an update out of range", outside(self.batch_rows, rows), f"rows {index_range_text(rows)}"),
             (
                 "column of an update out of range",
@@ -273,7 +275,7 @@ class Updates(Problem):
             ),
             ("an update has NaN or infinite values", infinite(self.batch_values), "finite values"),
         ):
-            refuse(self.name, what, bad, place=self._place, expected=expected)
+            refuse(self.name, what, mask, place=self._place, expected=expected)
         return self
 
     def outline(self) -> Outline:

@@ -20,7 +20,7 @@ from pyarrow import csv
 from repro.config.models import Limits
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.problems.files import ANEW, exceeds, locate, matrix_checksum, open_plain
+from repro.problems.files import ANEW, limit_error, locate, matrix_checksum, open_plain
 from repro.problems.subprocess_reader import read_isolated
 
 ENDINGS = (".mtx", ".mtx.gz", ".mtx.xz", ".tar.gz", ".tgz")
@@ -64,8 +64,8 @@ class Header:
     @property
     def most(self) -> int:
         """Maximum number of non-zeros: for a symmetric file, twice the stored entries."""
-        both = 2 * self.stored if self.symmetry != "general" else self.stored
-        return min(both, self.rows * self.columns) if self.form == "array" else both
+        mirrored_entries = 2 * self.stored if self.symmetry != "general" else self.stored
+        return min(mirrored_entries, self.rows * self.columns) if self.form == "array" else mirrored_entries
 
 
 def is_matrix_market(path: Path) -> bool:
@@ -95,7 +95,7 @@ def read_header(stream: BinaryIO, path: Path, limits: Limits) -> Header:
         remaining, lines = remaining - len(line), lines + 1
         if remaining < 0:
             what = "the file does not state its size in its first lines"
-            raise exceeds(what, path, "limits.header", limits.header, f"more, after {lines:,} lines", "bytes")
+            raise limit_error(what, path, "limits.header", limits.header, f"more, after {lines:,} lines", "bytes")
         return line
 
     line = next_line()
@@ -105,28 +105,30 @@ def read_header(stream: BinaryIO, path: Path, limits: Limits) -> Header:
     numbers = line.split()
     if len(numbers) != (3 if form == "coordinate" else 2) or not all(map(bytes.isdigit, numbers)):
         expected = "rows, columns and entries" if form == "coordinate" else "rows and columns"
-        raise _no_header(path, lines, f"{expected}, in whole numbers", line)
-    rows, columns, *rest = (int(number.lstrip(b"0")[: _HUGE_DIGITS + 1] or b"0") for number in numbers)
+        raise _header_error(path, lines, f"{expected}, in whole numbers", line)
+    rows, columns, *counts = (int(number.lstrip(b"0")[: _HUGE_DIGITS + 1] or b"0") for number in numbers)
     square = {"general": rows * columns, "skew-symmetric": rows * (rows - 1) // 2}
-    stored = rest[0] if rest else square.get(symmetry, rows * (rows + 1) // 2)
-    _check_size(path, lines, symmetry, rows, columns, stored, limits)
-    return Header(form, field, symmetry, rows, columns, stored, lines)
+    stored_entries = counts[0] if counts else square.get(symmetry, rows * (rows + 1) // 2)
+    _check_size(path, lines, symmetry, rows, columns, stored_entries, limits)
+    return Header(form, field, symmetry, rows, columns, stored_entries, lines)
 
 
 def _banner(line: bytes, path: Path) -> tuple[str, str, str]:
     words = line.removeprefix(BOM).decode("ascii", "replace").lower().split()
     if len(words) != 5 or words[0] not in _NAMES or words[1] != "matrix":
-        raise _no_header(path, 1, "%%MatrixMarket matrix, then form, field and symmetry", line)
+        raise _header_error(path, 1, "%%MatrixMarket matrix, then form, field and symmetry", line)
     form, field, symmetry = words[2:]
     for word, expected in ((form, FORMS), (field, tuple(ENTRY_OF_FIELD)), (symmetry, SYMMETRIES)):
         if word not in expected:
-            raise _no_header(path, 1, f"one of {', '.join(expected)}", word.encode())
+            raise _header_error(path, 1, f"one of {', '.join(expected)}", word.encode())
     if field == "pattern" and (form == "array" or symmetry not in ("general", "symmetric")):
-        raise _no_header(path, 1, "a pattern in coordinates, general or symmetric", line)
+        raise _header_error(path, 1, "a pattern in coordinates, general or symmetric", line)
     return form, "real" if field == "double" else field, symmetry
 
 
-def _check_size(path: Path, line: int, symmetry: str, n_rows: int, columns: int, stored: int, limits: Limits) -> None:
+def _check_size(
+    path: Path, line: int, symmetry: str, n_rows: int, columns: int, stored_entries: int, limits: Limits
+) -> None:
     where = f"{path}, line {line}"
     if symmetry != "general" and n_rows != columns:
         raise ReproError(
@@ -136,23 +138,23 @@ def _check_size(path: Path, line: int, symmetry: str, n_rows: int, columns: int,
             actual=f"{n_rows} x {columns}",
             todo="correct the header: call it general, or give the size that the matrix has",
         )
-    if max(n_rows, columns, stored) > MAX_SIZE:
+    if max(n_rows, columns, stored_entries) > MAX_SIZE:
         raise ReproError(
             "the matrix is too large for 32-bit indices",
             where=where,
             expected=f"at most {MAX_SIZE:,} rows, columns and entries",
-            actual=f"{n_rows:,} x {columns:,}, {stored:,} entries",
+            actual=f"{n_rows:,} x {columns:,}, {stored_entries:,} entries",
         )
-    for count, unit, key, most in (
+    for count, unit, key, limit in (
         (n_rows, "rows", "limits.rows", limits.rows),
         (columns, "columns", "limits.rows", limits.rows),
-        (stored, "entries", "limits.entries", limits.entries),
+        (stored_entries, "entries", "limits.entries", limits.entries),
     ):
-        if count > most:
-            raise exceeds("the matrix is too large", where, key, most, count, unit)
+        if count > limit:
+            raise limit_error("the matrix is too large", where, key, limit, count, unit)
 
 
-def _no_header(path: Path, line: int, expected: str, actual: bytes) -> ReproError:
+def _header_error(path: Path, line: int, expected: str, actual: bytes) -> ReproError:
     return ReproError(
         "the file is not a complete Matrix Market file",
         where=f"{path}, line {line}",
@@ -185,24 +187,24 @@ _REAL = re.compile(rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|
 
 def blocks(stream: BinaryIO, line: int, path: Path) -> Iterator[bytes]:
     """Yield the rest of a file in blocks of whole lines."""
-    rest = b""
+    remainder = b""
     while block := stream.read(BLOCK):
         end = block.rfind(b"\n") + 1
-        if not end and len(rest) + len(block) > BLOCK:
+        if not end and len(remainder) + len(block) > BLOCK:
             raise ReproError(
                 "a line of the file has no end",
                 where=path,
                 expected="an entry a line",
-                actual=f"{len(rest) + len(block):,} bytes without a line feed",
+                actual=f"{len(remainder) + len(block):,} bytes without a line feed",
                 todo="write the file anew",
             )
         if end:
-            yield rest + block[:end]
-            rest = block[end:]
+            yield remainder + block[:end]
+            remainder = block[end:]
         else:
-            rest += block
-    if rest:
-        yield rest
+            remainder += block
+    if remainder:
+        yield remainder
 
 
 def tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) -> list[Column]:
@@ -231,13 +233,13 @@ def _fast_tokens(block: bytes, kinds: tuple[str, ...]) -> list[Column] | None:
     if b"d" in block or b"D" in block:
         block = block.translate(_EXPONENTS)
     # pyarrow treats a single carriage return as the end of a line.
-    alone = b"\r" in block and block.count(b"\r") != block.count(b"\r\n")
-    for spaced in (_single_spaced,) if alone else (bytes, _single_spaced):
+    has_lone_returns = b"\r" in block and block.count(b"\r") != block.count(b"\r\n")
+    for respace in (_single_spaced,) if has_lone_returns else (bytes, _single_spaced):
         try:
-            columns = _read_csv(spaced(block), kinds)
+            columns = _read_csv(respace(block), kinds)
         except pa.ArrowInvalid:
             continue
-        return _certain(columns, kinds, block)
+        return _checked_columns(columns, kinds, block)
     return None
 
 
@@ -258,7 +260,7 @@ def _read_csv(block: bytes, kinds: tuple[str, ...]) -> list[Column]:
     return [np.from_dlpack(table[name].combine_chunks()) for name in names]
 
 
-def _certain(columns: list[Column], kinds: tuple[str, ...], block: bytes) -> list[Column] | None:
+def _checked_columns(columns: list[Column], kinds: tuple[str, ...], block: bytes) -> list[Column] | None:
     """Return the parsed numbers, or None if a number may differ from its text, for example if it was rounded to 0."""
     try:
         columns = [cast(column, NUMBER_KINDS[kind].dtype, kind) for column, kind in zip(columns, kinds, strict=True)]
@@ -276,10 +278,10 @@ def _single_spaced(block: bytes) -> bytes:
     """Return the lines with one space between numbers and none at the ends of lines."""
     text = np.frombuffer(block.translate(bytes.maketrans(b"\t\r\v\f", b"    ")), np.uint8)
     space, end = text == ord(" "), text == ord("\n")
-    after = np.concatenate([[True], (space | end)[:-1]])
-    text = text[~(space & after)]
-    behind = np.append(text[1:] == ord("\n"), True)
-    tidy: bytes = text[~((text == ord(" ")) & behind)].tobytes()
+    follows_space = np.concatenate([[True], (space | end)[:-1]])
+    text = text[~(space & follows_space)]
+    precedes_end = np.append(text[1:] == ord("\n"), True)
+    tidy: bytes = text[~((text == ord(" ")) & precedes_end)].tobytes()
     return tidy
 
 
@@ -296,8 +298,8 @@ def _slow_tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) ->
                 raise _RefusedError
             for column, parse, word in zip(read, parsers, words, strict=True):
                 column.append(parse(word))
-        except _RefusedError as refused:
-            what, expected, todo = refused.args or (
+        except _RefusedError as error:
+            what, expected, todo = error.args or (
                 "a line of the file is not what the header says",
                 _spell(kinds),
                 "correct the line, or write the file anew",
@@ -327,14 +329,14 @@ def _integer(token: bytes) -> int:
 
 def _whole(token: bytes, dtype: DTypeLike) -> float:
     """Parse an integer and return it as float."""
-    whole, limits = _integer(token), np.iinfo(dtype)
-    if not limits.min <= whole <= limits.max:
+    number, limits = _integer(token), np.iinfo(dtype)
+    if not limits.min <= number <= limits.max:
         raise _RefusedError(
             "a number is not one of its field",
             f"a whole number from {limits.min:,} to {limits.max:,}",
             "correct the number, or the field that the header names",
         )
-    if whole != (value := float(whole)):
+    if number != (value := float(number)):
         raise _RefusedError(
             "a whole number has more digits than a double",
             f"one that a double holds, as any to 2^53 = {2**53:,}: the nearest is {value:,.0f}",
@@ -413,8 +415,8 @@ class MatrixFile:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        said = {"explicit_zeros": "explicit zeros dropped", "duplicates": "duplicate entries added up"}
-        notes = tuple(f"{self.counts[key]} {remark}" for key, remark in said.items() if self.counts[key])
+        note_texts = {"explicit_zeros": "explicit zeros dropped", "duplicates": "duplicate entries added up"}
+        notes = tuple(f"{self.counts[key]} {remark}" for key, remark in note_texts.items() if self.counts[key])
         return (*notes, LOWER) if self.lower else notes
 
     def checksum(self) -> str:
@@ -452,8 +454,8 @@ def _read(path: Path, limits: Limits, distinct: bool, lower: bool) -> MatrixFile
         rows, columns, values = _entries(stream, header, path)
 
     def line_of(entry: int) -> tuple[str, str]:
-        with open_plain(path, limits, member_of(path)) as again:
-            return _find_line(again, header.lines, entry, path)
+        with open_plain(path, limits, member_of(path)) as stream:
+            return _find_line(stream, header.lines, entry, path)
 
     _check_entries(header, rows, columns, values, line_of)
     rows -= 1
@@ -462,23 +464,23 @@ def _read(path: Path, limits: Limits, distinct: bool, lower: bool) -> MatrixFile
         _refuse_duplicates(header, rows, columns, line_of)
     if lower:
         _require_lower(header, rows, columns, path)
-        loose = sp.coo_array((values, (rows, columns)), shape=(header.rows, header.columns))
+        coordinates = sp.coo_array((values, (rows, columns)), shape=(header.rows, header.columns))
     else:
-        loose = _expanded(header, rows, columns, values, path)
-    expanded = loose.nnz
+        coordinates = _expanded_entries(header, rows, columns, values, path)
+    expanded_count = coordinates.nnz
     del rows, columns, values
-    matrix = sp.csr_array(loose)
-    summed = matrix.nnz
-    if summed < expanded:
-        _check_sums(header, loose, matrix, path)
-    del loose
+    matrix = sp.csr_array(coordinates)
+    merged_count = matrix.nnz
+    if merged_count < expanded_count:
+        _check_sums(header, coordinates, matrix, path)
+    del coordinates
     matrix.eliminate_zeros()
     matrix.sort_indices()
     counts = {
         "stored": header.stored,
-        "expanded": int(expanded),
-        "duplicates": int(expanded - summed),
-        "explicit_zeros": int(summed - matrix.nnz),
+        "expanded": int(expanded_count),
+        "duplicates": int(expanded_count - merged_count),
+        "explicit_zeros": int(merged_count - matrix.nnz),
         "nonzeros": int(matrix.nnz),
     }
     return MatrixFile(matrix, counts, f"{header.form} {header.field} {header.symmetry}", lower)
@@ -494,38 +496,38 @@ def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Colu
         try:
             parts.append(tokens(block, kinds, line, path))
         except ReproError:
-            whole, _, last = block.rpartition(b"\n")
-            before = tokens(whole, kinds, line, path)  # raises the error of an earlier malformed line
-            count, last_line = count + len(before[0]), line + block.count(b"\n")
-            if not last or (count + 1 == header.stored and len(last.split()) >= len(kinds)):
+            complete_lines, _, partial_line = block.rpartition(b"\n")
+            earlier_columns = tokens(complete_lines, kinds, line, path)  # raises the error of an earlier malformed line
+            count, last_line = count + len(earlier_columns[0]), line + block.count(b"\n")
+            if not partial_line or (count + 1 == header.stored and len(partial_line.split()) >= len(kinds)):
                 raise
             raise ReproError(
                 f"the file ends here, after {count:,} of {header.stored:,} entries: probably cut off",
                 where=f"{path}, line {last_line}",
                 expected=_spell(kinds),
-                actual=quote(last),
+                actual=quote(partial_line),
                 todo=ANEW,
             ) from None
         if count + len(parts[-1][0]) > header.stored:
             place, text = _find_line(BytesIO(block), line - 1, header.stored - count, path, line)
-            raise _bad_count(place, header, f"more: {text} is one too many")
+            raise _count_error(place, header, f"more: {text} is one too many")
         line += block.count(b"\n")
         count += len(parts[-1][0])
     if count < header.stored:
-        raise _bad_count(path, header, f"{count:,}")
+        raise _count_error(path, header, f"{count:,}")
     empty = tokens(b"", kinds, line, path)
-    joined = [np.concatenate([part[i] for part in parts] or [empty[i]]) for i in range(len(kinds))]
+    joined_columns = [np.concatenate([part[i] for part in parts] or [empty[i]]) for i in range(len(kinds))]
     parts.clear()
     match header.field:
         case "pattern":
             values: Column = np.ones(count)
         case "complex":
             values = np.empty(count, np.complex128)
-            values.real, values.imag = joined[-2:]
+            values.real, values.imag = joined_columns[-2:]
         case _:
-            values = joined[-1]
+            values = joined_columns[-1]
     if places:
-        return joined[0], joined[1], values
+        return joined_columns[0], joined_columns[1], values
     return *_dense_places(header), values
 
 
@@ -547,38 +549,38 @@ def _check_entries(
 ) -> None:
     """Raise `ReproError` for the first entry that contradicts the header."""
 
-    def refuse(axis: str, bad: NDArray[np.bool_], expected: str, todo: str) -> None:
-        if bad.any():
-            first = int(bad.argmax())
+    def refuse(axis: str, mask: NDArray[np.bool_], expected: str, todo: str) -> None:
+        if mask.any():
+            first = int(mask.argmax())
             where, text = line_of(first)
             where += f", row {rows[first]}, column {columns[first]}" if rows[first] > 0 < columns[first] else ""
             raise ReproError(axis, where=where, expected=expected, actual=text, todo=todo)
 
-    anew = "correct the file, or write it anew"
+    advice = "correct the file, or write it anew"
     for index, count, axis in ((rows, header.rows, "rows"), (columns, header.columns, "columns")):
         if len(index) and (index.min() < 1 or index.max() > count):
             expected = f"{axis} from 1 to {count}" if count else f"no entries, since there are no {axis}"
-            refuse("an entry lies outside the matrix", (index < 1) | (index > count), expected, anew)
+            refuse("an entry lies outside the matrix", (index < 1) | (index > count), expected, advice)
     if not np.isfinite(values).all():
-        refuse("the matrix has NaN or infinite values", ~np.isfinite(values), "finite values", anew)
+        refuse("the matrix has NaN or infinite values", ~np.isfinite(values), "finite values", advice)
     if header.symmetry == "general":
         return
     kind = header.symmetry
-    off = np.flatnonzero(rows != columns)
-    if off.size:
+    off_diagonal = np.flatnonzero(rows != columns)
+    if off_diagonal.size:
         lower = rows > columns
-        other = ~lower if lower[off[0]] else lower
-        other[rows == columns] = False
-        half = "below" if lower[off[0]] else "above"
+        foreign_side = ~lower if lower[off_diagonal[0]] else lower
+        foreign_side[rows == columns] = False
+        half = "below" if lower[off_diagonal[0]] else "above"
         refuse(
             f"a {kind} file keeps one half of the matrix, and has entries of both",
-            other,
+            foreign_side,
             f"entries {half} the diagonal alone, as the first is: the other half follows from them",
             "leave one half out, or call the file general",
         )
     if kind == "skew-symmetric":
         diagonal = (rows == columns) & (values != 0)
-        refuse("the diagonal of a skew-symmetric matrix is 0", diagonal, "0 on the diagonal, or no entry", anew)
+        refuse("the diagonal of a skew-symmetric matrix is 0", diagonal, "0 on the diagonal, or no entry", advice)
     if kind == "hermitian" and np.iscomplexobj(values):
         refuse(
             "the diagonal of a Hermitian matrix is real",
@@ -593,31 +595,31 @@ def _refuse_duplicates(
 ) -> None:
     keys = rows.astype(np.int64) * max(header.columns, 1) + columns
     order = np.argsort(keys, kind="stable")
-    again = np.flatnonzero(np.diff(keys[order]) == 0) + 1
-    if again.size:
-        second = int(order[again].min())
+    repeated_places = np.flatnonzero(np.diff(keys[order]) == 0) + 1
+    if repeated_places.size:
+        second = int(order[repeated_places].min())
         first = int(np.flatnonzero(keys == keys[second])[0])
-        (where, text), (before, _) = line_of(second), line_of(first)
+        (where, text), (first_line, _) = line_of(second), line_of(first)
         raise ReproError(
             "a pattern has each entry once",
             where=where,
-            expected=f"another entry than that of {before.rsplit(', ', 1)[-1]}",
-            actual=f"{text}; {again.size} entries are there before",
+            expected=f"another entry than that of {first_line.rsplit(', ', 1)[-1]}",
+            actual=f"{text}; {repeated_places.size} entries are there before",
             todo="leave the entry out, or give the problem `entry: real`, which adds such entries up",
         )
 
 
-def _check_sums(header: Header, loose: sp.coo_array, matrix: sp.csr_array, path: Path) -> None:
+def _check_sums(header: Header, coordinates: sp.coo_array, matrix: sp.csr_array, path: Path) -> None:
     """Raise `ReproError` if the sum of repeated entries is infinite or an integer sum is not exact."""
-    lost = ~np.isfinite(matrix.data)
-    if _VALUES[header.field] in (("whole",), ("unsigned",)) and np.abs(loose.data).sum() >= EXACT:
+    is_inexact = ~np.isfinite(matrix.data)
+    if _VALUES[header.field] in (("whole",), ("unsigned",)) and np.abs(coordinates.data).sum() >= EXACT:
         sizes, counts = (
-            sp.csr_array(sp.coo_array((each, loose.coords), shape=loose.shape)).data
-            for each in (np.abs(loose.data), np.ones(loose.nnz))
+            sp.csr_array(sp.coo_array((terms, coordinates.coords), shape=coordinates.shape)).data
+            for terms in (np.abs(coordinates.data), np.ones(coordinates.nnz))
         )
-        lost |= (counts > 1) & (sizes >= EXACT)
-    if lost.any():
-        first = int(lost.argmax())
+        is_inexact |= (counts > 1) & (sizes >= EXACT)
+    if is_inexact.any():
+        first = int(is_inexact.argmax())
         row = int(np.searchsorted(matrix.indptr, first, side="right"))
         raise ReproError(
             "entries that come twice add up to a number that does not fit into a double",
@@ -640,26 +642,29 @@ def _require_lower(header: Header, rows: Column, columns: Column, path: Path) ->
         )
 
 
-def _expanded(header: Header, rows: Column, columns: Column, values: Column, path: Path) -> sp.coo_array:
+def _expanded_entries(header: Header, rows: Column, columns: Column, values: Column, path: Path) -> sp.coo_array:
     """Return the full matrix, with both triangles of a symmetric one."""
     shape = (header.rows, header.columns)
     if header.symmetry != "general":
-        off = rows != columns
-        mirrored = values[off]
+        is_off_diagonal = rows != columns
+        mirrored_values = values[is_off_diagonal]
         match header.symmetry:
             case "skew-symmetric":
-                mirrored = -mirrored
+                mirrored_values = -mirrored_values
             case "hermitian":
-                mirrored = mirrored.conj()
-        if len(rows) + len(mirrored) > MAX_SIZE:
+                mirrored_values = mirrored_values.conj()
+        if len(rows) + len(mirrored_values) > MAX_SIZE:
             raise ReproError(
                 "the matrix is too large for 32-bit indices",
                 where=path,
                 expected=f"at most {MAX_SIZE:,} entries with both halves",
-                actual=f"{len(rows) + len(mirrored):,}",
+                actual=f"{len(rows) + len(mirrored_values):,}",
             )
-        rows, columns = np.concatenate([rows, columns[off]]), np.concatenate([columns, rows[off]])
-        values = np.concatenate([values, mirrored])
+        rows, columns = (
+            np.concatenate([rows, columns[is_off_diagonal]]),
+            np.concatenate([columns, rows[is_off_diagonal]]),
+        )
+        values = np.concatenate([values, mirrored_values])
     return sp.coo_array((values, (rows, columns)), shape=shape)
 
 
@@ -676,7 +681,7 @@ def _find_line(stream: BinaryIO, header: int, entry: int, path: Path, first: int
     raise AssertionError("the file has become shorter")
 
 
-def _bad_count(place: Path | str, header: Header, actual: str) -> ReproError:
+def _count_error(place: Path | str, header: Header, actual: str) -> ReproError:
     return ReproError(
         "the file is not a complete Matrix Market file",
         where=place,

@@ -65,7 +65,10 @@ def companions(path: Path) -> tuple[Path, ...]:
     suffix = format_of(path)
     if suffix not in TETGEN_PAIR:
         return (path,)
-    return (path, *[other for other in _others(path, suffix) if other.is_file()][:1])
+    return (
+        path,
+        *[companion_file for companion_file in _companion_candidates(path, suffix) if companion_file.is_file()][:1],
+    )
 
 
 #: Regular expressions that find the number of vertices in the head of a file. For Gmsh's format, they match only text
@@ -88,11 +91,11 @@ def stated_vertices(path: Path, limits: Limits) -> int | None:
         return None
     try:
         with open_plain(file, limits) as stream:
-            found = re.search(pattern, stream.read(limits.header), re.IGNORECASE | re.MULTILINE)
+            match = re.search(pattern, stream.read(limits.header), re.IGNORECASE | re.MULTILINE)
     except ReproError:
         return None
     # 20 digits are enough, since such a number exceeds the limit anyway
-    count = int(found[1][:20]) if found else 0
+    count = int(match[1][:20]) if match else 0
     return count if 0 < count <= limits.rows else None
 
 
@@ -104,10 +107,10 @@ def unpacked(path: Path, suffix: str, limits: Limits) -> Iterator[Path]:
         parts[TETGEN_PAIR[suffix]] = companion(path, suffix)
     with tempfile.TemporaryDirectory(prefix="repro-mesh-") as folder:
         for part, source in parts.items():
-            with open_plain(source, limits) as packed:
+            with open_plain(source, limits) as packed_file:
                 try:
-                    with Path(folder, f"mesh{part}").open("wb") as plain:
-                        shutil.copyfileobj(packed, plain)
+                    with Path(folder, f"mesh{part}").open("wb") as plain_file:
+                        shutil.copyfileobj(packed_file, plain_file)
                 except OSError as error:
                     raise ReproError(
                         "the mesh file cannot be unpacked",
@@ -120,7 +123,7 @@ def unpacked(path: Path, suffix: str, limits: Limits) -> Iterator[Path]:
 
 def companion(path: Path, suffix: str) -> Path:
     """Return the second file of a TetGen mesh, compressed or not; raise `ReproError` if it is missing."""
-    candidates = _others(path, suffix)
+    candidates = _companion_candidates(path, suffix)
     for candidate in candidates:
         if candidate.is_file():
             return candidate
@@ -132,7 +135,7 @@ def companion(path: Path, suffix: str) -> Path:
     )
 
 
-def _others(path: Path, suffix: str) -> list[Path]:
+def _companion_candidates(path: Path, suffix: str) -> list[Path]:
     bare = path.with_suffix("") if path.suffix.lower() in PACKED else path
     return [bare.with_name(bare.stem + TETGEN_PAIR[suffix] + packing) for packing in ("", *PACKED)]
 
@@ -156,27 +159,27 @@ def cut(points: Floats, blocks: list[Cells], path: Path) -> tuple[Corners, tuple
     ReproError
         A polygon crosses itself, has no area, or is too bent to be projected.
     """
-    faces, places, number, bent = [], [], 0, 0
-    before = 0
+    faces, places, number, warped_count = [], [], 0, 0
+    earlier_cells = 0
     for block in blocks:
         data = block.data
-        indices = np.arange(before, before + len(data)) if block.places is None else block.places
-        before += len(data)
+        indices = np.arange(earlier_cells, earlier_cells + len(data)) if block.places is None else block.places
+        earlier_cells += len(data)
         triangles = data[:, None]
         if data.shape[1] > 3 and len(data):
-            triangles, warped = _cut_alike(points, data, indices, path)
+            triangles, warped = _cut_equal_polygons(points, data, indices, path)
             number += len(data)
-            bent += warped
+            warped_count += warped
         faces.append(triangles.reshape(-1, 3))
         places.append(np.repeat(indices, data.shape[1] - 2))
     order = np.argsort(np.concatenate(places), kind="stable")
     notes = [f"{number} polygons cut into triangles"] if number else []
-    if bent:
-        notes.append(f"{bent} of them with corners that are not in one plane")
+    if warped_count:
+        notes.append(f"{warped_count} of them with corners that are not in one plane")
     return np.concatenate(faces)[order], tuple(notes)
 
 
-def _cut_alike(points: Floats, polygons: Corners, places: Corners, path: Path) -> tuple[Corners, int]:
+def _cut_equal_polygons(points: Floats, polygons: Corners, places: Corners, path: Path) -> tuple[Corners, int]:
     """Triangulate polygons `(c, k)` into triangles `(c, k - 2, 3)`; also return the number of polygons that are not
     planar.
     """
@@ -184,22 +187,22 @@ def _cut_alike(points: Floats, polygons: Corners, places: Corners, path: Path) -
     # Start at the smallest vertex number, so that the triangles do not depend on which corner the file lists first.
     turn = (np.argmin(polygons, axis=1)[:, None] + np.arange(size)) % size
     polygons = np.take_along_axis(polygons, turn, axis=1)
-    flat, height = _projected(points[polygons])
+    plane_points, height = _projected_polygons(points[polygons])
     uncut = np.ones(len(polygons), bool)
     triangles = np.empty((len(polygons), size - 2, 3), np.int64)
     for start in range(min(size, _FANS)):
         remaining = np.flatnonzero(uncut)
         if not remaining.size:
             break
-        turned = np.roll(np.arange(size), -start)
-        fits = remaining[_is_fan(flat[remaining][:, turned])]
-        corners = polygons[fits][:, turned]
+        rotation = np.roll(np.arange(size), -start)
+        fits = remaining[_is_fan(plane_points[remaining][:, rotation])]
+        corners = polygons[fits][:, rotation]
         triangles[fits] = np.stack(
             [np.broadcast_to(corners[:, :1], corners[:, 2:].shape), corners[:, 1:-1], corners[:, 2:]], axis=-1
         )
         uncut[fits] = False
     for i in np.flatnonzero(uncut):
-        ears = _ears(flat[i])
+        ears = _ears(plane_points[i])
         if ears is None:
             raise ReproError(
                 "the mesh has polygons that cannot be cut into triangles",
@@ -209,88 +212,88 @@ def _cut_alike(points: Floats, polygons: Corners, places: Corners, path: Path) -
                 todo="cut them into triangles where the mesh was made, or repair it there",
             )
         triangles[i] = polygons[i][ears]
-    extent = np.abs(flat).reshape(len(flat), -1).max(axis=1)
+    extent = np.abs(plane_points).reshape(len(plane_points), -1).max(axis=1)
     return triangles, int(np.count_nonzero(height > PLANAR * extent))
 
 
-def _projected(corners: Floats) -> tuple[Floats, Floats]:
+def _projected_polygons(corners: Floats) -> tuple[Floats, Floats]:
     """Project polygons `(c, k, 3)` to counterclockwise `(c, k, 2)`; also return each polygon's distance from
     its plane.
     """
-    away = corners - corners.mean(axis=1, keepdims=True)
-    normal = np.cross(away, np.roll(away, -1, axis=1)).sum(axis=1)
+    centred = corners - corners.mean(axis=1, keepdims=True)
+    normal = np.cross(centred, np.roll(centred, -1, axis=1)).sum(axis=1)
     length = np.linalg.norm(normal, axis=1, keepdims=True)
     normal = np.divide(normal, length, out=np.zeros_like(normal), where=length > 0)
-    along = np.eye(3)[np.argmin(np.abs(normal), axis=1)]
-    u = np.cross(along, normal)
+    reference_axis = np.eye(3)[np.argmin(np.abs(normal), axis=1)]
+    u = np.cross(reference_axis, normal)
     u /= np.maximum(np.linalg.norm(u, axis=1, keepdims=True), np.finfo(float).tiny)
     v = np.cross(normal, u)
-    flat = np.stack([np.einsum("cki,ci->ck", away, u), np.einsum("cki,ci->ck", away, v)], axis=-1)
-    return flat, np.abs(np.einsum("cki,ci->ck", away, normal)).max(axis=1)
+    plane_points = np.stack([np.einsum("cki,ci->ck", centred, u), np.einsum("cki,ci->ck", centred, v)], axis=-1)
+    return plane_points, np.abs(np.einsum("cki,ci->ck", centred, normal)).max(axis=1)
 
 
-def _is_fan(flat: Floats) -> NDArray[np.bool_]:
+def _is_fan(plane_points: Floats) -> NDArray[np.bool_]:
     """Return for each polygon whether the triangle fan around the first corner has no inverted, thin or overlapping
     triangle.
     """
-    spokes = flat[:, 1:] - flat[:, :1]
+    spokes = plane_points[:, 1:] - plane_points[:, :1]
     a, b = spokes[:, :-1], spokes[:, 1:]
-    twice = a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
-    longest = np.maximum(np.maximum((a**2).sum(-1), (b**2).sum(-1)), ((b - a) ** 2).sum(-1))
-    angles = np.arctan2(twice, (a * b).sum(-1)).sum(axis=1)
-    return np.asarray((twice > THIN * longest).all(axis=1) & (angles < 2 * np.pi - THIN))
+    double_areas = a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
+    longest_squares = np.maximum(np.maximum((a**2).sum(-1), (b**2).sum(-1)), ((b - a) ** 2).sum(-1))
+    angles = np.arctan2(double_areas, (a * b).sum(-1)).sum(axis=1)
+    return np.asarray((double_areas > THIN * longest_squares).all(axis=1) & (angles < 2 * np.pi - THIN))
 
 
-def _ears(flat: Floats) -> Corners | None:
+def _ears(plane_points: Floats) -> Corners | None:
     """Triangulate a counterclockwise polygon `(k, 2)` by cutting off ears: `(k - 2, 3)`, or None if it crosses
     itself.
     """
-    count = len(flat)
-    if _crosses(flat):
+    count = len(plane_points)
+    if _has_crossing(plane_points):
         return None
-    left = list(range(count))
-    worth = [_worth(flat, left, i) for i in range(count)]
+    remaining = list(range(count))
+    qualities = [_ear_quality(plane_points, remaining, i) for i in range(count)]
     triangles = []
-    while len(left) > 3:
-        best = int(np.argmax(worth))
-        if worth[best] <= FLAT:
+    while len(remaining) > 3:
+        best = int(np.argmax(qualities))
+        if qualities[best] <= FLAT:
             return None
-        size = len(left)
-        triangles.append((left[best - 1], left[best], left[(best + 1) % size]))
-        del left[best], worth[best]
-        for i in ((best - 1) % len(left), best % len(left)):
-            worth[i] = _worth(flat, left, i)
-    if _shape(*flat[left]) <= FLAT:
+        size = len(remaining)
+        triangles.append((remaining[best - 1], remaining[best], remaining[(best + 1) % size]))
+        del remaining[best], qualities[best]
+        for i in ((best - 1) % len(remaining), best % len(remaining)):
+            qualities[i] = _ear_quality(plane_points, remaining, i)
+    if _triangle_quality(*plane_points[remaining]) <= FLAT:
         return None
-    return np.array([*triangles, left], np.int64)
+    return np.array([*triangles, remaining], np.int64)
 
 
-def _shape(a: Floats, b: Floats, c: Floats) -> float:
+def _triangle_quality(a: Floats, b: Floats, c: Floats) -> float:
     """Return the shape value of a triangle: twice its signed area divided by its squared longest edge."""
     u, v = b - a, c - a
-    longest = max(float(u @ u), float(v @ v), float((v - u) @ (v - u)))
-    return float(u[0] * v[1] - u[1] * v[0]) / longest if longest else 0.0
+    longest_square = max(float(u @ u), float(v @ v), float((v - u) @ (v - u)))
+    return float(u[0] * v[1] - u[1] * v[0]) / longest_square if longest_square else 0.0
 
 
-def _worth(flat: Floats, left: list[int], i: int) -> float:
+def _ear_quality(plane_points: Floats, remaining: list[int], i: int) -> float:
     """Return the shape quality of the ear at corner `i`; -1 if the ear contains another corner."""
-    a, b, c = (flat[left[(i + step) % len(left)]] for step in (-1, 0, 1))
-    shape = _shape(a, b, c)
+    a, b, c = (plane_points[remaining[(i + step) % len(remaining)]] for step in (-1, 0, 1))
+    shape = _triangle_quality(a, b, c)
     if shape <= FLAT:
         return -1.0
-    others = flat[left]
+    other_points = plane_points[remaining]
     ends = np.stack([a, b, c])
-    others = others[~(others[:, None] == ends).all(axis=-1).any(axis=1)]
+    other_points = other_points[~(other_points[:, None] == ends).all(axis=-1).any(axis=1)]
     sides = np.roll(ends, -1, axis=0) - ends
-    to = others[:, None] - ends
-    within = sides[:, 0] * to[..., 1] - sides[:, 1] * to[..., 0] >= -FLAT * (sides**2).sum(-1)
-    return -1.0 if within.all(axis=1).any() else shape
+    differences = other_points[:, None] - ends
+    is_inside = sides[:, 0] * differences[..., 1] - sides[:, 1] * differences[..., 0] >= -FLAT * (sides**2).sum(-1)
+    return -1.0 if is_inside.all(axis=1).any() else shape
 
 
-def _crosses(flat: Floats) -> bool:
-    ends = np.roll(flat, -1, axis=0)
-    for i in range(len(flat) - 2):
-        a, b, c, d = flat[i], ends[i], flat[i + 2 :], ends[i + 2 :]
+def _has_crossing(plane_points: Floats) -> bool:
+    ends = np.roll(plane_points, -1, axis=0)
+    for i in range(len(plane_points) - 2):
+        a, b, c, d = plane_points[i], ends[i], plane_points[i + 2 :], ends[i + 2 :]
         if (_side(a, b, c) * _side(a, b, d) < 0)[(_side(c, d, a) * _side(c, d, b) < 0)].any():
             return True
     return False
@@ -336,12 +339,12 @@ def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats
         faces, nonlinear or degenerate ones, or polygons that cannot be triangulated.
     """
     path = Path(path)
-    points, faces, cut_up = _read(path, limits or Limits(), _cut_faces)
-    points, faces, dropped = referenced(points, faces, path)
+    points, faces, cut_notes = _read(path, limits or Limits(), _cut_faces)
+    points, faces, dropped_note = referenced(points, faces, path)
     corners = points[faces]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     refuse_degenerate(np.linalg.norm(normals, axis=1) / 2, corners, 2, "triangles", path)
-    return points, faces, (*cut_up, *dropped, *_oddities(faces))
+    return points, faces, (*cut_notes, *dropped_note, *_oddities(faces))
 
 
 def read_tetrahedra(
@@ -368,14 +371,14 @@ def read_tetrahedra(
     points, tets, notes = referenced(points, np.concatenate(blocks), path)
     volumes = tetrahedron_volumes(points, tets)
     refuse_degenerate(np.abs(volumes), points[tets], 3, "tetrahedra", path)
-    left_handed = volumes < 0
-    turned = int(np.count_nonzero(left_handed))
-    if turned:
+    is_left_handed = volumes < 0
+    turned_count = int(np.count_nonzero(is_left_handed))
+    if turned_count:
         # The stiffness of a tetrahedron does not depend on the order of its vertices.
-        tets[left_handed] = tets[left_handed][:, [0, 1, 3, 2]]
-        which = "all" if turned == len(tets) else f"{turned} of {len(tets)}"
-        notes = (*notes, f"{which} tetrahedra were numbered left-handed; two vertices of each exchanged")
-    notes = (*notes, *_twice(tets))
+        tets[is_left_handed] = tets[is_left_handed][:, [0, 1, 3, 2]]
+        count_words = "all" if turned_count == len(tets) else f"{turned_count} of {len(tets)}"
+        notes = (*notes, f"{count_words} tetrahedra were numbered left-handed; two vertices of each exchanged")
+    notes = (*notes, *_duplicate_notes(tets))
     overlaps = _overlaps(tets)
     if not len(overlaps):
         return points, tets, notes
@@ -383,7 +386,7 @@ def read_tetrahedra(
     pair = f"number {first} and {second} (counted from 0)"
     # Cells of both orders that overlap result from a deformation that turned some cells inside out, so the mesh is
     # rejected. Overlapping cells of one order are kept, like duplicates.
-    if 0 < turned < len(tets):
+    if 0 < turned_count < len(tets):
         raise ReproError(
             "the mesh is folded: tetrahedra that share a face overlap",
             where=path,
@@ -403,16 +406,16 @@ def tetrahedron_volumes(points: Floats, tets: Integers) -> Floats:
 
 def longest_edges(corners: Floats) -> Floats:
     """Return the length of the longest edge `(c,)` of each cell; corners are `(c, k, d)`."""
-    longest = np.zeros(len(corners))
+    lengths = np.zeros(len(corners))
     for i in range(corners.shape[1]):
         for j in range(i):
-            np.maximum(longest, np.linalg.norm(corners[:, i] - corners[:, j], axis=1), out=longest)
-    return longest
+            np.maximum(lengths, np.linalg.norm(corners[:, i] - corners[:, j], axis=1), out=lengths)
+    return lengths
 
 
 def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Floats, list[Cells]]:
     """Return points `(p, 3)` and cell blocks of a file, with cell data if `values`. For errors see `read_surface`."""
-    return _read(path, limits, _as_they_are, values)
+    return _read(path, limits, _unchanged_blocks, values)
 
 
 def read_group(path: Path, limits: Limits, group: str | int) -> Floats:
@@ -426,14 +429,16 @@ def read_group(path: Path, limits: Limits, group: str | int) -> Floats:
             todo="name a plane or a box in `fixed:`",
         )
     path = locate(path)
-    with unpacked(path, ".msh", limits) as plain:
-        parse = partial(_parse_group, plain, path, group)
-        return read_isolated(parse, plain, limits, "the reader of .msh files", named=path, needs=(GMSH_GROUPS,))
+    with unpacked(path, ".msh", limits) as plain_path:
+        parse = partial(_parse_group, plain_path, path, group)
+        return read_isolated(
+            parse, plain_path, limits, "the reader of .msh files", public_path=path, needs=(GMSH_GROUPS,)
+        )
 
 
-def _parse_group(plain: Path, path: Path, group: str | int) -> Floats:
+def _parse_group(plain_path: Path, path: Path, group: str | int) -> Floats:
     try:
-        points: Floats = import_module(GMSH_GROUPS).read_group(plain, group)
+        points: Floats = import_module(GMSH_GROUPS).read_group(plain_path, group)
     except Flaw as flaw:
         raise ReproError(flaw.what, where=path, expected=flaw.expected, actual=flaw.actual, todo=flaw.todo) from flaw
     return points
@@ -452,16 +457,18 @@ def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path],
             expected=f"one of {' '.join(FORMATS)}, bare or with {' or '.join(PACKED)}",
             actual=path.name,
         )
-    with unpacked(path, suffix, limits) as plain:
+    with unpacked(path, suffix, limits) as plain_path:
         module = f"repro.problems.meshreaders.{FORMATS[suffix]}"
-        parse = partial(_parse, plain, module, path, values, use)
-        return read_isolated(parse, plain, limits, f"the reader of {suffix} files", named=path, needs=(module,))
+        parse = partial(_parse, plain_path, module, path, values, use)
+        return read_isolated(
+            parse, plain_path, limits, f"the reader of {suffix} files", public_path=path, needs=(module,)
+        )
 
 
-def _parse(plain: Path, module: str, path: Path, values: bool, use: Callable[[Floats, list[Cells], Path], T]) -> T:
-    """Read the unpacked copy `plain` of a file; errors name the user's path."""
+def _parse(plain_path: Path, module: str, path: Path, values: bool, use: Callable[[Floats, list[Cells], Path], T]) -> T:
+    """Read the unpacked copy `plain_path` of a file; errors name the user's path."""
     try:
-        points, cells = import_module(module).read(plain, values)
+        points, cells = import_module(module).read(plain_path, values)
     except Flaw as flaw:
         raise ReproError(flaw.what, where=path, expected=flaw.expected, actual=flaw.actual, todo=flaw.todo) from flaw
     except (ReproError, MemoryError):
@@ -470,7 +477,7 @@ def _parse(plain: Path, module: str, path: Path, values: bool, use: Callable[[Fl
         raise ReproError(
             "the mesh cannot be read: it is damaged in a way that its reader does not foresee",
             where=path,
-            expected=f"a {plain.suffix} file",
+            expected=f"a {plain_path.suffix} file",
             actual=" ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":"),
             todo="export it again, or convert it to PLY or Gmsh",
         ) from error
@@ -483,11 +490,11 @@ def _parse(plain: Path, module: str, path: Path, values: bool, use: Callable[[Fl
             todo="export it with three",
         )
     # The parent process receives contiguous arrays through shared memory without a copy.
-    whole = [replace(block, data=np.ascontiguousarray(block.data, np.int64)) for block in cells]
-    return use(np.ascontiguousarray(points[:, :3], np.float64), whole, path)
+    integer_blocks = [replace(block, data=np.ascontiguousarray(block.data, np.int64)) for block in cells]
+    return use(np.ascontiguousarray(points[:, :3], np.float64), integer_blocks, path)
 
 
-def _as_they_are(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, list[Cells]]:
+def _unchanged_blocks(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, list[Cells]]:
     return points, cells
 
 
@@ -503,29 +510,31 @@ def _linear_blocks(cells: list[Cells], dimension: int, subject: str, path: Path)
     counts: dict[str, int] = {}
     for block in cells:
         counts[block.kind] = counts.get(block.kind, 0) + len(block.data)
-    listed = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()) if count)
-    wanted = [block for block in cells if _is_read(block, dimension)]
-    others = sum(len(block.data) for block in cells if block.dimension == dimension and not _is_read(block, dimension))
+    counts_text = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()) if count)
+    selected_blocks = [block for block in cells if _is_read(block, dimension)]
+    other_count = sum(
+        len(block.data) for block in cells if block.dimension == dimension and not _is_read(block, dimension)
+    )
     linear = f"linear {subject}: {'three or more' if dimension == 2 else 'four'} vertices each, the corners"
-    if others:
+    if other_count:
         raise ReproError(
             f"the mesh has other elements than linear {subject}",
             where=path,
             expected=linear,
-            actual=listed,
+            actual=counts_text,
             todo=f"export or convert the whole mesh to linear {subject} "
             "(order 1; hexahedra, prisms and pyramids split)",
         )
-    if not any(len(block.data) for block in wanted):
+    if not any(len(block.data) for block in selected_blocks):
         needs = "quaternion problems need a surface, block3 problems a volume"
         raise ReproError(
             f"the mesh has no {subject}",
             where=path,
             expected=linear,
-            actual=listed or "no elements",
+            actual=counts_text or "no elements",
             todo=f"{needs}: name another `entry:`, or another file",
         )
-    return wanted
+    return selected_blocks
 
 
 def _is_read(block: Cells, dimension: int) -> bool:
@@ -535,9 +544,9 @@ def _is_read(block: Cells, dimension: int) -> bool:
     return block.kind == "tetra" and block.data.shape[1] == 4
 
 
-def count_text(count: int, one: str, several: str) -> str:
+def count_text(count: int, singular: str, plural: str) -> str:
     """Format a count with its noun, as in `1 cell was` and `2 cells were`."""
-    return f"{count} {one if count == 1 else several}"
+    return f"{count} {singular if count == 1 else plural}"
 
 
 def referenced(
@@ -545,31 +554,31 @@ def referenced(
 ) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
     """Drop unused vertices; before, check that vertices in use exist and are finite."""
     _refuse_missing(points, [Cells("", 0, elements)], path)
-    used = np.zeros(len(points), dtype=bool)
-    used[elements] = True
-    unused = len(points) - int(np.count_nonzero(used))
+    is_used = np.zeros(len(points), dtype=bool)
+    is_used[elements] = True
+    unused = len(points) - int(np.count_nonzero(is_used))
     if not unused:
         return points, elements, ()
-    dropped = f"{count_text(unused, 'unreferenced vertex', 'unreferenced vertices')} dropped"
-    return points[used], (np.cumsum(used) - 1)[elements], (dropped,)
+    dropped_note = f"{count_text(unused, 'unreferenced vertex', 'unreferenced vertices')} dropped"
+    return points[is_used], (np.cumsum(is_used) - 1)[elements], (dropped_note,)
 
 
 def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
     places = np.concatenate([np.arange(len(cells.data)) if cells.places is None else cells.places for cells in blocks])
-    outside = np.concatenate([((cells.data < 0) | (cells.data >= len(points))).any(axis=1) for cells in blocks])
-    outside = np.sort(places[outside])
-    if outside.size:
+    is_outside = np.concatenate([((cells.data < 0) | (cells.data >= len(points))).any(axis=1) for cells in blocks])
+    is_outside = np.sort(places[is_outside])
+    if is_outside.size:
         raise ReproError(
             "the mesh has elements with vertices that do not exist; it is damaged or truncated",
             where=path,
             expected=f"vertex numbers below {len(points)}",
-            actual=f"{outside.size} elements with others, the first is number {outside[0]} (counted from 0)",
+            actual=f"{is_outside.size} elements with others, the first is number {is_outside[0]} (counted from 0)",
             todo="export it again",
         )
-    used = np.zeros(len(points), dtype=bool)
+    is_used = np.zeros(len(points), dtype=bool)
     for block in blocks:
-        used[block.data] = True
-    infinite = np.flatnonzero(used & ~(np.abs(points) < MAX_COORDINATE).all(axis=1))
+        is_used[block.data] = True
+    infinite = np.flatnonzero(is_used & ~(np.abs(points) < MAX_COORDINATE).all(axis=1))
     if infinite.size:
         raise ReproError(
             "the mesh has vertices with NaN or infinite coordinates, or too large ones",
@@ -584,28 +593,28 @@ def refuse_degenerate(measures: Floats, corners: Floats, power: int, subject: st
     """Raise `ReproError` for elements whose area (power 2) or volume (power 3) is negligible compared with the longest
     edge.
     """
-    bad = np.flatnonzero(measures <= DEGENERATE * longest_edges(corners) ** power)
-    if bad.size:
+    degenerate = np.flatnonzero(measures <= DEGENERATE * longest_edges(corners) ** power)
+    if degenerate.size:
         raise ReproError(
             f"the mesh has degenerate {subject}",
             where=path,
             expected=f"more than {DEGENERATE:g} of the longest edge to the power of {power}",
-            actual=f"{bad.size} of {len(measures)}, the first is number {bad[0]} (counted from 0)",
+            actual=f"{degenerate.size} of {len(measures)}, the first is number {degenerate[0]} (counted from 0)",
             todo="repair the mesh: remove these elements or merge their vertices",
         )
 
 
-def _twice(tets: NDArray[np.int64]) -> tuple[str, ...]:
+def _duplicate_notes(tets: NDArray[np.int64]) -> tuple[str, ...]:
     """Return notes about duplicate tetrahedra; each duplicate adds to the stiffness."""
     a, b, c, d = np.sort(tets, axis=1).T
     n = int(tets.max()) + 1
     low, high = a * n + b, c * n + d
     order = np.lexsort((low, high))
-    again = np.flatnonzero((np.diff(low[order]) == 0) & (np.diff(high[order]) == 0)) + 1
-    if not again.size:
+    repeated_places = np.flatnonzero((np.diff(low[order]) == 0) & (np.diff(high[order]) == 0)) + 1
+    if not repeated_places.size:
         return ()
-    first = int(order[again].min())
-    return (f"{again.size} duplicate tetrahedra kept, the first is number {first} (counted from 0)",)
+    first = int(order[repeated_places].min())
+    return (f"{repeated_places.size} duplicate tetrahedra kept, the first is number {first} (counted from 0)",)
 
 
 #: The vertices of each face of a tetrahedron of positive volume, counterclockwise when seen from outside.
@@ -622,8 +631,8 @@ def _overlaps(tets: Corners) -> Corners:
     a, b, c = np.take_along_axis(faces, turn, axis=1).T
     edge = a * (int(tets.max()) + 1) + b
     order = np.lexsort((c, edge))
-    again = np.flatnonzero((np.diff(edge[order]) == 0) & (np.diff(c[order]) == 0))
-    pairs = np.sort(np.stack([order[again], order[again + 1]], axis=1) // len(_FACES), axis=1)
+    repeated_edges = np.flatnonzero((np.diff(edge[order]) == 0) & (np.diff(c[order]) == 0))
+    pairs = np.sort(np.stack([order[repeated_edges], order[repeated_edges + 1]], axis=1) // len(_FACES), axis=1)
     distinct = (np.sort(tets[pairs[:, 0]], axis=1) != np.sort(tets[pairs[:, 1]], axis=1)).any(axis=1)
     return np.unique(pairs[distinct], axis=0)
 
@@ -632,11 +641,11 @@ def _oddities(faces: NDArray[np.int64]) -> list[str]:
     """Return notes about defects that are common in scanned surfaces."""
     notes = []
     n = int(faces.max()) + 1
-    ordered = np.sort(faces, axis=1)
-    duplicates = len(faces) - len(np.unique(ordered, axis=0))
+    sorted_faces = np.sort(faces, axis=1)
+    duplicates = len(faces) - len(np.unique(sorted_faces, axis=0))
     if duplicates:
         notes.append(f"{duplicates} duplicate faces kept")
-    edges = np.concatenate([ordered[:, [0, 1]], ordered[:, [0, 2]], ordered[:, [1, 2]]])
+    edges = np.concatenate([sorted_faces[:, [0, 1]], sorted_faces[:, [0, 2]], sorted_faces[:, [1, 2]]])
     _, sharing = np.unique(edges[:, 0] * n + edges[:, 1], return_counts=True)
     non_manifold = int(np.count_nonzero(sharing > 2))
     if non_manifold:

@@ -81,7 +81,7 @@ def check_field_file(path: Path) -> None:
         )
 
 
-def read_field(said: FieldFile, limits: Limits | None = None) -> Field:
+def read_field(description: FieldFile, limits: Limits | None = None) -> Field:
     """Read a mesh with the modes of a field. Checksum, counts and notes are stored in the field's `origin`.
 
     If the file has tetrahedra, they are read, and lines and triangles are ignored. Otherwise triangles in a plane of
@@ -94,31 +94,31 @@ def read_field(said: FieldFile, limits: Limits | None = None) -> Field:
         The file cannot be read (see `repro.problems.meshes.read_surface`), has no cell data, no cells of the right
         kind, or no valid modes; or cells leave gaps or overlap in a periodic domain.
     """
-    path, limits = locate_own(said.path), limits or Limits()
+    path, limits = locate_own(description.path), limits or Limits()
     check_field_file(path)
     points, blocks = read_blocks(path, limits, values=True)
     dimension = 3 if any(block.kind == "tetra" and len(block.data) for block in blocks) else 2
-    wanted = _simplex_blocks(blocks, dimension, path)
-    points, cells, notes = referenced(points, np.concatenate([block.data for block in wanted]), path)
-    name, modes = _modes(wanted, said.modes, path)
-    basis = _basis(said.basis, name, path)
+    selected_blocks = _simplex_blocks(blocks, dimension, path)
+    points, cells, notes = referenced(points, np.concatenate([block.data for block in selected_blocks]), path)
+    name, modes = _modes(selected_blocks, description.modes, path)
+    basis = _basis(description.basis, name, path)
     degree = _degree(modes, name, dimension, path)
     vertices = points if dimension == 3 else _in_plane(points, path)
     corners = vertices[cells]
     volumes = np.linalg.det(corners[:, 1:] - corners[:, :1]) / math.factorial(dimension)
     refuse_degenerate(np.abs(volumes), corners, dimension, "cells", path)
-    turned = volumes < 0
-    if turned.any():
-        cells[turned, -2:] = cells[turned, -2:][:, ::-1]
-        modes[turned] = modes[turned] @ exchange_last(basis, degree, dimension).T
+    is_inverted = volumes < 0
+    if is_inverted.any():
+        cells[is_inverted, -2:] = cells[is_inverted, -2:][:, ::-1]
+        modes[is_inverted] = modes[is_inverted] @ exchange_last(basis, degree, dimension).T
         order = "left-handed" if dimension == 3 else "clockwise"
-        cells_were = count_text(int(np.count_nonzero(turned)), "cell was", "cells were")
+        cells_were = count_text(int(np.count_nonzero(is_inverted)), "cell was", "cells were")
         notes = (*notes, f"{cells_were} numbered {order}; two vertices of each exchanged")
-    if again := len(vertices) - len(np.unique(vertices, axis=0)):
-        notes = (*notes, f"{count_text(again, 'vertex', 'vertices')} at the place of another kept")
-    if said.periodic:
+    if repeated_count := len(vertices) - len(np.unique(vertices, axis=0)):
+        notes = (*notes, f"{count_text(repeated_count, 'vertex', 'vertices')} at the place of another kept")
+    if description.periodic:
         _refuse_gaps(vertices, float(np.abs(volumes).sum()), path)
-    field = Field(path.name, vertices, cells.astype(np.int32), degree, basis, modes, said.periodic)
+    field = Field(path.name, vertices, cells.astype(np.int32), degree, basis, modes, description.periodic)
     origin = {
         "checksum": {"sha256": mesh_checksum(vertices, cells), "state": "own"},
         "counts": {"vertices": len(vertices), "cells": len(cells)},
@@ -131,39 +131,41 @@ def read_field(said: FieldFile, limits: Limits | None = None) -> Field:
 def _simplex_blocks(blocks: Sequence[Cells], dimension: int, path: Path) -> list[Cells]:
     """Return the blocks of linear simplices; raise `ReproError` if there are none or other cells of this dimension."""
     kind = "tetra" if dimension == 3 else "triangle"
-    wanted = [block for block in blocks if block.kind == kind and len(block.data)]
-    others = [block for block in blocks if block.kind != kind and block.dimension >= dimension and len(block.data)]
-    if wanted and not others:
-        return wanted
+    selected_blocks = [block for block in blocks if block.kind == kind and len(block.data)]
+    other_blocks = [
+        block for block in blocks if block.kind != kind and block.dimension >= dimension and len(block.data)
+    ]
+    if selected_blocks and not other_blocks:
+        return selected_blocks
     raise ReproError(
         "the mesh of a field has other cells than linear triangles or tetrahedra"
-        if others
+        if other_blocks
         else "the mesh has no cells",
         where=path,
         expected="linear triangles, or linear tetrahedra",
         actual=", ".join(f"{len(block.data)} {block.kind}" for block in blocks if len(block.data)) or "no cells",
-        todo="split other cells, with modes for each part" if others else "name another file",
+        todo="split other cells, with modes for each part" if other_blocks else "name another file",
     )
 
 
-def _modes(wanted: Sequence[Cells], asked: str | None, path: Path) -> tuple[str, Floats]:
+def _modes(blocks: Sequence[Cells], mode_name: str | None, path: Path) -> tuple[str, Floats]:
     """Return the name of the cell data that are modes, and the modes `(c, m)`."""
-    stored = sorted(set.intersection(*(set(block.values) for block in wanted)))
-    names = [name for name in stored if (name == asked if asked else name.startswith(MODES_PREFIX))]
+    stored_names = sorted(set.intersection(*(set(block.values) for block in blocks)))
+    names = [name for name in stored_names if (name == mode_name if mode_name else name.startswith(MODES_PREFIX))]
     if len(names) != 1:
         raise ReproError(
             "several cell data may be the modes" if names else "the file has no modes",
             where=path,
-            expected=f"cell data called {asked or MODES_PREFIX + '<basis>'}",
-            actual=", ".join(stored) or "no cell data",
+            expected=f"cell data called {mode_name or MODES_PREFIX + '<basis>'}",
+            actual=", ".join(stored_names) or "no cell data",
             todo="name the cell data by `modes:`",
         )
-    parts = [block.values[names[0]] for block in wanted]
+    parts = [block.values[names[0]] for block in blocks]
     return names[0], np.concatenate([part.reshape(len(part), -1) for part in parts])
 
 
-def _basis(asked: str | None, name: str, path: Path) -> str:
-    basis = asked or name.removeprefix(MODES_PREFIX)
+def _basis(basis_name: str | None, name: str, path: Path) -> str:
+    basis = basis_name or name.removeprefix(MODES_PREFIX)
     if basis not in BASES:
         raise ReproError(
             "unknown basis of the modes",
@@ -235,27 +237,27 @@ class OwnOutline(NamedTuple):
 
 def outline(problem: OwnProblem | LocalFile | OwnField, limits: Limits) -> Outline:
     """Return the outline of a user's problem; for errors and refused files see `describe_file`."""
-    own = isinstance(problem, OwnProblem)
+    is_own_problem = isinstance(problem, OwnProblem)
     name = own_name(problem) if isinstance(problem, OwnProblem) else problem.name
     # The key `sets` is left out, since it does not affect the matrix.
-    definition = problem.model_dump(mode="json", exclude=None if own else {"sets"})
+    definition = problem.model_dump(mode="json", exclude=None if is_own_problem else {"sets"})
     path = locate_own(problem.path)
     if isinstance(problem, OwnField) or problem.kind_of_problem == "field":
         check_field_file(path)
         return Outline(name, "field", None, definition, (path,), size_by_length(path, "field"), BY_LENGTH)
-    said = describe_file(problem, limits)
+    file_outline = describe_file(problem, limits)
     is_fixed = isinstance(problem, OwnProblem) and bool(problem.fixed)
     return Outline(
         name,
         problem.kind_of_problem,
-        None if problem.updates else said.entry,
+        None if problem.updates else file_outline.entry,
         definition,
         companions(path),
-        said.size,
-        said.size_from,
-        columns=said.columns,
-        free_body=said.entry == "block3" and not is_fixed and not is_matrix_market(path),
-        refused=said.refused,
+        file_outline.size,
+        file_outline.size_from,
+        columns=file_outline.columns,
+        free_body=file_outline.entry == "block3" and not is_fixed and not is_matrix_market(path),
+        refused=file_outline.refused,
     )
 
 
@@ -306,9 +308,9 @@ def size_by_length(path: Path, subject: str) -> tuple[int, int]:
     nbytes = sum(
         file.stat().st_size * (COMPRESSED if file.suffix in PACKED_ENDINGS else 1) for file in companions(path)
     )
-    each, of_row = LENGTHS[subject]
-    rows = max(1, nbytes // each)
-    return rows, rows * of_row
+    entries_per_row, row_entries = LENGTHS[subject]
+    rows = max(1, nbytes // entries_per_row)
+    return rows, rows * row_entries
 
 
 def entry_of(path: Path, entry: str | None, header: Header | None) -> str:
@@ -380,24 +382,24 @@ def assemble_own(
             entry = entry_of(path, entry, read_header(stream, path, limits))
         file = read_matrix(path, limits, distinct=entry == "pattern")
         origin = {"checksum": {"sha256": file.checksum(), "state": "own"}, "counts": file.counts}
-        folded = fold(file.matrix, entry, path)
-        return entry, replace(folded, notes=(*file.notes, *folded.notes)), origin
+        folded_matrix = fold(file.matrix, entry, path)
+        return entry, replace(folded_matrix, notes=(*file.notes, *folded_matrix.notes)), origin
     entry = entry_of(path, entry, None)
     if entry == "quaternion":
         vertices, cells, notes = read_surface(path, limits)
-        assembled = assemble_dirac(vertices, cells, seed=seed)
+        assembled_matrix = assemble_dirac(vertices, cells, seed=seed)
     else:
         vertices, cells, notes = read_tetrahedra(path, limits)
         groups = {
             support.group: read_group(path, limits, support.group) for support in fixed if support.group is not None
         }
         fixed_nodes = fixed_vertices(vertices, fixed, groups, path) if fixed else None
-        assembled = elastic_body(vertices, cells, fixed_nodes)
+        assembled_matrix = elastic_body(vertices, cells, fixed_nodes)
     origin = {
         "checksum": {"sha256": mesh_checksum(vertices, cells), "state": "own"},
         "counts": {"vertices": len(vertices), "cells": len(cells)},
     }
-    return entry, replace(assembled, notes=(*notes, *assembled.notes)), origin
+    return entry, replace(assembled_matrix, notes=(*notes, *assembled_matrix.notes)), origin
 
 
 def planned(item: Item | OwnProblem, registry: Registry, limits: Limits) -> Outline:

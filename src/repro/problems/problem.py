@@ -77,16 +77,16 @@ def describe_pattern(indptr: Integers, indices: Integers, columns: int | None = 
     """
     n, nnz = len(indptr) - 1, len(indices)
     lengths = np.diff(indptr)
-    filled = lengths > 0
+    is_filled = lengths > 0
     span = np.zeros(n)
-    span[filled] = indices[indptr[1:][filled] - 1] - indices[indptr[:-1][filled]]
+    span[is_filled] = indices[indptr[1:][is_filled] - 1] - indices[indptr[:-1][is_filled]]
     return {
         "rows": n,
         "nonzeros": nnz,
         "row_length": quantiles(lengths),
         "bandwidth_percent": quantiles(100 * span / max(n if columns is None else columns, 1)),
         "ell_factor": int(lengths.max(initial=0)) * n / nnz if nnz else 0.0,
-        "empty_rows": int(n - np.count_nonzero(filled)),
+        "empty_rows": int(n - np.count_nonzero(is_filled)),
     }
 
 
@@ -137,34 +137,34 @@ def check_pointers(name: str, interval: str, pointers: Integers, end: int) -> No
 def refuse(
     name: str,
     what: str,
-    bad: NDArray[np.bool_],
+    mask: NDArray[np.bool_],
     *,
     place: Callable[[int], str],
     expected: str,
 ) -> None:
-    """Raise `ReproError` if `bad` marks any item. `place` describes an item by its index; it is called for the first
+    """Raise `ReproError` if `mask` marks any item. `place` describes an item by its index; it is called for the first
     one.
     """
-    items = np.flatnonzero(bad)
+    items = np.flatnonzero(mask)
     if items.size:
         raise ReproError(
             what,
             where=f"{name}, first at {place(int(items[0]))} (counted from 0)",
             expected=expected,
-            actual=f"{items.size} of {len(bad)} are not so",
+            actual=f"{items.size} of {len(mask)} are not so",
         )
 
 
 def outside(numbers: Integers, count: int) -> NDArray[np.bool_]:
     """Return a mask of the numbers outside the range from 0 to `count` - 1."""
-    marked: NDArray[np.bool_] = (numbers < 0) | (numbers >= count)
-    return marked
+    mask: NDArray[np.bool_] = (numbers < 0) | (numbers >= count)
+    return mask
 
 
 def infinite(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return a mask of the items of `(items, ...)` that contain NaN or infinite values."""
-    marked: NDArray[np.bool_] = np.any(~np.isfinite(values), axis=tuple(range(1, values.ndim)))
-    return marked
+    mask: NDArray[np.bool_] = np.any(~np.isfinite(values), axis=tuple(range(1, values.ndim)))
+    return mask
 
 
 def index_range_text(count: int) -> str:
@@ -367,12 +367,12 @@ def _write(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     try:
         # Loading arrays of Python objects could run malicious code.
-        with os.fdopen(open_file(path), "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            members, size = file.zip.infolist(), os.fstat(opened.fileno()).st_size
+        with os.fdopen(open_file(path), "rb") as stream, np.load(stream, allow_pickle=False) as file:
+            members, size = file.zip.infolist(), os.fstat(stream.fileno()).st_size
             if len({member.filename for member in members}) < len(members):
                 raise ValueError("two arrays of one name")
-            if (whole := sum(member.file_size for member in members)) > size:  # our files are not compressed
-                raise ValueError(f"a file of {size:,} bytes that unpacks to {whole:,}")
+            if (total_size := sum(member.file_size for member in members)) > size:  # our files are not compressed
+                raise ValueError(f"a file of {size:,} bytes that unpacks to {total_size:,}")
             meta = parse_json(str(file["meta"]).encode(), finite=False)
             if not isinstance(meta, dict):
                 raise ValueError(f"meta is no object, but {meta}")

@@ -44,9 +44,9 @@ def save_shared(file: int, content: object) -> None:
     parts: list[bytes | memoryview] = [len(head).to_bytes(8, "little") + head, body, *raw]
     for part in parts:
         view = memoryview(part)
-        done = 0
-        while done < len(view):
-            done += os.pwrite(file, view[done : done + (1 << 30)], place + done)
+        written_bytes = 0
+        while written_bytes < len(view):
+            written_bytes += os.pwrite(file, view[written_bytes : written_bytes + (1 << 30)], place + written_bytes)
         place += -(-len(view) // _ALIGNED) * _ALIGNED
 
 
@@ -196,8 +196,8 @@ class _Server:
         if os.getppid() != server:
             os._exit(_FAILED)
         signal.set_wakeup_fd(-1)
-        asked = [signal.SIGINT] if self._interruptible else []
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, *asked):
+        ignored_signals = [signal.SIGINT] if self._interruptible else []
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, *ignored_signals):
             signal.signal(number, signal.SIG_DFL)
         for open_socket in (self._control, *(reader.caller for reader in self._readers.values())):
             open_socket.close()
@@ -228,13 +228,13 @@ def _answer(request: ReadRequest, memory: int, folder: int, errors: int) -> NoRe
     try:
         os.ftruncate(memory, 0)
         try:
-            _be_like_the_caller(request, folder, errors)
+            _adopt_environment(request, folder, errors)
             _confine(request)
             read = pickle.loads(request.read)
             save_shared(memory, ("read", read()))
         except ReproError as error:
-            said = {part: None if (text := getattr(error, part)) is None else str(text) for part in _PARTS}
-            save_shared(memory, ("refused", said))
+            error_texts = {part: None if (text := getattr(error, part)) is None else str(text) for part in _PARTS}
+            save_shared(memory, ("refused", error_texts))
         except MemoryError:
             save_shared(memory, ("memory", None))
         except BaseException:
@@ -246,7 +246,7 @@ def _answer(request: ReadRequest, memory: int, folder: int, errors: int) -> NoRe
         os._exit(code)
 
 
-def _be_like_the_caller(request: ReadRequest, folder: int, errors: int) -> None:
+def _adopt_environment(request: ReadRequest, folder: int, errors: int) -> None:
     for stream in (sys.stdout, sys.stderr):  # a reader must not write to the caller's standard output
         os.dup2(errors, stream.fileno())
     os.fchdir(folder)
@@ -256,22 +256,27 @@ def _be_like_the_caller(request: ReadRequest, folder: int, errors: int) -> None:
     importlib.invalidate_caches()
     tempfile.tempdir = request.temporary  # the caller removes this folder
     faulthandler.disable()
-    for number, both in request.limits.items():
+    for number, limit_pair in request.limits.items():
         with suppress(ValueError, OSError):  # the server's own limit may be lower
-            resource.setrlimit(number, both)
+            resource.setrlimit(number, limit_pair)
 
 
 def _confine(request: ReadRequest) -> None:
     """Limit the memory and CPU time of this reader, and let the kernel kill it first if memory runs out."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
     limit = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + request.memory
-    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (limit if hard_limit == resource.RLIM_INFINITY else min(limit, hard_limit), hard_limit)
+    )
     # The CPU-time limit ends the reader even if no other process does.
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = used.ru_utime + used.ru_stime + request.seconds * (os.cpu_count() or 1)
-    soft = min(2**31 - 1, math.ceil(seconds) + 1)
-    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = usage.ru_utime + usage.ru_stime + request.seconds * (os.cpu_count() or 1)
+    soft_limit = min(2**31 - 1, math.ceil(seconds) + 1)
+    resource.setrlimit(
+        resource.RLIMIT_CPU,
+        (soft_limit if hard_limit == resource.RLIM_INFINITY else min(soft_limit, hard_limit), hard_limit),
+    )
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with suppress(OSError):  # this file does not exist on every system
         Path("/proc/self/oom_score_adj").write_text("1000")

@@ -56,17 +56,17 @@ def name_error(name: str) -> str | None:
         return f"letters, digits and . _ - with / between parts, of at most {MAX_PART_LENGTH} characters each"
     if len(name) > MAX_NAME_LENGTH:
         return f"at most {MAX_NAME_LENGTH} characters in all"
-    if repeated := _REPEATED.search(name):
-        return f"an end that is not {repeated[1]!r} {REPEATS} times, which the workflow cannot tell from a mistake"
+    if repetition := _REPEATED.search(name):
+        return f"an end that is not {repetition[1]!r} {REPEATS} times, which the workflow cannot tell from a mistake"
     return None
 
 
 def check_name(name: str, where: object) -> str:
     """Return the problem name, or raise `ReproError` if its characters, length or trailing repetitions are invalid."""
     if expected := name_error(name):
-        shown = repr(name) if len(name) <= MAX_NAME_LENGTH else f"{name[:40]!r}… of {len(name)} characters"
+        shown_name = repr(name) if len(name) <= MAX_NAME_LENGTH else f"{name[:40]!r}… of {len(name)} characters"
         raise ReproError(
-            "not a name for a problem", where=where, expected=expected, actual=shown, todo="give it a `name:`"
+            "not a name for a problem", where=where, expected=expected, actual=shown_name, todo="give it a `name:`"
         )
     return name
 
@@ -160,7 +160,7 @@ class Collection(Model):
     problems: tuple[Member, ...] = ()
 
     @model_validator(mode="after")
-    def _resolved_means_all_of_it(self) -> Collection:
+    def _check_resolution(self) -> Collection:
         if any(bool(part) != self.resolved for part in (self.problems, self.date, self.index)):
             raise ValueError("resolved is true with a date, an index and problems, and false without")
         return self
@@ -169,7 +169,7 @@ class Collection(Model):
         """Return the matrices as registry items. Each belongs to the set, and to `<set>_<entry>` if entry types
         vary.
         """
-        several = len(self.query.values) > 1
+        has_several_values = len(self.query.values) > 1
         return [
             {
                 "name": f"{member.group}/{member.matrix}",
@@ -180,12 +180,12 @@ class Collection(Model):
                 "published": {"rows": member.rows, "nonzeros": member.nonzeros},
                 "licence": LICENCE,
                 "credit": CREDIT,
-                "sets": [self.name, *([f"{self.name}_{ENTRY_OF_VALUES[member.values]}"] if several else [])],
+                "sets": [self.name, *([f"{self.name}_{ENTRY_OF_VALUES[member.values]}"] if has_several_values else [])],
             }
             for member in self.problems
         ]
 
-    def resolve(self, matrices: Iterable[Indexed], source: str, dated: str | None, asked: str) -> Collection:
+    def resolve(self, matrices: Iterable[Indexed], source: str, dated: str | None, query_date: str) -> Collection:
         """Return the collection with all matrices that match the query; raise `ReproError` if none match."""
         everything = list(matrices)
         fitting = select(everything, self.query)
@@ -201,7 +201,7 @@ class Collection(Model):
             title=self.title,
             query=self.query,
             resolved=True,
-            date=asked,
+            date=query_date,
             index=CollectionSource(name=source, matrices=len(everything), dated=dated, fitting=len(fitting)),
             problems=tuple(
                 Member(
@@ -238,34 +238,34 @@ def load_collection(path: Path) -> Collection:
 
 def select(matrices: Iterable[Indexed], query: Query) -> list[Indexed]:
     """Return the square, nonempty matrices that match a query, sorted by number of non-zeros."""
-    most = query.nonzeros_at_most
+    limit = query.nonzeros_at_most
     fitting = [
         matrix
         for matrix in matrices
         if matrix.rows == matrix.columns
         and matrix.rows > query.more_rows_than
         and matrix.nonzeros > 0
-        and (most is None or matrix.nonzeros <= most)
+        and (limit is None or matrix.nonzeros <= limit)
         and matrix.dtype in query.values
         and (query.graphs or not _GRAPH.search(matrix.kind))
     ]
     return sorted(fitting, key=lambda matrix: (matrix.nonzeros, matrix.group, matrix.name))
 
 
-def evenly_spaced(ordered: list[Indexed], count: int | None) -> list[Indexed]:
+def evenly_spaced(sorted_matrices: list[Indexed], count: int | None) -> list[Indexed]:
     """Return `count` evenly spaced items including the first and the last; all items if `count` is None or too
     large.
     """
-    if count is None or len(ordered) <= count:
-        return ordered
-    return [ordered[place] for place in np.linspace(0, len(ordered) - 1, count).round().astype(int)]
+    if count is None or len(sorted_matrices) <= count:
+        return sorted_matrices
+    return [sorted_matrices[place] for place in np.linspace(0, len(sorted_matrices) - 1, count).round().astype(int)]
 
 
 def read_csv(path: Path) -> tuple[list[Indexed], str]:
     """Read a file in the format of SuiteSparse's `ssstats.csv`; return its matrices and its date.
 
     Two lines state the count and the date. Each further line describes one matrix: group, name, rows, columns,
-    non-zeros, flags `real` and `binary` and a third flag, two symmetries, kind, and possibly more.
+    non-zeros, flags `real_flag` and `binary` and a third flag, two symmetries, kind, and possibly more.
 
     Raises
     ------
@@ -278,8 +278,8 @@ def read_csv(path: Path) -> tuple[list[Indexed], str]:
         count, dated = int(lines[0][0]), lines[1][0]
         matrices = []
         for line in lines[2:]:
-            rows, columns, nonzeros, real, binary = map(int, line[2:7])
-            dtype: Values = "binary" if binary else "real" if real else "complex"
+            rows, columns, nonzeros, real_flag, binary = map(int, line[2:7])
+            dtype: Values = "binary" if binary else "real" if real_flag else "complex"
             matrices.append(Indexed(line[0], line[1], rows, columns, nonzeros, dtype, line[11]))
     except OSError as error:
         raise ReproError("the index cannot be read", where=path, actual=error.strerror) from None
@@ -304,8 +304,8 @@ Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), expected("64 hexadec
 
 
 def _check_name(name: str) -> str:
-    if wanted := name_error(name):
-        raise ValueError(f"not a name for a problem; expected {wanted}")
+    if error := name_error(name):
+        raise ValueError(f"not a name for a problem; expected {error}")
     return name
 
 
@@ -360,7 +360,7 @@ class UpdatableMatrixItem(MatrixItem):
     updates: UpdateBatches | None = Field(None, description="Entries to insert; the matrix has to be real.")
 
     @model_validator(mode="after")
-    def _grows_if_real(self) -> UpdatableMatrixItem:
+    def _check_batches(self) -> UpdatableMatrixItem:
         if self.updates and self.entry != "real":
             raise ValueError(f"updates are of real matrices, and the entry is {self.entry}")
         return self
@@ -406,7 +406,7 @@ class Tetmesh(MatrixItem):
     poisson: float = Field(0.3, gt=-1, lt=0.5)
 
     @model_validator(mode="after")
-    def _one_address_a_part(self) -> Tetmesh:
+    def _check_addresses(self) -> Tetmesh:
         if any(len(urls) != len(self.parts) for urls in self.urls):
             raise ValueError(f"each item of urls needs {len(self.parts)} addresses, one for each of {self.parts}")
         return self
@@ -496,18 +496,18 @@ class Registry(Model):
     _unresolved: dict[str, Path] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> Registry:
-        seen: set[str] = set()
+    def _check_unique_names(self) -> Registry:
+        known_names: set[str] = set()
         for item in self.problems:
-            if item.name in seen:
+            if item.name in known_names:
                 raise ValueError(f"two problems are called {item.name}")
-            seen.add(item.name)
-        if both := seen & self.sets():
-            raise ValueError(f"both a problem and a set: {', '.join(sorted(both))}")
+            known_names.add(item.name)
+        if shared_names := known_names & self.sets():
+            raise ValueError(f"both a problem and a set: {', '.join(sorted(shared_names))}")
         for item in self.problems:
-            asked = {*getattr(item, "inputs", ()), *([item.stand_in] if item.stand_in else [])}
-            if unknown := asked - seen:
-                raise ValueError(f"{item.name} names problems that are not registered: {sorted(unknown)}")
+            references = {*getattr(item, "inputs", ()), *([item.stand_in] if item.stand_in else [])}
+            if unknown_names := references - known_names:
+                raise ValueError(f"{item.name} names problems that are not registered: {sorted(unknown_names)}")
         return self
 
     def names(self) -> list[str]:
@@ -526,14 +526,14 @@ class Registry(Model):
         for item in self.problems:
             if item.name == name:
                 return item
-        raise self._unknown(name, self.names())
+        raise self._unknown_name_error(name, self.names())
 
     def expand(
-        self, asked: str | Iterable[str | OwnProblem], where: str | None = None
+        self, selection: str | Iterable[str | OwnProblem], where: str | None = None
     ) -> list[ProblemSpec | OwnProblem]:
         """Return the problems selected by a study's key `problems`, without repetitions, in the given order.
 
-        `asked` is the name of a set, or a list of sets, problem names and own problems. `where` names the key in
+        `selection` is the name of a set, or a list of sets, problem names and own problems. `where` names the key in
         messages.
 
         Raises
@@ -541,20 +541,20 @@ class Registry(Model):
         ReproError
             A name or set is unknown, a set is not resolved, or a user's problem has the name of another problem.
         """
-        by_name, sets = {item.name: item for item in self.problems}, self.sets()
+        items_by_name, sets = {item.name: item for item in self.problems}, self.sets()
         problems: dict[str, ProblemSpec | OwnProblem] = {}
-        for number, wish in enumerate([asked] if isinstance(asked, str) else asked):
+        for number, wish in enumerate([selection] if isinstance(selection, str) else selection):
             if isinstance(wish, OwnProblem):
                 name = own_name(wish)
-                if name in by_name or problems.get(name, wish) != wish:
+                if name in items_by_name or problems.get(name, wish) != wish:
                     raise ReproError(
                         "the name of a problem is taken", where=wish.path, actual=name, todo="give it a `name:`"
                     )
                 problems[name] = wish
             elif wish in sets:
                 problems.update({item.name: item for item in self.problems if wish in item.sets})
-            elif wish in by_name:
-                problems[wish] = by_name[wish]
+            elif wish in items_by_name:
+                problems[wish] = items_by_name[wish]
             elif wish in self._unresolved:
                 raise ReproError(
                     "the set is not resolved: its matrices have not been asked for",
@@ -565,15 +565,15 @@ class Registry(Model):
                     "collection's ssstats.csv",
                 )
             else:
-                place = where if isinstance(asked, str) or where is None else f"{where}.{number}"
-                raise self._unknown(wish, [*by_name, *sorted(sets)], place)
+                place = where if isinstance(selection, str) or where is None else f"{where}.{number}"
+                raise self._unknown_name_error(wish, [*items_by_name, *sorted(sets)], place)
         return list(problems.values())
 
-    def _unknown(self, name: str, names: list[str], where: str | None = None) -> ReproError:
+    def _unknown_name_error(self, name: str, names: list[str], where: str | None = None) -> ReproError:
         # A user may type `bunny` for `surfaces/bunny`, so the last part of names is compared too.
-        asked = name[:MAX_NAME_LENGTH]  # comparing takes quadratic time
-        exists = os.path.isfile(asked)  # noqa: PTH113, `Path.is_file` raises for a part that is too long
-        if exists or is_matrix_market(Path(asked)) or format_of(Path(asked)):
+        word = name[:MAX_NAME_LENGTH]  # comparing takes quadratic time
+        exists = os.path.isfile(word)  # noqa: PTH113, `Path.is_file` raises for a part that is too long
+        if exists or is_matrix_market(Path(word)) or format_of(Path(word)):
             return ReproError(
                 "a file is named where a registered problem is",
                 where=where,
@@ -581,14 +581,14 @@ class Registry(Model):
                 actual=shorten(name),
                 todo="add `path:` before it; a mesh needs an `entry:` as well (docs/inputs.md)",
             )
-        last = {full.rsplit("/", 1)[-1]: full for full in names}
-        close = [last[part] for part in get_close_matches(asked, list(last), n=3)]
-        close = list(dict.fromkeys([*close, *get_close_matches(asked, names, n=3)]))
+        names_by_last_part = {full.rsplit("/", 1)[-1]: full for full in names}
+        suggestions = [names_by_last_part[part] for part in get_close_matches(word, list(names_by_last_part), n=3)]
+        suggestions = list(dict.fromkeys([*suggestions, *get_close_matches(word, names, n=3)]))
         return ReproError(
             "unknown problem",
             where=where,
-            expected=f"one of {len(names)} names: {', '.join(names[:NAMED])}, …" if not close else None,
-            actual=f"{shorten(name)}; did you mean {' or '.join(close)}?" if close else shorten(name),
+            expected=f"one of {len(names)} names: {', '.join(names[:NAMED])}, …" if not suggestions else None,
+            actual=f"{shorten(name)}; did you mean {' or '.join(suggestions)}?" if suggestions else shorten(name),
             todo="`repro list problems` and `repro list sets` print all",
         )
 
@@ -609,27 +609,27 @@ def load_registry(path: Path = REGISTRY) -> Registry:
     if not registry.collections:
         return registry
     files = {path.parent / name: load_collection(path.parent / name) for name in registry.collections}
-    queried = _by_name(item for collection in files.values() for item in collection.items())
-    registry = validate(Registry, {**data, "problems": [*data["problems"], *queried]}, (path,), _EXPECTED)
+    queried_items = _items_by_name(item for collection in files.values() for item in collection.items())
+    registry = validate(Registry, {**data, "problems": [*data["problems"], *queried_items]}, (path,), _EXPECTED)
     registry._unresolved.update(
         {collection.name: file for file, collection in files.items() if not collection.resolved}
     )
     return registry
 
 
-def _by_name(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _items_by_name(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merge items that occur in several sets. Items with equal names but other differences are kept separate."""
     unique: dict[str, dict[str, Any]] = {}
-    others = []
+    other_items = []
     for item in items:
         first = unique.setdefault(item["name"], item)
         if {**first, "sets": ()} != {**item, "sets": ()}:
-            others.append(item)  # a duplicate name, rejected later
+            other_items.append(item)  # a duplicate name, rejected later
         elif first is not item:
             first["sets"] = [*first["sets"], *item["sets"]]
-    return [*unique.values(), *others]
+    return [*unique.values(), *other_items]
 
 
-def problem_names(registry: Registry, asked: str | Iterable[str | OwnProblem]) -> list[str]:
-    """Return the names of the problems selected by `asked`; see `Registry.expand`."""
-    return [own_name(item) if isinstance(item, OwnProblem) else item.name for item in registry.expand(asked)]
+def problem_names(registry: Registry, selection: str | Iterable[str | OwnProblem]) -> list[str]:
+    """Return the names of the problems selected by `selection`; see `Registry.expand`."""
+    return [own_name(item) if isinstance(item, OwnProblem) else item.name for item in registry.expand(selection)]

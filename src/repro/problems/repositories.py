@@ -94,14 +94,14 @@ def read_suitesparse(item: Suitesparse, fetch_settings: Fetch, limits: Limits | 
             name=item.name,
             stem=f"suitesparse/{item.group}/{item.matrix}",
             suffixes=SUFFIXES,
-            addresses=lambda: _addresses(item, fetch_settings),
+            addresses=lambda: _mirror_addresses(item, fetch_settings),
         ),
         fetch_settings,
         read,
     )
 
 
-def _addresses(item: Suitesparse, fetch_settings: Fetch) -> Iterator[Address]:
+def _mirror_addresses(item: Suitesparse, fetch_settings: Fetch) -> Iterator[Address]:
     for url in item.urls:
         yield Address((url,))
     try:
@@ -153,20 +153,20 @@ def _ask_index(fetch_settings: Fetch, *names: str) -> list[dict[str, Any]]:
         # ssgetpy stores its index in ~/.ssgetpy.
         home = {**os.environ, "HOME": str(cache)}
         try:
-            done = run_program([sys.executable, "-c", _LOOKUP, *names], fetch_settings.timeout, "the lookup", home)
+            result = run_program([sys.executable, "-c", _LOOKUP, *names], fetch_settings.timeout, "the lookup", home)
         except ReproError:
-            raise _unreachable(f"no answer in {fetch_settings.timeout:g} s") from None
-        if done.code:
-            said = (done.errors.strip() or "no reason given").splitlines()[-1]
-            raise _unreachable(flaw_of_environment(SITE) or shown(said))
-        return [entry.model_dump() for entry in _ENTRIES.validate_json(done.output)]
+            raise _index_error(f"no answer in {fetch_settings.timeout:g} s") from None
+        if result.code:
+            reason = (result.errors.strip() or "no reason given").splitlines()[-1]
+            raise _index_error(flaw_of_environment(SITE) or shown(reason))
+        return [entry.model_dump() for entry in _ENTRIES.validate_json(result.output)]
     except ValidationError as error:
-        raise _unreachable(error.errors()[0]["msg"]) from None
+        raise _index_error(error.errors()[0]["msg"]) from None
     except (OSError, ValueError) as error:
-        raise _unreachable(error) from None
+        raise _index_error(error) from None
 
 
-def _unreachable(reason: object) -> ReproError:
+def _index_error(reason: object) -> ReproError:
     return ReproError("the SuiteSparse index could not be read", actual=reason)
 
 
@@ -189,7 +189,7 @@ class MeshFile:
 
 def read_stanford(item: Stanford, fetch_settings: Fetch, limits: Limits | None = None) -> Found[MeshFile]:
     """Obtain and read a surface, and subdivide it as the registry requires; for errors see `read_suitesparse`."""
-    wanted = Wanted(
+    wanted_files = Wanted(
         name=item.name,
         stem=f"stanford/{item.model}",
         suffixes=tuple((f".ply{wrapping}",) for wrapping in WRAPPINGS),
@@ -197,26 +197,26 @@ def read_stanford(item: Stanford, fetch_settings: Fetch, limits: Limits | None =
             Address((url,), item.member if url.endswith((".tar.gz", ".tgz", ".tar")) else None) for url in item.urls
         ],
     )
-    obtained = obtain(wanted, fetch_settings, _reader(item, fetch_settings, read_surface, limits))
+    found_mesh = obtain(wanted_files, fetch_settings, _reader(item, fetch_settings, read_surface, limits))
     if not item.subdivide:
-        return obtained
-    read = obtained.content
+        return found_mesh
+    read = found_mesh.content
     vertices, faces = read.vertices, read.cells
     for _ in range(item.subdivide):
         vertices, faces = subdivide(vertices, faces)
     note = f"each triangle cut into {4**item.subdivide}"
-    return replace(obtained, content=replace(read, vertices=vertices, cells=faces, notes=(*read.notes, note)))
+    return replace(found_mesh, content=replace(read, vertices=vertices, cells=faces, notes=(*read.notes, note)))
 
 
 def read_tetmesh(item: Tetmesh, fetch_settings: Fetch, limits: Limits | None = None) -> Found[MeshFile]:
     """Obtain and read a tetrahedral mesh; for errors see `read_suitesparse`."""
-    wanted = Wanted(
+    wanted_files = Wanted(
         name=item.name,
         stem=f"tetmesh/{item.mesh}",
         suffixes=tuple(tuple(part + wrapping for part in item.parts) for wrapping in WRAPPINGS),
         addresses=lambda: [Address(urls) for urls in item.urls],
     )
-    return obtain(wanted, fetch_settings, _reader(item, fetch_settings, read_tetrahedra, limits))
+    return obtain(wanted_files, fetch_settings, _reader(item, fetch_settings, read_tetrahedra, limits))
 
 
 def obtain_recipe(item: Recipe, fetch_settings: Fetch, registry: Path = REGISTRY) -> Found[MeshFile]:
@@ -229,7 +229,7 @@ def obtain_recipe(item: Recipe, fetch_settings: Fetch, registry: Path = REGISTRY
     """
     recipe = find_recipe(item.recipe)
 
-    def with_shape(mesh: MeshFile, *notes: str) -> MeshFile:
+    def add_shape_note(mesh: MeshFile, *notes: str) -> MeshFile:
         lengths = row_lengths(mesh.cells)
         factor = lengths.max() * len(lengths) / lengths.sum()
         published = f" (published {recipe.ell_factor})" if recipe.ell_factor else ""
@@ -239,21 +239,21 @@ def obtain_recipe(item: Recipe, fetch_settings: Fetch, registry: Path = REGISTRY
     def make() -> Found[MeshFile]:
         vertices, tets, notes = build_recipe(item.recipe, fetch_settings, registry)
         sha256 = mesh_checksum(vertices, tets)
-        same = ("the recorded mesh, bit for bit",) if sha256 == item.checksum else ()
-        made = MeshFile(vertices, tets, (*notes, *same), {"sha256": sha256, "state": "rebuilt"})
-        return Found((), f"recipe: {item.recipe}", with_shape(made))
+        notes_of_equality = ("the recorded mesh, bit for bit",) if sha256 == item.checksum else ()
+        mesh_file = MeshFile(vertices, tets, (*notes, *notes_of_equality), {"sha256": sha256, "state": "rebuilt"})
+        return Found((), f"recipe: {item.recipe}", add_shape_note(mesh_file))
 
-    wanted = Wanted(
+    wanted_files = Wanted(
         name=item.name,
         stem=f"recipe/{item.recipe}",
         suffixes=tuple((SUFFIX + wrapping,) for wrapping in WRAPPINGS),
         addresses=lambda: [],
     )
-    obtained = obtain_or_make(wanted, fetch_settings, _reader(item, fetch_settings, read_tetrahedra), make)
-    if not obtained.paths:
-        return obtained
+    found_mesh = obtain_or_make(wanted_files, fetch_settings, _reader(item, fetch_settings, read_tetrahedra), make)
+    if not found_mesh.paths:
+        return found_mesh
     made_before = (f"made before, {item.made}",) if item.made and item.checksum else ()
-    return replace(obtained, content=with_shape(obtained.content, *made_before))
+    return replace(found_mesh, content=add_shape_note(found_mesh.content, *made_before))
 
 
 def build_recipe(name: str, fetch_settings: Fetch, registry: Path = REGISTRY) -> Read:
@@ -273,25 +273,27 @@ def build_recipe(name: str, fetch_settings: Fetch, registry: Path = REGISTRY) ->
         The recipe does not exist; a package, library or surface is missing; or the mesh generator failed.
     """
     recipe = find_recipe(name)
-    made = recipe.make(partial(mesh, fetch_settings=fetch_settings, registry=registry))
-    return *_tidied(made.vertices, made.tets, name), made.notes
+    recipe_mesh = recipe.make(partial(mesh, fetch_settings=fetch_settings, registry=registry))
+    return *_tidy_mesh(recipe_mesh.vertices, recipe_mesh.tets, name), recipe_mesh.notes
 
 
-def _tidied(vertices: Floats, tets: NDArray[np.int64], name: str) -> tuple[Floats, NDArray[np.int64]]:
+def _tidy_mesh(vertices: Floats, tets: NDArray[np.int64], name: str) -> tuple[Floats, NDArray[np.int64]]:
     """Normalize a mesh: drop unused vertices, round the others to single precision, and sort tetrahedra.
 
     Vertices keep the mesh generator's order. Within a tetrahedron, vertex numbers are sorted, except that two may be
     swapped for a positive volume.
     """
-    used, tets = np.unique(tets, return_inverse=True)
-    vertices = vertices[used].astype(np.float32).astype(np.float64)
+    used_vertices, tets = np.unique(tets, return_inverse=True)
+    vertices = vertices[used_vertices].astype(np.float32).astype(np.float64)
     tets = np.sort(tets.reshape(-1, 4).astype(np.int64), axis=1)
     tets = tets[np.lexsort(tets.T[::-1])]
     volumes = tetrahedron_volumes(vertices, tets)
-    if flat := np.count_nonzero(volumes == 0):
-        raise ReproError("the mesher left flat tetrahedra", where=f"recipe {name}", actual=f"{flat} of {len(tets)}")
-    turned = np.flatnonzero(volumes < 0)
-    tets[turned[:, None], [2, 3]] = tets[turned[:, None], [3, 2]]
+    if flat_count := np.count_nonzero(volumes == 0):
+        raise ReproError(
+            "the mesher left flat tetrahedra", where=f"recipe {name}", actual=f"{flat_count} of {len(tets)}"
+        )
+    inverted_cells = np.flatnonzero(volumes < 0)
+    tets[inverted_cells[:, None], [2, 3]] = tets[inverted_cells[:, None], [3, 2]]
     return vertices, tets
 
 
@@ -319,10 +321,10 @@ def write_mesh(path: Path, vertices: Floats, cells: NDArray[np.int64]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial_folder(path.parent) as folder:
-            plain, packed = folder / f"mesh{SUFFIX}", folder / "packed"
-            medit.write(plain, content)
-            packed.write_bytes(pack(plain.read_bytes()))
-            packed.replace(path)
+            plain_file, packed_file = folder / f"mesh{SUFFIX}", folder / "packed"
+            medit.write(plain_file, content)
+            packed_file.write_bytes(pack(plain_file.read_bytes()))
+            packed_file.replace(path)
     except OSError as error:
         raise ReproError(
             "cannot write the mesh", where=path, actual=error, todo="make room there, or name another file"
@@ -347,10 +349,10 @@ def _reader(
     read: Callable[[Path, Limits | None], Read],
     limits: Limits | None = None,
 ) -> Callable[[tuple[Path, ...]], MeshFile]:
-    def checked(paths: tuple[Path, ...]) -> MeshFile:
+    def read_checked(paths: tuple[Path, ...]) -> MeshFile:
         vertices, cells, notes = read(paths[0], limits)
         sha256 = mesh_checksum(vertices, cells)
         state = check_content(item.name, sha256, item.checksum, Path(fetch_settings.cache), paths[0])
         return MeshFile(vertices, cells, notes, state)
 
-    return checked
+    return read_checked

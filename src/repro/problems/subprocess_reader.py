@@ -69,51 +69,51 @@ class _LostError(Exception):
 class _Server:
     def __init__(self) -> None:
         if not sys.executable:
-            raise _no_process("no Python interpreter (sys.executable)")
+            raise _process_error("no Python interpreter (sys.executable)")
         self._reason = ""
         self._errors = os.fdopen(os.memfd_create("repro-reader-server", os.MFD_CLOEXEC), "rb", buffering=0)
-        self._control, theirs = map(_raised, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        self._control, server_end = map(_raise_descriptor, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         self._control.settimeout(START)
         # Pass on this interpreter's options for module paths, caches and encodings.
-        told = {"-E": "ignore_environment", "-s": "no_user_site", "-S": "no_site", "-B": "dont_write_bytecode"}
-        options = [option for option, flag in told.items() if getattr(sys.flags, flag)]
+        flags = {"-E": "ignore_environment", "-s": "no_user_site", "-S": "no_site", "-B": "dont_write_bytecode"}
+        options = [option for option, flag in flags.items() if getattr(sys.flags, flag)]
         options += ["-P", "-X", f"utf8={sys.flags.utf8_mode}"]
         # Without empty entries of `sys.path`, files in the current folder cannot replace library modules.
-        here = str(Path(reader_process.__file__).parents[2])
-        path = [*(entry for entry in sys.path if isinstance(entry, str) and entry), here]
-        with theirs:
+        package_path = str(Path(reader_process.__file__).parents[2])
+        path = [*(entry for entry in sys.path if isinstance(entry, str) and entry), package_path]
+        with server_end:
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, *options, "-c", _PROGRAM, str(theirs.fileno()), *path],
+                    [sys.executable, *options, "-c", _PROGRAM, str(server_end.fileno()), *path],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=self._errors,
                     env={**os.environ, **ONE_THREAD},
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[server_end.fileno()],
                 )
             except OSError as error:
                 self._close()
-                raise _no_process(error) from None
+                raise _process_error(error) from None
 
     def run(self, files: list[int], seconds: float) -> int | None:
-        shared, *others = files
-        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        shared, *other_files = files
+        own_end, reader_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         status = None
-        with mine:
+        with own_end:
             try:
-                with theirs:
-                    socket.send_fds(self._control, [b"+"], [shared, theirs.fileno(), *others])
-                answer = _word(mine, START)
+                with reader_end:
+                    socket.send_fds(self._control, [b"+"], [shared, reader_end.fileno(), *other_files])
+                answer = _word(own_end, START)
                 if answer is None:
                     raise _LostError
                 if answer.startswith("failed"):
-                    raise _no_process(os.strerror(int(answer.split()[1])))
-                status = _word(mine, seconds)
+                    raise _process_error(os.strerror(int(answer.split()[1])))
+                status = _word(own_end, seconds)
             except OSError:
                 raise _LostError from None
             finally:
                 if status is None:
-                    self._end_reader(mine)
+                    self._end_reader(own_end)
         return None if status is None else int(status)
 
     def _end_reader(self, connection: socket.socket) -> None:
@@ -131,8 +131,8 @@ class _Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        printed = os.pread(self._errors.fileno(), 1 << 16, 0).decode(errors="replace").strip()
-        self._reason = printed.splitlines()[-1] if printed else f"it ended with code {self._process.returncode}"
+        error_text = os.pread(self._errors.fileno(), 1 << 16, 0).decode(errors="replace").strip()
+        self._reason = error_text.splitlines()[-1] if error_text else f"it ended with code {self._process.returncode}"
         self._errors.close()
 
     def forget(self) -> None:
@@ -146,15 +146,15 @@ class _Server:
 
     def error(self) -> ReproError:
         """Return the error to raise if the server has ended."""
-        return _no_process(self._reason)
+        return _process_error(self._reason)
 
 
-def _no_process(actual: object) -> ReproError:
+def _process_error(actual: object) -> ReproError:
     failure = "no process can be started to read files in"
     return ReproError(failure, where=sys.executable or None, actual=actual, todo=_TODO)
 
 
-def _raised(end: socket.socket) -> socket.socket:
+def _raise_descriptor(end: socket.socket) -> socket.socket:
     """Return the socket with a file descriptor above 2, since 0, 1 and 2 may be closed later."""
     with end:
         return socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3))
@@ -222,7 +222,7 @@ def read_isolated(
     path: Path,
     limits: Limits,
     reader: str,
-    named: Path | None = None,
+    public_path: Path | None = None,
     needs: Sequence[str] = (),
 ) -> T:
     """Call a function in a subprocess and return its result; thread-safe.
@@ -237,7 +237,7 @@ def read_isolated(
         File to read; the memory limit is proportional to the size of the file.
     reader
         Name of the reader in messages.
-    named
+    public_path
         File to name in messages, if `path` is a copy.
     needs
         Additional modules that the server imports once for all files.
@@ -249,8 +249,10 @@ def read_isolated(
     """
     if reader_process.is_isolated:
         return read()
-    fair = max(ALWAYS, int(limits.memory_ratio * max_unpacked(path, limits)[0]))
-    memory, key = (fair, "limits.memory_ratio") if fair < limits.memory else (limits.memory, "limits.memory")
+    fair_memory = max(ALWAYS, int(limits.memory_ratio * max_unpacked(path, limits)[0]))
+    memory, key = (
+        (fair_memory, "limits.memory_ratio") if fair_memory < limits.memory else (limits.memory, "limits.memory")
+    )
     with tempfile.TemporaryDirectory(prefix="repro-read-") as temporary, _files() as files:
         request = ReadRequest(
             pickle.dumps(read),
@@ -263,56 +265,60 @@ def read_isolated(
             {number: resource.getrlimit(number) for number in _LIMITS},
         )
         status = status_of_reader(request, files, limits.seconds)
-        result: T = _result(status, files[0], named or path, limits, reader, memory, key)
+        result: T = _read_result(status, files[0], public_path or path, limits, reader, memory, key)
         return result
 
 
 @contextmanager
 def _files() -> Iterator[list[int]]:
     """Open the files to send with a request: shared memory, current folder, and standard error."""
-    opened: list[int] = []
+    descriptors: list[int] = []
     try:
-        opened.append(os.memfd_create("repro-read", os.MFD_CLOEXEC))
+        descriptors.append(os.memfd_create("repro-read", os.MFD_CLOEXEC))
         try:
-            opened.append(os.open(".", os.O_PATH | os.O_DIRECTORY))
+            descriptors.append(os.open(".", os.O_PATH | os.O_DIRECTORY))
         except OSError:  # the current folder is not accessible
-            opened.append(os.open("/", os.O_PATH | os.O_DIRECTORY))
+            descriptors.append(os.open("/", os.O_PATH | os.O_DIRECTORY))
         try:
-            opened.append(os.dup(2 if sys.__stderr__ else -1))
+            descriptors.append(os.dup(2 if sys.__stderr__ else -1))
         except OSError:  # standard error is closed
-            opened.append(os.open(os.devnull, os.O_WRONLY))
-        yield opened
+            descriptors.append(os.open(os.devnull, os.O_WRONLY))
+        yield descriptors
     finally:
-        for file in opened:
+        for file in descriptors:
             os.close(file)
 
 
-def _result(status: int | None, answer: int, path: Path, limits: Limits, reader: str, memory: int, key: str) -> Any:
-    again = "the file is damaged, or made to do this: export it again"
+def _read_result(
+    status: int | None, answer: int, path: Path, limits: Limits, reader: str, memory: int, key: str
+) -> Any:
+    advice = "the file is damaged, or made to do this: export it again"
     if status is None:
         raise ReproError(
             "reading the file takes too long",
             where=path,
             expected=f"at most {limits.seconds:,g} s (limits.seconds)",
             actual=f"{reader} was still at it",
-            todo=f"{again}; or raise limits.seconds",
+            todo=f"{advice}; or raise limits.seconds",
         )
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number == signal.SIGINT:  # Ctrl-C in the terminal reaches all processes
             raise KeyboardInterrupt
-        killed = number == signal.SIGKILL
+        is_killed = number == signal.SIGKILL
         raise ReproError(
             "reading the file ended the process that did it",
             where=path,
             expected="a mesh or matrix, or a message",
             actual=f"{reader} was ended by {signal.Signals(number).name}",
-            todo="give the machine more memory, if it ran out of it" if killed else f"{again}, or in another format",
+            todo="give the machine more memory, if it ran out of it"
+            if is_killed
+            else f"{advice}, or in another format",
         )
     # After a crash, the shared memory may still contain the request instead of a result.
-    done = os.WEXITSTATUS(status) == 0 and os.fstat(answer).st_size
+    is_complete = os.WEXITSTATUS(status) == 0 and os.fstat(answer).st_size
     content: Any
-    kind, content = load_shared(answer) if done else ("bug", f"exit code {os.WEXITSTATUS(status)}")
+    kind, content = load_shared(answer) if is_complete else ("bug", f"exit code {os.WEXITSTATUS(status)}")
     match kind:
         case "read":
             return content
@@ -324,6 +330,6 @@ def _result(status: int | None, answer: int, path: Path, limits: Limits, reader:
                 where=path,
                 expected=f"at most {memory:,} bytes ({key})",
                 actual=f"{reader} asked for more, for a file of {path.stat().st_size:,} bytes",
-                todo=f"{again}; or raise {key}",
+                todo=f"{advice}; or raise {key}",
             )
     raise RuntimeError(f"{reader} failed on {path}\n{content}")

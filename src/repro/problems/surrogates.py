@@ -69,17 +69,19 @@ class LengthTargets:
     @property
     def most(self) -> int:
         """Maximum number of rows longer than the width, such that enough entries remain for all other rows."""
-        spare = self.within - self.rows * self.shortest
-        room = spare // (self.width - self.shortest) if self.width > self.shortest else self.rows
+        spare_rows = self.within - self.rows * self.shortest
+        room = spare_rows // (self.width - self.shortest) if self.width > self.shortest else self.rows
         return min(self.overflow, self.rows, room)
 
     def check(self) -> None:
         """Raise `ReproError` if no distribution of row lengths meets the targets."""
         fits = self.rows * self.shortest <= self.within <= self.rows * self.top
-        beyond = self.overflow == 0 if not self.reach else self.reach <= self.overflow and self.fewest <= self.most
+        has_feasible_tail = (
+            self.overflow == 0 if not self.reach else self.reach <= self.overflow and self.fewest <= self.most
+        )
         # If no row exceeds the width, the longest row is among the short rows.
-        alone = bool(self.reach) or self.longest + (self.rows - 1) * self.shortest <= self.nonzeros
-        if not (self.rows > 0 and 0 <= self.shortest <= self.top and fits and beyond and alone):
+        has_feasible_body = bool(self.reach) or self.longest + (self.rows - 1) * self.shortest <= self.nonzeros
+        if not (self.rows > 0 and 0 <= self.shortest <= self.top and fits and has_feasible_tail and has_feasible_body):
             raise ReproError(
                 "no rows have such lengths",
                 expected=f"{self.rows:,} rows of {self.shortest:,} to {self.longest:,} entries, with {self.nonzeros:,}",
@@ -87,7 +89,7 @@ class LengthTargets:
             )
 
 
-def row_lengths(wanted: LengthTargets) -> Lengths:
+def row_lengths(targets: LengthTargets) -> Lengths:
     """Return row lengths, longest first, that meet all targets exactly, except an approximate standard deviation.
 
     Lengths above the width follow a truncated power law, whose exponent is fitted to the standard deviation. Lengths up
@@ -98,72 +100,72 @@ def row_lengths(wanted: LengthTargets) -> Lengths:
     ReproError
         The targets are impossible.
     """
-    wanted.check()
-    count, law = _tail(wanted)
-    beyond = np.empty(0, np.int64)
+    targets.check()
+    count, law = _tail(targets)
+    tail_lengths = np.empty(0, np.int64)
     if count:
-        beyond = _quantiles(law, count) + 1
-        beyond[-1] = wanted.reach
-        _settle(beyond[:-1], wanted.overflow - wanted.reach, 1, wanted.reach)
-    rest = wanted.rows - count
-    total = wanted.within - count * wanted.width
-    steps = wanted.top - wanted.shortest
+        tail_lengths = _quantiles(law, count) + 1
+        tail_lengths[-1] = targets.reach
+        _settle(tail_lengths[:-1], targets.overflow - targets.reach, 1, targets.reach)
+    body_rows = targets.rows - count
+    total = targets.within - count * targets.width
+    steps = targets.top - targets.shortest
     base = np.empty(0, np.int64)
-    if rest:
-        base = _quantiles(_geometric(steps, total / rest - wanted.shortest), rest) + wanted.shortest
-        if not wanted.reach:
-            base[-1] = wanted.longest
-        reserved = 0 if wanted.reach else 1
-        _settle(base[: rest - reserved], total - reserved * wanted.longest, wanted.shortest, wanted.top)
-    return np.concatenate([np.sort(beyond + wanted.width)[::-1], np.sort(base)[::-1]])
+    if body_rows:
+        base = _quantiles(_geometric(steps, total / body_rows - targets.shortest), body_rows) + targets.shortest
+        if not targets.reach:
+            base[-1] = targets.longest
+        reserved = 0 if targets.reach else 1
+        _settle(base[: body_rows - reserved], total - reserved * targets.longest, targets.shortest, targets.top)
+    return np.concatenate([np.sort(tail_lengths + targets.width)[::-1], np.sort(base)[::-1]])
 
 
-def _tail(wanted: LengthTargets) -> tuple[int, Floats]:
+def _tail(targets: LengthTargets) -> tuple[int, Floats]:
     """Return the number of rows longer than the width, and the distribution of their excess over the width."""
-    if not wanted.reach:
+    if not targets.reach:
         return 0, np.empty(0)
     best: tuple[float, float, float, float] | None = None
-    excess = np.arange(1.0, wanted.reach + 1)
+    excess = np.arange(1.0, targets.reach + 1)
     for shift in SHIFTS:
         for exponent in EXPONENTS:
             law = _power(excess + shift, exponent)
-            usual = wanted.overflow / _mean(law, excess)
-            count = _rows_beyond(wanted, law, excess)
+            usual_count = targets.overflow / _mean(law, excess)
+            count = _tail_rows(targets, law, excess)
             # Exponents for which the number of rows would have to be limited distort the distribution, so they are
             # penalised.
-            bent = max(0.0, abs(count - usual) / usual - TOLERANCE)
-            if best is not None and bent > best[0]:
+            count_deviation = max(0.0, abs(count - usual_count) / usual_count - TOLERANCE)
+            if best is not None and count_deviation > best[0]:
                 continue
-            if wanted.spread is None:
-                far = round(abs(exponent - USUAL), 6)
+            if targets.spread is None:
+                exponent_distance = round(abs(exponent - USUAL), 6)
             else:
-                apart = abs(_spread(wanted, count, law, excess) - wanted.spread)
-                far = max(0.0, apart - max(0.15, TOLERANCE * wanted.spread))
-            candidate = (bent, far, shift, float(exponent))
+                spread_deviation = abs(_spread(targets, count, law, excess) - targets.spread)
+                exponent_distance = max(0.0, spread_deviation - max(0.15, TOLERANCE * targets.spread))
+            candidate = (count_deviation, exponent_distance, shift, float(exponent))
             best = candidate if best is None else min(best, candidate)
         if best is not None and best[:2] == (0.0, 0.0):
             break
     assert best is not None
     law = _power(excess + best[2], best[3])
-    return _rows_beyond(wanted, law, excess), law
+    return _tail_rows(targets, law, excess), law
 
 
-def _rows_beyond(wanted: LengthTargets, law: Floats, excess: Floats) -> int:
+def _tail_rows(targets: LengthTargets, law: Floats, excess: Floats) -> int:
     """Return the number of rows longer than the width, given the distribution of their excess; clamped to its
     bounds.
     """
-    return int(np.clip(round(wanted.overflow / _mean(law, excess)), wanted.fewest, wanted.most))
+    return int(np.clip(round(targets.overflow / _mean(law, excess)), targets.fewest, targets.most))
 
 
-def _spread(wanted: LengthTargets, count: int, law: Floats, excess: Floats) -> float:
+def _spread(targets: LengthTargets, count: int, law: Floats, excess: Floats) -> float:
     """Return the standard deviation of all row lengths."""
-    mean, rest = wanted.nonzeros / wanted.rows, wanted.rows - count
-    squares = count * _mean(law, (wanted.width + excess - mean) ** 2)
-    if rest:
-        steps = wanted.top - wanted.shortest
-        base = _geometric(steps, (wanted.within - count * wanted.width) / rest - wanted.shortest)
-        squares += rest * _mean(base, (np.arange(steps + 1.0) + wanted.shortest - mean) ** 2)
-    return float((squares / wanted.rows) ** 0.5)
+    mean, body_rows = targets.nonzeros / targets.rows, targets.rows - count
+    squares = count * _mean(law, (targets.width + excess - mean) ** 2)
+    if body_rows:
+        steps = targets.top - targets.shortest
+        base = _geometric(steps, (targets.within - count * targets.width) / body_rows - targets.shortest)
+        squares += body_rows * _mean(base, (np.arange(steps + 1.0) + targets.shortest - mean) ** 2)
+    return float((squares / targets.rows) ** 0.5)
 
 
 def _mean(law: Floats, places: Floats) -> float:
@@ -203,10 +205,12 @@ def _quantiles(share: Floats, count: int) -> Lengths:
 
 def _settle(lengths: Lengths, total: int, low: int, high: int) -> None:
     """Adjust evenly spread lengths by one until their sum is `total`, in several passes if necessary."""
-    while lacking := total - int(lengths.sum()):
-        free = np.flatnonzero(lengths < high if lacking > 0 else lengths > low)
-        chosen = free[np.linspace(0, free.size - 1, min(abs(lacking), free.size)).astype(np.int64)]
-        lengths[chosen] += 1 if lacking > 0 else -1
+    while difference := total - int(lengths.sum()):
+        free_rows = np.flatnonzero(lengths < high if difference > 0 else lengths > low)
+        changed_rows = free_rows[
+            np.linspace(0, free_rows.size - 1, min(abs(difference), free_rows.size)).astype(np.int64)
+        ]
+        lengths[changed_rows] += 1 if difference > 0 else -1
 
 
 Places = NDArray[np.int64]
@@ -229,7 +233,7 @@ DIGIT, DIGITS = 8, 3
 AGAIN, ANYWHERE = 8, 16
 
 
-def assemble_graph(wanted: LengthTargets, columns: int, family: Family, seed: int) -> Assembled:
+def assemble_graph(targets: LengthTargets, columns: int, family: Family, seed: int) -> Assembled:
     """Draw a matrix with exactly the wanted row lengths, and values uniform between -1 and 1.
 
     Families of columns:
@@ -248,36 +252,36 @@ def assemble_graph(wanted: LengthTargets, columns: int, family: Family, seed: in
     ReproError
         The row lengths are impossible, or the matrix is too large for 32-bit indices.
     """
-    if wanted.longest > columns or max(wanted.nonzeros, wanted.rows, columns) >= 2**31:
+    if targets.longest > columns or max(targets.nonzeros, targets.rows, columns) >= 2**31:
         raise ReproError(
             "there is no such graph",
             expected=f"rows of at most {columns:,} entries, and fewer than {2**31:,} in all",
-            actual=f"a row of {wanted.longest:,}, {wanted.nonzeros:,} in all",
+            actual=f"a row of {targets.longest:,}, {targets.nonzeros:,} in all",
         )
     rng = np.random.default_rng(seed)
     # Shuffle rows; in the families `web` and `road`, shuffle runs of rows with similar lengths.
     run = RUN if family in ("web", "road") else 1
-    order = (rng.permutation(-(-wanted.rows // run))[:, None] * run + np.arange(run)).ravel()
-    lengths = row_lengths(wanted)[order[order < wanted.rows]]
+    order = (rng.permutation(-(-targets.rows // run))[:, None] * run + np.arange(run)).ravel()
+    lengths = row_lengths(targets)[order[order < targets.rows]]
     pointers = np.concatenate([[0], np.cumsum(lengths)])
     draw = _drawing(family, lengths, columns, rng)
-    indices = np.empty(wanted.nonzeros, np.int32)
-    for first, last in _blocks(pointers):
-        begin, end = pointers[first], pointers[last]
-        indices[begin:end] = _draw_distinct(first, pointers[first : last + 1] - begin, columns, draw, rng)
-    values = rng.uniform(-1, 1, wanted.nonzeros)
-    square = columns == wanted.rows
-    return Assembled(wanted.rows, pointers.astype(np.int32), indices, values[:, None], (), None if square else columns)
+    indices = np.empty(targets.nonzeros, np.int32)
+    for first, last_row in _blocks(pointers):
+        begin, end = pointers[first], pointers[last_row]
+        indices[begin:end] = _draw_distinct(first, pointers[first : last_row + 1] - begin, columns, draw, rng)
+    values = rng.uniform(-1, 1, targets.nonzeros)
+    square = columns == targets.rows
+    return Assembled(targets.rows, pointers.astype(np.int32), indices, values[:, None], (), None if square else columns)
 
 
 def _blocks(pointers: Places) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows whose entries are drawn together; each range has at least one row."""
     first, rows = 0, len(pointers) - 1
     while first < rows:
-        last = int(np.searchsorted(pointers, pointers[first] + BLOCK, side="right")) - 1
-        last = min(max(last, first + 1), rows)
-        yield first, last
-        first = last
+        last_row = int(np.searchsorted(pointers, pointers[first] + BLOCK, side="right")) - 1
+        last_row = min(max(last_row, first + 1), rows)
+        yield first, last_row
+        first = last_row
 
 
 def _draw_distinct(first: int, pointers: Places, columns: int, draw: Draw, rng: np.random.Generator) -> Places:
@@ -286,28 +290,28 @@ def _draw_distinct(first: int, pointers: Places, columns: int, draw: Draw, rng: 
     keys = rows * columns + draw(rows + first, np.arange(len(rows)) - pointers[rows])
     keys.sort()
     for attempt in range(AGAIN + ANYWHERE):
-        again = _repeated(keys)
-        if not again.size:
+        repeated_places = _repeated_places(keys)
+        if not repeated_places.size:
             return keys - rows * columns
-        redrawn = rows[again]
-        anew = draw(redrawn + first, None) if attempt < AGAIN else rng.integers(columns, size=len(redrawn))
-        keys[again] = redrawn * columns + anew
+        redrawn = rows[repeated_places]
+        redrawn_columns = draw(redrawn + first, None) if attempt < AGAIN else rng.integers(columns, size=len(redrawn))
+        keys[repeated_places] = redrawn * columns + redrawn_columns
         # Only rows with redrawn entries have to be sorted again.
-        changed = np.zeros(len(pointers) - 1, bool)
-        changed[redrawn] = True
-        places = np.flatnonzero(changed[rows])
+        is_changed = np.zeros(len(pointers) - 1, bool)
+        is_changed[redrawn] = True
+        places = np.flatnonzero(is_changed[rows])
         keys[places] = np.sort(keys[places])
-    for row in np.unique(rows[_repeated(keys)]):
+    for row in np.unique(rows[_repeated_places(keys)]):
         # The row is nearly full: choose the missing entries among its unused columns.
         begin, end = pointers[row], pointers[row + 1]
         there_are = np.unique(keys[begin:end] - row * columns)
-        free = np.setdiff1d(np.arange(columns), there_are, assume_unique=True)
-        anew = rng.choice(free, end - begin - len(there_are), replace=False)
-        keys[begin:end] = row * columns + np.sort(np.concatenate([there_are, anew]))
+        free_columns = np.setdiff1d(np.arange(columns), there_are, assume_unique=True)
+        redrawn_columns = rng.choice(free_columns, end - begin - len(there_are), replace=False)
+        keys[begin:end] = row * columns + np.sort(np.concatenate([there_are, redrawn_columns]))
     return keys - rows * columns
 
 
-def _repeated(keys: Places) -> Places:
+def _repeated_places(keys: Places) -> Places:
     """Return the positions of sorted keys that equal the previous key."""
     return np.flatnonzero(keys[1:] == keys[:-1]) + 1
 
@@ -323,31 +327,31 @@ def _drawing(family: Family, lengths: Lengths, columns: int, rng: np.random.Gene
         return rng.integers(columns, size=len(row))
 
     def social(row: Places, nth: Places | None) -> Places:
-        return _popular(rng.random(len(row)), columns)
+        return _popular_columns(rng.random(len(row)), columns)
 
     def web(row: Places, nth: Places | None) -> Places:
-        chance, where = rng.random(len(row)), rng.random(len(row))
-        middle, reach = centre(row), np.maximum(NEAR_REACH, lengths[row])
-        offset = 2 * where - 1
+        chance, position = rng.random(len(row)), rng.random(len(row))
+        middle, distance = centre(row), np.maximum(NEAR_REACH, lengths[row])
+        offset = 2 * position - 1
         if nth is not None:
             run = row // RUN
             shared = rng.random(len(row)) < SHARED
             entry = 2 * (run[shared] * columns + nth[shared])
-            chance[shared], where[shared] = _mix(entry), _mix(entry + 1)
+            chance[shared], position[shared] = _mix(entry), _mix(entry + 1)
             middle[shared] = centre(run[shared] * RUN)
-            offset = 2 * where - 1
+            offset = 2 * position - 1
             # Squaring makes small distances likely: most links lead to nearby pages.
             offset *= np.abs(offset)
-        drawn = _reflect(middle + (offset * reach).astype(np.int64), columns)
-        far = chance >= NEAR_SHARE
-        drawn[far] = _popular(where[far], columns)
-        return drawn
+        columns_drawn = _reflect(middle + (offset * distance).astype(np.int64), columns)
+        is_far = chance >= NEAR_SHARE
+        columns_drawn[is_far] = _popular_columns(position[is_far], columns)
+        return columns_drawn
 
     def road(row: Places, nth: Places | None) -> Places:
         side = isqrt(columns)
         # Half the side of a square with twice as many places as the row has entries.
-        reach = np.ceil((np.sqrt(2 * lengths[row]) - 1) / 2).astype(np.int64) + 1
-        steps = np.rint((2 * rng.random((2, len(row))) - 1) * reach).astype(np.int64)
+        distance = np.ceil((np.sqrt(2 * lengths[row]) - 1) / 2).astype(np.int64) + 1
+        steps = np.rint((2 * rng.random((2, len(row))) - 1) * distance).astype(np.int64)
         return _reflect(centre(row) + steps[0] * side + steps[1], columns)
 
     families: dict[Family, Draw] = {"web": web, "social": social, "road": road, "uniform": uniform}
@@ -357,27 +361,27 @@ def _drawing(family: Family, lengths: Lengths, columns: int, rng: np.random.Gene
 def _reflect(places: Places, columns: int) -> Places:
     """Reflect places that exceed either end back into the range."""
     places = np.abs(places)
-    beyond = places >= columns
-    places[beyond] = 2 * (columns - 1) - places[beyond]
+    is_beyond = places >= columns
+    places[is_beyond] = 2 * (columns - 1) - places[is_beyond]
     return places % columns
 
 
-def _popular(chance: NDArray[np.float64], columns: int) -> Places:
+def _popular_columns(chance: NDArray[np.float64], columns: int) -> Places:
     """Convert random numbers in [0, 1) to columns with R-MAT's popularity, bit by bit, then renumber columns at random.
 
     Equal random numbers give equal columns.
     """
     table = _digits()
-    digits, rest = [], chance
+    digits, fraction = [], chance
     for _ in range(DIGITS):
-        rest = rest * len(table)
-        digit = rest.astype(np.int64)
-        rest = rest - digit
+        fraction = fraction * len(table)
+        digit = fraction.astype(np.int64)
+        fraction = fraction - digit
         digits.append(table[digit])
     for digit in reversed(digits):
-        rest = (rest + digit) / (1 << DIGIT)
-    drawn = np.minimum((rest * columns).astype(np.int64), columns - 1)
-    return drawn * _coprime(columns) % columns
+        fraction = (fraction + digit) / (1 << DIGIT)
+    drawn_columns = np.minimum((fraction * columns).astype(np.int64), columns - 1)
+    return drawn_columns * _coprime(columns) % columns
 
 
 def _digits() -> NDArray[np.int64]:
@@ -458,19 +462,27 @@ def assemble_lookalike(rows: int, nonzeros: int, *, longest: int, hubs: int, spr
     centres = rng.choice(rows, hubs, replace=False)
     lengths = np.linspace(longest, MIN_HUB * longest, hubs).round().astype(int)
     pairs = _hub_pairs(lattice, centres, lengths)
-    wanted = (nonzeros - rows) // 2 - len(pairs)
-    near = _near_pairs(lattice)
-    near = near[~np.isin(near, centres).any(axis=1)]
-    if not 0 <= wanted <= len(near):
+    pair_count = (nonzeros - rows) // 2 - len(pairs)
+    near_pairs = _near_pairs(lattice)
+    near_pairs = near_pairs[~np.isin(near_pairs, centres).any(axis=1)]
+    if not 0 <= pair_count <= len(near_pairs):
         raise ReproError(
             "so many non-zeros do not fit the nodes within reach",
-            expected=f"{rows + 2 * len(pairs)} to {rows + 2 * (len(pairs) + len(near))} non-zeros",
+            expected=f"{rows + 2 * len(pairs)} to {rows + 2 * (len(pairs) + len(near_pairs))} non-zeros",
             actual=nonzeros,
         )
     weights = rng.normal(scale=spread, size=rows)
-    scores = weights[near].sum(axis=1) - _squared(lattice, near) / 2 + rng.gumbel(scale=NOISE, size=len(near))
-    chosen = near[np.argpartition(scores, len(near) - wanted)[len(near) - wanted :]] if wanted else near[:0]
-    return _symmetric(lattice, np.concatenate([pairs, chosen]), rng)
+    scores = (
+        weights[near_pairs].sum(axis=1)
+        - _squared_distances(lattice, near_pairs) / 2
+        + rng.gumbel(scale=NOISE, size=len(near_pairs))
+    )
+    drawn_pairs = (
+        near_pairs[np.argpartition(scores, len(near_pairs) - pair_count)[len(near_pairs) - pair_count :]]
+        if pair_count
+        else near_pairs[:0]
+    )
+    return _symmetric_pattern(lattice, np.concatenate([pairs, drawn_pairs]), rng)
 
 
 def _near_pairs(lattice: NDArray[np.int64]) -> Pairs:
@@ -479,12 +491,12 @@ def _near_pairs(lattice: NDArray[np.int64]) -> Pairs:
     steps = np.indices((2 * LATTICE_REACH + 1,) * 3).reshape(3, -1).T - LATTICE_REACH
     pairs = []
     for step in steps[len(steps) // 2 + 1 :]:  # only steps to higher node numbers
-        there = lattice + step
-        inside = ((there >= 0) & (there < side)).all(axis=1)
-        here = np.flatnonzero(inside)
-        other = here + int(step @ [side**2, side, 1])
-        kept = other < rows
-        pairs.append(np.stack([here[kept], other[kept]], axis=1))
+        neighbours = lattice + step
+        is_inside = ((neighbours >= 0) & (neighbours < side)).all(axis=1)
+        sources = np.flatnonzero(is_inside)
+        targets = sources + int(step @ [side**2, side, 1])
+        is_row = targets < rows
+        pairs.append(np.stack([sources[is_row], targets[is_row]], axis=1))
     return np.concatenate(pairs)
 
 
@@ -499,22 +511,22 @@ def _hub_pairs(lattice: NDArray[np.int64], centres: NDArray[np.int64], lengths: 
     return np.sort(np.concatenate(pairs), axis=1)
 
 
-def _squared(lattice: NDArray[np.int64], pairs: Pairs) -> NDArray[np.int64]:
-    apart: NDArray[np.int64] = ((lattice[pairs[:, 0]] - lattice[pairs[:, 1]]) ** 2).sum(axis=1)
-    return apart
+def _squared_distances(lattice: NDArray[np.int64], pairs: Pairs) -> NDArray[np.int64]:
+    squared_distances: NDArray[np.int64] = ((lattice[pairs[:, 0]] - lattice[pairs[:, 1]]) ** 2).sum(axis=1)
+    return squared_distances
 
 
-def _symmetric(lattice: NDArray[np.int64], pairs: Pairs, rng: np.random.Generator) -> Assembled:
+def _symmetric_pattern(lattice: NDArray[np.int64], pairs: Pairs, rng: np.random.Generator) -> Assembled:
     """Assign values to node pairs, equal in both directions, and to the diagonal; sort the entries by rows."""
     n = len(lattice)
-    size = 1 / (1 + _squared(lattice, pairs))
+    size = 1 / (1 + _squared_distances(lattice, pairs))
     coupled = rng.uniform(-1, 1, (len(pairs), 2)) * size[:, None]
     total = 1 + 2 * np.bincount(pairs.ravel(), np.repeat(size, 2), n)
     diagonal = np.stack([total, LOSS * total], axis=1)
 
-    every = np.arange(n)
-    rows = np.concatenate([every, pairs[:, 0], pairs[:, 1]])
-    columns = np.concatenate([every, pairs[:, 1], pairs[:, 0]])
+    all_rows = np.arange(n)
+    rows = np.concatenate([all_rows, pairs[:, 0], pairs[:, 1]])
+    columns = np.concatenate([all_rows, pairs[:, 1], pairs[:, 0]])
     values: Floats = np.concatenate([diagonal, coupled, coupled])
     order = np.argsort(rows * n + columns)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])

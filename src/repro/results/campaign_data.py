@@ -104,16 +104,16 @@ class Selection(Generic[R_co]):
         KeyError
             The rows have no such column.
         """
-        wanted = [(name, value if isinstance(value, tuple) else (value,)) for name, value in columns.items()]
-        rows = [row for row in self.rows if all(row[name] in values for name, values in wanted)]
+        conditions = [(name, value if isinstance(value, tuple) else (value,)) for name, value in columns.items()]
+        rows = [row for row in self.rows if all(row[name] in values for name, values in conditions)]
         return Selection([row for row in rows if predicate(row)] if predicate else rows)
 
     def fastest(self, clock: ClockName, ties: tuple[str, ...] = ()) -> ReportedTime[R_co] | None:
         """Return the row with the least time by a clock (of equal ones the first by name); None without valid times."""
-        timed = [(seconds, row.name, row) for row in self.rows if (seconds := row.seconds(clock)) is not None]
-        if not timed:
+        times = [(seconds, row.name, row) for row in self.rows if (seconds := row.seconds(clock)) is not None]
+        if not times:
             return None
-        seconds, name, row = min(timed, key=lambda item: item[:2])
+        seconds, name, row = min(times, key=lambda item: item[:2])
         return ReportedTime(name, seconds, row.status == "noisy", ties, row, row.samples(clock))
 
     @property
@@ -165,9 +165,9 @@ _DTYPES = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 UNAVAILABLE = "unavailable"
 
 
-def brief_reason(why: str) -> str:
+def brief_reason(reason: str) -> str:
     """Shorten the reason of a missing time for a figure: for an unavailable problem to the word `unavailable`."""
-    return UNAVAILABLE if why.startswith(UNAVAILABLE) else why
+    return UNAVAILABLE if reason.startswith(UNAVAILABLE) else reason
 
 
 @dataclass(frozen=True)
@@ -201,8 +201,8 @@ class ProblemRecord:
 
     def differs(self, other: ProblemRecord) -> bool:
         """Return whether the problem has different content in another campaign; False if a checksum is missing."""
-        mine, theirs = ((record.kind, record.checksum) for record in (self, other))
-        return mine != theirs and None not in (self.checksum, other.checksum)
+        own_content, other_content = ((record.kind, record.checksum) for record in (self, other))
+        return own_content != other_content and None not in (self.checksum, other.checksum)
 
     @property
     def own(self) -> bool:
@@ -212,8 +212,8 @@ class ProblemRecord:
     @property
     def stand_in(self) -> str | None:
         """Name of the papers' problem that this one replaces; None if it is no stand-in."""
-        other = (self.origin or {}).get("stand_in")
-        return other if isinstance(other, str) else None
+        replacement = (self.origin or {}).get("stand_in")
+        return replacement if isinstance(replacement, str) else None
 
     @property
     def remark(self) -> str | None:
@@ -264,7 +264,7 @@ class Campaign:
         cls,
         folder: CampaignFolder,
         study_name: str,
-        own: Mapping[str, ColumnType] = NO_COLUMNS,
+        study_columns: Mapping[str, ColumnType] = NO_COLUMNS,
         problems: Collection[str] | None = None,
         tie: float = TIE,
         precisions: Collection[str] = PRECISIONS,
@@ -278,10 +278,12 @@ class Campaign:
         check_measured(folder)
         rows_folder = folder.study(study_name)
         steps = ("search", "report", "repeat", "choices", "counters")
-        rows = {step: _of_cases(read_rows(rows_folder, step), problems, precisions) for step in steps}
-        search, report, repeat = (_row_frame(rows[step], own, rows_folder) for step in ("search", "report", "repeat"))
-        measured = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
-        names = set(measured.problem) if problems is None else set(problems)
+        rows = {step: _rows_of_cases(read_rows(rows_folder, step), problems, precisions) for step in steps}
+        search, report, repeat = (
+            _row_frame(rows[step], study_columns, rows_folder) for step in ("search", "report", "repeat")
+        )
+        measured_rows = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
+        names = set(measured_rows.problem) if problems is None else set(problems)
         records = {name: record for name, record in read_problem_records(folder).items() if name in names}
         if not records and not any(table.num_rows for table in rows.values()):
             studies = recorded_studies(folder)
@@ -291,7 +293,7 @@ class Campaign:
                 expected=f"one of {', '.join(studies)}" if studies else "measured rows or built problems",
                 actual=study_name,
             )
-        for row in map(RecordedRow, cast("list[dict[str, Any]]", measured.to_dict("records"))):
+        for row in map(RecordedRow, cast("list[dict[str, Any]]", measured_rows.to_dict("records"))):
             name = row.problem
             if name not in records:  # make a minimal record, so that the problem has a line in the tables
                 unavailable = row.status == "unavailable"
@@ -368,14 +370,14 @@ class Campaign:
     @cached_property
     def precisions(self) -> tuple[str, ...]:
         """Precisions with recorded rows, single first; both if there are no rows."""
-        recorded = {*self.report.precision.unique(), *self.search.precision.unique()}
-        return tuple(precision for precision in PRECISIONS if precision in recorded) or PRECISIONS
+        recorded_names = {*self.report.precision.unique(), *self.search.precision.unique()}
+        return tuple(precision for precision in PRECISIONS if precision in recorded_names) or PRECISIONS
 
     @cached_property
     def caches(self) -> tuple[str, ...]:
         """Measured states of the L2 cache before a launch, warm first."""
-        measured = (frame[frame.device.notna()].cache for frame in (self.report, self.search))
-        return tuple(sorted(next((set(seen.unique()) for seen in measured if len(seen)), ()), reverse=True))
+        cache_columns = (frame[frame.device.notna()].cache for frame in (self.report, self.search))
+        return tuple(sorted(next((set(caches.unique()) for caches in cache_columns if len(caches)), ()), reverse=True))
 
     @property
     def cache(self) -> str:
@@ -396,10 +398,10 @@ class Campaign:
         if not cases:
             return None
         names = list(dict.fromkeys(cases))
-        more = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
+        remainder = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
         return (
             "Something else used the device: floor, copy or empty kernel were disturbed, so that other times may be "
-            f"too long as well, on {', '.join(names[:CASES_SHOWN])}{more}."
+            f"too long as well, on {', '.join(names[:CASES_SHOWN])}{remainder}."
         )
 
     @cached_property
@@ -439,8 +441,8 @@ class Campaign:
         A campaign that searched the published kernels records `name`. One that searched only their further tuned
         versions records `tuned_<name>`.
         """
-        tuned = TUNED + name
-        return tuned if name not in self._tunings and tuned in self._tunings else name
+        tuned_name = TUNED + name
+        return tuned_name if name not in self._tunings and tuned_name in self._tunings else name
 
     @cached_property
     def _counters(self) -> dict[tuple[str, str], list[RecordedRow]]:
@@ -467,7 +469,7 @@ def _by_case(frame: pd.DataFrame) -> dict[tuple[str, str], list[RecordedRow]]:
     return cases
 
 
-def _of_cases(row_table: pa.Table, problems: Collection[str] | None, precisions: Collection[str]) -> pa.Table:
+def _rows_of_cases(row_table: pa.Table, problems: Collection[str] | None, precisions: Collection[str]) -> pa.Table:
     """Return the rows of some problems (None: all) in some precisions."""
     for column, values in {"precision": precisions, "problem": problems}.items():
         if row_table.num_rows and values is not None:
@@ -476,9 +478,9 @@ def _of_cases(row_table: pa.Table, problems: Collection[str] | None, precisions:
 
 
 def _missing_columns(table: pa.Table, columns: Iterable[str], where: Path) -> None:
-    missing = [name for name in columns if name not in table.column_names]
-    if missing:
-        raise ReproError("rows of another schema", where=where, expected=f"columns {', '.join(missing)}")
+    missing_names = [name for name in columns if name not in table.column_names]
+    if missing_names:
+        raise ReproError("rows of another schema", where=where, expected=f"columns {', '.join(missing_names)}")
 
 
 def _frame(table: pa.Table, columns: Sequence[str], where: Path) -> pd.DataFrame:
@@ -489,20 +491,20 @@ def _frame(table: pa.Table, columns: Sequence[str], where: Path) -> pd.DataFrame
     return frame
 
 
-def _row_frame(table: pa.Table, own: Mapping[str, ColumnType], where: Path) -> pd.DataFrame:
+def _row_frame(table: pa.Table, study_columns: Mapping[str, ColumnType], where: Path) -> pd.DataFrame:
     """Convert rows to a frame, keeping for each name the last fully timed row, else the last row."""
-    schema = schema_of(own)
+    schema = schema_of(study_columns)
     if not table.num_rows:
         table = schema.empty_table()
-    for name in [*LATER_OF_ALL, *(name for name, kind in own.items() if isinstance(kind, UnionType))]:
+    for name in [*LATER_OF_ALL, *(name for name, kind in study_columns.items() if isinstance(kind, UnionType))]:
         if name not in table.column_names:
             table = table.append_column(schema.field(name), pa.nulls(table.num_rows, schema.field(name).type))
     _missing_columns(table, schema.names, where)
     frame: pd.DataFrame = table.to_pandas(types_mapper=_DTYPES.get, ignore_metadata=True)
     # a variant can have a screening row and a fully timed row; sort the full one last, so that it is kept
     order = frame.assign(_full=frame.protocol == "full").sort_values(["_full", "measured_at"], kind="stable")
-    kept = order.drop_duplicates(["problem", "precision", "kind", "name", "cache"], keep="last").index
-    return frame.take(sorted(kept)).reset_index(drop=True)
+    kept_rows = order.drop_duplicates(["problem", "precision", "kind", "name", "cache"], keep="last").index
+    return frame.take(sorted(kept_rows)).reset_index(drop=True)
 
 
 def read_problem_records(folder: CampaignFolder) -> dict[str, ProblemRecord]:
@@ -598,20 +600,20 @@ class Case(Generic[R_co]):
         ties = tuple(name for name in choice.ties if name != choice.name)
         return self.select(name=choice.name, kind=kind).fastest(clock, ties)
 
-    def faster_than(self, chosen: ReportedTime, clock: ClockName) -> ReportedTime[R_co] | None:
+    def faster_than(self, choice: ReportedTime, clock: ClockName) -> ReportedTime[R_co] | None:
         """Return the fastest other variant of the report phase, if it contradicts the search's choice; else None.
 
         A variant contradicts the choice if its times scatter little (status `ok`), it keeps the same order of the
         unknowns, and it is faster by more than the campaign's `tie`. Tables name it beside the choice. It does not
         replace the choice, since the least of several noisy times is biased low.
         """
-        quiet, order = self.select(kind=chosen.row.kind, status="ok"), chosen.row.get("ordering")
-        other = Selection([row for row in quiet if row.get("ordering") == order]).fastest(clock)
-        return other if other and self.is_faster(other, chosen) else None
+        quiet_rows, order = self.select(kind=choice.row.kind, status="ok"), choice.row.get("ordering")
+        other = Selection([row for row in quiet_rows if row.get("ordering") == order]).fastest(clock)
+        return other if other and self.is_faster(other, choice) else None
 
-    def is_faster(self, other: ReportedTime | None, chosen: ReportedTime | None) -> bool:
-        """Return whether `other` is faster than `chosen` by more than the campaign's relative difference `tie`."""
-        return other is not None and chosen is not None and other.seconds * (1 + self.campaign.tie) < chosen.seconds
+    def is_faster(self, other: ReportedTime | None, choice: ReportedTime | None) -> bool:
+        """Return whether `other` is faster than `choice` by more than the campaign's relative difference `tie`."""
+        return other is not None and choice is not None and other.seconds * (1 + self.campaign.tie) < choice.seconds
 
     def reported_time(self, name: str, clock: ClockName) -> ReportedTime[R_co] | None:
         return self.select(kind="variant", name=name).fastest(clock)
@@ -643,24 +645,26 @@ class Case(Generic[R_co]):
         if not self.rows:
             return "searched but not reported yet" if self.searched else "not measured in this campaign"
         variants = self.select(kind="variant")
-        refused = next((row for row in variants if row.status == "unavailable"), None)
-        if refused:
-            return str(refused.message).partition("\n")[0]
+        refused_row = next((row for row in variants if row.status == "unavailable"), None)
+        if refused_row:
+            return str(refused_row.message).partition("\n")[0]
         if variants and not any(row.timed for row in variants):
             return "failed: " + ", ".join(sorted({row.status for row in variants}))
-        return self._why_not_chosen() if self.choices else "no winner was chosen yet"
+        return self._missing_choice_reason() if self.choices else "no winner was chosen yet"
 
-    def _why_not_chosen(self) -> str:
+    def _missing_choice_reason(self) -> str:
         """Return why a finished search chose no winner, or one without a time."""
         for choice in self.choices:
             reported = self.select(name=choice.name)
             if not any(row.timed for row in reported):
                 statuses = ", ".join(sorted({row.status for row in reported}))
                 return f"the chosen variant has no time: {statuses or 'not reported'}"
-        chosen = {clock: {choice.tuning for choice in self.choices if choice.clock == clock} for clock in CLOCKS}
-        lacking = next((clock for clock in CLOCKS if chosen[clock] < set().union(*chosen.values())), None)
-        if lacking is None:
+        tunings = {clock: {choice.tuning for choice in self.choices if choice.clock == clock} for clock in CLOCKS}
+        clock_without_choice = next(
+            (clock for clock in CLOCKS if tunings[clock] < set().union(*tunings.values())), None
+        )
+        if clock_without_choice is None:
             return "no variant to choose from was timed"
         if self.searched.select(kind="variant", status="disturbed"):
-            return f"by the {lacking} clock no timing was quiet enough; run again on a quieter machine"
-        return f"no variant to choose from was timed by the {lacking} clock"
+            return f"by the {clock_without_choice} clock no timing was quiet enough; run again on a quieter machine"
+        return f"no variant to choose from was timed by the {clock_without_choice} clock"

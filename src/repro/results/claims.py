@@ -83,8 +83,8 @@ class Measured(NamedTuple):
             by_reason.setdefault(item.reason, []).append(item.case)
         reasons = []
         for reason, cases in by_reason.items():
-            more = f" and {len(cases) - MAX_CASES_NAMED} more" if len(cases) > MAX_CASES_NAMED else ""
-            reasons.append(f"{', '.join(cases[:MAX_CASES_NAMED])}{more}: {reason}")
+            remainder = f" and {len(cases) - MAX_CASES_NAMED} more" if len(cases) > MAX_CASES_NAMED else ""
+            reasons.append(f"{', '.join(cases[:MAX_CASES_NAMED])}{remainder}: {reason}")
         return "; ".join(reasons) if self.numbers or reasons else self.nothing
 
 
@@ -164,28 +164,35 @@ def target_cells(
 
     `allowance` is the result of `time_allowance`.
     """
-    numbers, missing = measured.numbers, one_line(measured.why_not, MAX_NOTE_LETTERS)
-    asked = wanted_cell(item, allowance, quantity.is_time)
-    wanted = None if asked.value is None else float(asked.value)
-    if wanted is not None:
-        asked = Cell(wanted, f"{'≤' if quantity.at_most else '≥'} {asked.text}")
-    heads = Cell(item["what"].replace("'", "’")), asked
+    numbers, missing_reasons = measured.numbers, one_line(measured.why_not, MAX_NOTE_LETTERS)
+    target_cell = wanted_cell(item, allowance, quantity.is_time)
+    target_value = None if target_cell.value is None else float(target_cell.value)
+    if target_value is not None:
+        target_cell = Cell(target_value, f"{'≤' if quantity.at_most else '≥'} {target_cell.text}")
+    heads = Cell(item["what"].replace("'", "’")), target_cell
     if not numbers:
-        return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing) if missing else Cell(None, " "))
-    worst, value = quantity.worst(numbers), quantity.value(numbers)
+        return (
+            *heads,
+            Cell(),
+            Cell(None, " "),
+            Cell(0),
+            Cell(),
+            Cell(missing_reasons) if missing_reasons else Cell(None, " "),
+        )
+    worst_number, value = quantity.worst(numbers), quantity.value(numbers)
     verdict = Cell(None, " ")
-    if wanted is not None:
-        verdict = Cell("yes" if (value <= wanted if quantity.at_most else value >= wanted) else "no")
+    if target_value is not None:
+        verdict = Cell("yes" if (value <= target_value if quantity.at_most else value >= target_value) else "no")
     count = len(numbers)
     sample = Sample(tuple(number.value for number in numbers), measured.cases)
-    partly = Cell(count, f"{count} of {measured.cases}", (f"no number of {missing}",))
+    count_cell = Cell(count, f"{count} of {measured.cases}", (f"no number of {missing_reasons}",))
     return (
         *heads,
         Cell(value, f"{value:.2f}", measured.notes, sample=sample),
         verdict,
-        partly if missing else Cell(count),
-        Cell(worst.value, f"{worst.value:.2f}"),
-        Cell(worst.case, notes=worst.notes),
+        count_cell if missing_reasons else Cell(count),
+        Cell(worst_number.value, f"{worst_number.value:.2f}"),
+        Cell(worst_number.case, notes=worst_number.notes),
     )
 
 
@@ -207,7 +214,7 @@ def wanted_cell(item: Record, allowance: float | None, is_time: bool = False) ->
     return Cell(allowance * float(item["wanted"]), f"{allowance * float(item['wanted']):.3g}")
 
 
-def wanted_on(campaign: Campaign) -> str:
+def target_device_note(campaign: Campaign) -> str:
     """Return a sentence on wanted values that were set for another device; empty if they were for this device."""
     if campaign.on_cpu:
         return f"What was wanted was set for an {WANTED_ON}: the CPU’s numbers are a rehearsal."
@@ -240,7 +247,7 @@ class Verdict(StrEnum):
     NOT_TESTABLE = "not testable here"
 
 
-def counted(verdict: str, number: int) -> str:
+def verdict_count(verdict: str, number: int) -> str:
     """Return how many claims have a verdict, as words: `1 holds`, `2 hold`, `2 reversed`."""
     return f"{number} {'hold' if verdict == Verdict.HOLDS and number != 1 else verdict}"
 
@@ -296,15 +303,15 @@ class Claim:
             return Verdict.NOT_TESTABLE
         low = self.least - self.tolerance * abs(self.least)
         high = self.most + self.tolerance * abs(self.most)
-        above = value > high and self.relation != "at least"
-        below = value < low and self.relation != "at most"
-        if not above and not below:
+        is_above = value > high and self.relation != "at least"
+        is_below = value < low and self.relation != "at most"
+        if not is_above and not is_below:
             return Verdict.HOLDS
-        if self.better == ("more" if above else "less"):
+        if self.better == ("more" if is_above else "less"):
             return Verdict.STRONGER
         if self.neutral is not None:
-            crossed = value < self.neutral <= self.least if below else value > self.neutral >= self.most
-            if crossed:
+            is_reversed = value < self.neutral <= self.least if is_below else value > self.neutral >= self.most
+            if is_reversed:
                 return Verdict.REVERSED
         return Verdict.WEAKER
 
@@ -347,11 +354,11 @@ class Judgement:
         """The case that contradicts the claim most; without a better direction, the one farthest from the range."""
         claim = self.claim
 
-        def against(number: CaseNumber) -> float:
-            above, below = number.value - claim.most, claim.least - number.value
-            return {"less": above, "more": below, "neither": max(above, below)}[claim.better]
+        def contradiction(number: CaseNumber) -> float:
+            excess, shortfall = number.value - claim.most, claim.least - number.value
+            return {"less": excess, "more": shortfall, "neither": max(excess, shortfall)}[claim.better]
 
-        return max(self.numbers, key=against, default=None)
+        return max(self.numbers, key=contradiction, default=None)
 
 
 #: Function that returns the input data of a study's quantities for some variants; None if they were not measured.
@@ -374,24 +381,24 @@ def judge(
     there = [record for record in campaign.problems.values() if record.available]
     own_alone = bool(there) and all(record.own for record in there)
     campaign = _without_own_problems(campaign)
-    prepared: dict[tuple[str, Variants], D | None] = {}  # cached, since many claims of a study use the same variants
-    literal = campaign.as_published
+    data_cache: dict[tuple[str, Variants], D | None] = {}  # cached, since many claims of a study use the same variants
+    published_campaign = campaign.as_published
 
     def measured_of(quantity: Quantity[D], source: Campaign, variants: Variants) -> Measured | None:
-        if (source.name, variants) not in prepared:
-            prepared[source.name, variants] = data(source, variants)
-        measured_on = prepared[source.name, variants]
-        return quantity.measure(measured_on) if measured_on is not None else None
+        if (source.name, variants) not in data_cache:
+            data_cache[source.name, variants] = data(source, variants)
+        source_data = data_cache[source.name, variants]
+        return quantity.measure(source_data) if source_data is not None else None
 
-    def with_own_cases(judgement: Judgement, quantity: Quantity[D]) -> Judgement:
-        measured = measured_of(quantity, campaign, judgement.variants)
-        numbers = measured.numbers if measured else ()
+    def add_own_cases(judgement: Judgement, quantity: Quantity[D]) -> Judgement:
+        own_numbers = measured_of(quantity, campaign, judgement.variants)
+        numbers = own_numbers.numbers if own_numbers else ()
         if not numbers or {number.case for number in numbers} == {number.case for number in judgement.numbers}:
             return judgement
         value, interval = quantity.value(numbers), quantity.interval(numbers)
         return replace(judgement, own=replace(judgement, value=value, interval=interval, numbers=numbers, campaign=""))
 
-    def judged(claim: Claim) -> Judgement:
+    def judgement_of(claim: Claim) -> Judgement:
         if own_alone:
             return Judgement(claim, reason=NO_PAPERS_PROBLEM)
         if campaign.on_cpu and claim.gpu:
@@ -401,24 +408,24 @@ def judge(
             return Judgement(claim, reason="nothing that is recorded measures it")
         reason: str = ""
         notes: tuple[str, ...] = ()
-        tried = [(campaign, variants) for variants in STAND_INS.get(claim.variants, (claim.variants,))]
-        if literal is not None and claim.variants in STAND_INS:
-            tried.insert(0, (literal, claim.variants))
-        for source, variants in tried:
-            measured = measured_of(quantity, source, variants)
-            if measured is not None and (numbers := measured.numbers):
-                other = source.name if source is not campaign else ""
+        sources = [(campaign, variants) for variants in STAND_INS.get(claim.variants, (claim.variants,))]
+        if published_campaign is not None and claim.variants in STAND_INS:
+            sources.insert(0, (published_campaign, claim.variants))
+        for source, variants in sources:
+            source_numbers = measured_of(quantity, source, variants)
+            if source_numbers is not None and (numbers := source_numbers.numbers):
+                source_name = source.name if source is not campaign else ""
                 value, interval = quantity.value(numbers), quantity.interval(numbers)
-                elsewhere = claim.relation == "same GPU" and claim.gpu not in (source.device or "")
-                why = "a rate of another GPU than the published one" if elsewhere else ""
-                judgement = Judgement(claim, value, interval, numbers, variants, other, reason=why)
-                return with_own_cases(judgement, quantity) if other else judgement
-            if measured is not None and not reason:
-                reason = one_line(measured.why_not, MAX_NOTE_LETTERS)
-                notes = tuple(dict.fromkeys(note for case in measured.missing for note in case.notes))
+                on_other_gpu = claim.relation == "same GPU" and claim.gpu not in (source.device or "")
+                other_gpu_reason = "a rate of another GPU than the published one" if on_other_gpu else ""
+                judgement = Judgement(claim, value, interval, numbers, variants, source_name, reason=other_gpu_reason)
+                return add_own_cases(judgement, quantity) if source_name else judgement
+            if source_numbers is not None and not reason:
+                reason = one_line(source_numbers.why_not, MAX_NOTE_LETTERS)
+                notes = tuple(dict.fromkeys(note for case in source_numbers.missing for note in case.notes))
         return Judgement(claim, reason=reason or "not measured in this campaign", notes=notes)
 
-    return [judged(claim) for claim in claims]
+    return [judgement_of(claim) for claim in claims]
 
 
 def _without_own_problems(campaign: Campaign) -> Campaign:
@@ -447,47 +454,51 @@ CLAIMS = "table-claims"
 VERDICT_ORDER = (Verdict.REVERSED, Verdict.WEAKER, Verdict.HOLDS, Verdict.STRONGER, Verdict.NOT_TESTABLE)
 
 
-def _value(number: float | None) -> Cell:
+def _value_cell(number: float | None) -> Cell:
     return Cell() if number is None else Cell(number, f"{number:.3g}" if abs(number) < 1000 else f"{number:,.0f}")
 
 
-def _measured(judgement: Judgement) -> Cell:
-    return replace(_value(judgement.value), interval=judgement.interval)
+def _measured_cell(judgement: Judgement) -> Cell:
+    return replace(_value_cell(judgement.value), interval=judgement.interval)
 
 
-def _range(judgement: Judgement) -> Cell:
-    return Cell(" to ".join(_value(end).shown for end in judgement.interval)) if judgement.interval else Cell()
+def _interval_cell(judgement: Judgement) -> Cell:
+    return Cell(" to ".join(_value_cell(end).shown for end in judgement.interval)) if judgement.interval else Cell()
 
 
-def _worst(judgement: Judgement) -> Cell:
-    return _value(judgement.worst.value) if judgement.worst else Cell()
+def _worst_cell(judgement: Judgement) -> Cell:
+    return _value_cell(judgement.worst.value) if judgement.worst else Cell()
 
 
-def _worst_case(judgement: Judgement) -> Cell:
+def _worst_case_cell(judgement: Judgement) -> Cell:
     if judgement.reason:
         return Cell(judgement.reason, notes=judgement.notes)
     return Cell(judgement.worst.case, notes=judgement.worst.notes) if judgement.worst else Cell()
 
 
-def _claim(judgement: Judgement) -> Cell:
+def _claim_cell(judgement: Judgement) -> Cell:
     return Cell(judgement.claim.claim, notes=(judgement.claim.note,) if judgement.claim.note else ())
 
 
-def _verdict(judgement: Judgement) -> Cell:
-    reached = f"its interval reaches: {', '.join(judgement.undecided)}" if judgement.undecided else ""
-    return Cell(str(judgement.verdict), notes=(reached,) if reached else ())
+def _verdict_cell(judgement: Judgement) -> Cell:
+    reached_note = f"its interval reaches: {', '.join(judgement.undecided)}" if judgement.undecided else ""
+    return Cell(str(judgement.verdict), notes=(reached_note,) if reached_note else ())
 
 
-def _kernels(judgement: Judgement) -> Cell:
+def _kernels_cell(judgement: Judgement) -> Cell:
     words = VARIANT_WORDS[judgement.claim.variants if judgement.value is None else judgement.variants]
-    other = judgement.value is not None and judgement.variants != judgement.claim.variants
-    notes = [f"those {VARIANT_WORDS[judgement.claim.variants]} were not measured"] if other else []
+    has_other_variants = judgement.value is not None and judgement.variants != judgement.claim.variants
+    notes = [f"those {VARIANT_WORDS[judgement.claim.variants]} were not measured"] if has_other_variants else []
     notes += [f"by the rows of campaign {judgement.campaign}"] if judgement.campaign else []
-    if own := judgement.own:
-        verdict = "the same verdict" if own.verdict == judgement.verdict else f"the verdict would be: {own.verdict}"
-        cases = f"{len(own.numbers)} {'case' if len(own.numbers) == 1 else 'cases'}"
-        notes += [f"this campaign’s own rows of these kernels have other cases: {_value(own.value).shown} of {cases}, "
-                  f"{verdict}"]  # fmt: skip
+    if own_judgement := judgement.own:
+        verdict = (
+            "the same verdict"
+            if own_judgement.verdict == judgement.verdict
+            else f"the verdict would be: {own_judgement.verdict}"
+        )
+        cases = f"{len(own_judgement.numbers)} {'case' if len(own_judgement.numbers) == 1 else 'cases'}"
+        value = _value_cell(own_judgement.value).shown
+        notes += [f"this campaign’s own rows of these kernels have other cases: {value} of {cases}, {verdict}"]
     return Cell(words, notes=tuple(notes))
 
 
@@ -495,17 +506,17 @@ def claim_columns(column: str) -> tuple[Column[Judgement], ...]:
     """Return the columns of a table of claims; `column` is the head of the measured values."""
     return (
         Column("id", "id", numeric=False, cell=lambda judgement: Cell(judgement.claim.id)),
-        Column("claim", "claim", numeric=False, cell=_claim),
+        Column("claim", "claim", numeric=False, cell=_claim_cell),
         Column("place", "place", numeric=False, cell=lambda judgement: Cell(judgement.claim.place)),
         Column("gpu", "on", "published", numeric=False, cell=lambda judgement: Cell(judgement.claim.gpu or None)),
         Column("published", "value", "published", cell=lambda judgement: Cell(judgement.claim.published)),
-        Column("verdict", "verdict", column, numeric=False, cell=_verdict),
-        Column("measured", "value", column, cell=_measured),
-        Column("interval", "95 % interval", column, numeric=False, cell=_range),
+        Column("verdict", "verdict", column, numeric=False, cell=_verdict_cell),
+        Column("measured", "value", column, cell=_measured_cell),
+        Column("interval", "95 % interval", column, numeric=False, cell=_interval_cell),
         Column("cases", "cases", column, cell=lambda judgement: count(len(judgement.numbers) or None)),
-        Column("worst", "worst", column, cell=_worst),
-        Column("worst_case", "worst case, or why there is none", column, numeric=False, cell=_worst_case),
-        Column("kernels", "kernels", column, numeric=False, cell=_kernels),
+        Column("worst", "worst", column, cell=_worst_cell),
+        Column("worst_case", "worst case, or why there is none", column, numeric=False, cell=_worst_case_cell),
+        Column("kernels", "kernels", column, numeric=False, cell=_kernels_cell),
     )
 
 
@@ -517,11 +528,11 @@ def claims_table(
     Campaigns in `campaign.beside` get further columns, and a note marks verdicts that differ.
     """
     judgements = judge(claims, campaign, quantities, data)
-    others = {other.name: judge(claims, other, quantities, data) for other in campaign.beside}
+    reference_judgements = {reference.name: judge(claims, reference, quantities, data) for reference in campaign.beside}
     columns = list(claim_columns(campaign.column))
-    for other in campaign.beside:
-        by_id = {judgement.claim.id: judgement for judgement in others[other.name]}
-        columns += _beside_columns(other, by_id)
+    for reference in campaign.beside:
+        judgement_of = {judgement.claim.id: judgement for judgement in reference_judgements[reference.name]}
+        columns += _reference_columns(reference, judgement_of)
     caption = [
         "What the papers claim, and what this campaign’s rows say of it by one rule. Holds: in the published range",
         "or within the tolerance that the claim is filed with. Weaker, stronger: beyond it to that side. Reversed: the",
@@ -537,32 +548,35 @@ def claims_table(
 
 def _source_sentence(judgements: Sequence[Judgement]) -> str:
     """Return a sentence on the claims that another campaign's rows judge; empty if there are none."""
-    judged = [judgement for judgement in judgements if judgement.campaign]
-    if not judged:
+    foreign = [judgement for judgement in judgements if judgement.campaign]
+    if not foreign:
         return ""
     return (
-        f"{len(judged)} of the {len(judgements)} claims are judged by campaign {judged[0].campaign}, on the same model "
-        "of GPU, where the papers’ kernels ran to the letter, beside the library in the same run."
+        f"{len(foreign)} of the {len(judgements)} claims are judged by campaign {foreign[0].campaign}, on the same "
+        "model of GPU, where the papers’ kernels ran to the letter, beside the library in the same run."
     )
 
 
-def _beside_columns(other: Campaign, judgements: Mapping[str, Judgement]) -> tuple[Column[Judgement], ...]:
+def _reference_columns(reference: Campaign, judgements: Mapping[str, Judgement]) -> tuple[Column[Judgement], ...]:
     """Return the additional columns for the verdicts of another campaign."""
 
     def verdict(judgement: Judgement) -> Cell:
-        theirs = judgements[judgement.claim.id].verdict
-        tested = Verdict.NOT_TESTABLE not in (theirs, judgement.verdict)
-        return Cell(str(theirs), notes=("another verdict here",) if tested and theirs != judgement.verdict else ())
+        reference_verdict = judgements[judgement.claim.id].verdict
+        is_testable = Verdict.NOT_TESTABLE not in (reference_verdict, judgement.verdict)
+        return Cell(
+            str(reference_verdict),
+            notes=("another verdict here",) if is_testable and reference_verdict != judgement.verdict else (),
+        )
 
-    key, head = re.sub(r"\W", "_", other.name), f"{other.name}: {other.column}"
+    key, head = re.sub(r"\W", "_", reference.name), f"{reference.name}: {reference.column}"
     return (
-        Column(f"{key}_verdict", "verdict", head, numeric=False, campaign=other.name, cell=verdict),
+        Column(f"{key}_verdict", "verdict", head, numeric=False, campaign=reference.name, cell=verdict),
         Column(
             f"{key}_measured",
             "value",
             head,
-            campaign=other.name,
-            cell=lambda judgement: _measured(judgements[judgement.claim.id]),
+            campaign=reference.name,
+            cell=lambda judgement: _measured_cell(judgements[judgement.claim.id]),
         ),
     )
 
@@ -570,9 +584,9 @@ def _beside_columns(other: Campaign, judgements: Mapping[str, Judgement]) -> tup
 def tally(table: Table, key: Literal["id", "claim"] = "id") -> dict[str, list[str]]:
     """Return, for each verdict, the ids (or the sentences) of its claims in a table from `claims_table`."""
     keys = [column.key for column in table.columns]
-    named, verdicts = keys.index(key), keys.index("verdict")
+    name_place, verdicts = keys.index(key), keys.index("verdict")
     return {
-        str(verdict): [row[named].shown for row in table.rows if row[verdicts].value == str(verdict)]
+        str(verdict): [row[name_place].shown for row in table.rows if row[verdicts].value == str(verdict)]
         for verdict in VERDICT_ORDER
     }
 
@@ -609,9 +623,11 @@ def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
                 actual=", ".join(reader.fieldnames or ()),
             )
         claims = [_read_claim(line, f"{path}:{number}") for number, line in enumerate(reader, start=2)]
-    twice = [claim.id for index, claim in enumerate(claims) if claim.id in {other.id for other in claims[:index]}]
-    if twice:
-        raise ReproError("two claims have one id", where=path, actual=", ".join(twice))
+    repeated_ids = [
+        claim.id for index, claim in enumerate(claims) if claim.id in {other.id for other in claims[:index]}
+    ]
+    if repeated_ids:
+        raise ReproError("two claims have one id", where=path, actual=", ".join(repeated_ids))
     return claims
 
 
@@ -625,14 +641,14 @@ def _read_claim(line: dict[str, str], where: str) -> Claim:
                 actual=line[key],
             )  # fmt: skip
     try:
-        least, _, most = line["published"].partition(" to ")
+        lower_end, _, upper_end = line["published"].partition(" to ")
         return Claim(
             id=line["id"],
             place=line["place"],
             claim=line["claim"],
             gpu=line["gpu"],
-            least=float(least),
-            most=float(most or least),
+            least=float(lower_end),
+            most=float(upper_end or lower_end),
             number=line["number"],
             relation=line["relation"],  # type: ignore[arg-type]
             better=line["better"],  # type: ignore[arg-type]

@@ -19,8 +19,8 @@ from repro.results.problem_lines import (
     ProblemLine,
     join_sentences,
     measurement_note,
-    ours,
     precision_cell,
+    recorded_lines,
     unavailable_note,
 )
 from repro.results.published import Published
@@ -31,9 +31,9 @@ from repro.results.tables import (
     Cell,
     Column,
     Table,
+    add_row_keys,
     count,
     digits,
-    from_rows,
     microseconds,
     natural,
     ratio,
@@ -53,12 +53,12 @@ class CaseRow(NamedTuple):
     @property
     def name(self) -> Cell:
         """Cell of the problem's name; a case without any time has the reason as a note."""
-        return self.line.noted(None if self.case.measured else self.case.why_not())
+        return self.line.noted_cell(None if self.case.measured else self.case.why_not())
 
 
 def case_rows(campaign: Campaign, published: Published) -> list[CaseRow]:
     """Return a row for each problem of a campaign in each precision."""
-    lines = ours(campaign, published)
+    lines = recorded_lines(campaign, published)
     return [CaseRow(line, Case(campaign, line.problem, p)) for line in lines for p in campaign.precisions]
 
 
@@ -89,12 +89,12 @@ def times_table(
         Further columns, to the right of the times and speedups.
     """
 
-    def timed(method: Method) -> Callable[[CaseRow], ReportedTime | None]:
+    def time_function(method: Method) -> Callable[[CaseRow], ReportedTime | None]:
         return lambda row: row.case.time(method, clock)
 
     def time_of(method: Method) -> Column[CaseRow]:
         key, head = f"{method.key}_us", method.title
-        return time_column(key, head, "µs", timed(method), lambda row: row.case.why_no_time(method, clock))
+        return time_column(key, head, "µs", time_function(method), lambda row: row.case.why_no_time(method, clock))
 
     columns = [
         Column[CaseRow]("problem", "problem", numeric=False, cell=lambda row: row.name),
@@ -103,14 +103,20 @@ def times_table(
         time_of(base),
         *map(time_of, methods),
         *(
-            speedup_column(f"{shown.key}_speedup", shown.title, f"speedup over {base.title}", timed(base), timed(shown))
-            for shown in methods
+            speedup_column(
+                f"{shown_method.key}_speedup",
+                shown_method.title,
+                f"speedup over {base.title}",
+                time_function(base),
+                time_function(shown_method),
+            )
+            for shown_method in methods
         ),
         *extra,
     ]
     rows = case_rows(campaign, published)
-    said = [caption, measurement_note(campaign, clock), unavailable_note(campaign)]
-    return table_of(columns, rows, join_sentences(said), nothing=not any(row.case.measured for row in rows))
+    sentences = [caption, measurement_note(campaign, clock), unavailable_note(campaign)]
+    return table_of(columns, rows, join_sentences(sentences), nothing=not any(row.case.measured for row in rows))
 
 
 #: Maximum number of variants with columns of their own in `table-times`; if there are more, only the fastest has one.
@@ -128,18 +134,18 @@ def register_common_tables(study_name: str) -> None:
 
     @table(study_name, TIMES, title="Variants beside the fastest baseline", numbering=OURS)
     def times(campaign: Campaign, published: Published) -> Table:
-        timed = [row for row in campaign.reported.select(kind="variant", cache=campaign.cache) if row.timed]
-        names = sorted({row.name for row in timed}, key=natural)
+        timed_rows = [row for row in campaign.reported.select(kind="variant", cache=campaign.cache) if row.timed]
+        names = sorted({row.name for row in timed_rows}, key=natural)
         methods = [Method(name, name, columns={"kind": "variant", "name": name}) for name in names]
         if not 0 < len(methods) <= MAX_VARIANTS:
             methods = [Method("fastest", "fastest variant", columns={"kind": "variant"})]
         base = Method("baseline", "fastest baseline", columns={"kind": "baseline"})
-        return times_table(campaign, published, methods, base, _common_clock(timed))
+        return times_table(campaign, published, methods, base, _common_clock(timed_rows))
 
     @table(study_name, BASELINES, title="All baselines and layouts", numbering=OURS)
     def baselines(campaign: Campaign, published: Published) -> Table:
-        compared = campaign.reported.select(kind=COMPARED, cache=campaign.cache)
-        clock = _common_clock([row for row in compared if row.timed])
+        compared_rows = campaign.reported.select(kind=COMPARED, cache=campaign.cache)
+        clock = _common_clock([row for row in compared_rows if row.timed])
         return baselines_table(campaign, [Method("all", study_name, columns={"kind": COMPARED})], _name_of_row, clock)
 
 
@@ -212,29 +218,29 @@ def _add_case(
     name: Callable[[R_co], str | None],
     clock: ClockName,
 ) -> None:
-    by_name: dict[str, list[Selection[R_co]]] = {}
+    rows_by_name: dict[str, list[Selection[R_co]]] = {}
     for rows in (Selection(case.rows), case.searched.select(cache=case.campaign.cache)):
-        named: dict[str, list[R_co]] = {}
+        rows_of_contestant: dict[str, list[R_co]] = {}
         for row in rows.select(task.predicate, **task.columns):
             # the single row of an unavailable problem names no baseline or layout
             if row.status != "unavailable" and (label := name(row)) is not None:
-                named.setdefault(label, []).append(row)
-        for label, group in named.items():
-            by_name.setdefault(label, []).append(Selection(group))
-    here = case.problem, case.precision
-    timed = {}
-    for label, groups in by_name.items():
+                rows_of_contestant.setdefault(label, []).append(row)
+        for label, group in rows_of_contestant.items():
+            rows_by_name.setdefault(label, []).append(Selection(group))
+    case_name = case.problem, case.precision
+    contestant_times = {}
+    for label, groups in rows_by_name.items():
         contestant = contestants.setdefault((task.title, label), Contestant(task.title, label))
         if fastest := next((time for group in groups if (time := group.fastest(clock))), None):
-            contestant.seconds[here] = timed[label] = fastest.seconds
+            contestant.seconds[case_name] = contestant_times[label] = fastest.seconds
         else:
-            contestant.failures[here] = groups[0].rows[0].status
-    least = min(timed.values(), default=0.0)
-    for label, seconds in timed.items():
-        contestants[task.title, label].ratios[here] = seconds / least
+            contestant.failures[case_name] = groups[0].rows[0].status
+    least_time = min(contestant_times.values(), default=0.0)
+    for label, seconds in contestant_times.items():
+        contestants[task.title, label].ratios[case_name] = seconds / least_time
 
 
-def _cases(contestant: Contestant) -> Cell:
+def _cases_cell(contestant: Contestant) -> Cell:
     statuses: dict[str, int] = {}
     for status in contestant.failures.values():
         statuses[status] = statuses.get(status, 0) + 1
@@ -245,7 +251,7 @@ def _cases(contestant: Contestant) -> Cell:
     return Cell(len(contestant.seconds), notes=(f"without a time: {without}",) if without else ())
 
 
-def _worst(contestant: Contestant) -> Cell:
+def _worst_cell(contestant: Contestant) -> Cell:
     if not contestant.ratios:
         return Cell()
     problem, precision = max(contestant.ratios, key=contestant.ratios.__getitem__)
@@ -255,7 +261,7 @@ def _worst(contestant: Contestant) -> Cell:
 COLUMNS: tuple[Column[Contestant], ...] = (
     Column("task", "task", numeric=False, cell=lambda line: Cell(line.task)),
     Column("name", "baseline or layout", numeric=False, cell=lambda line: Cell(line.name)),
-    Column("cases", "cases", cell=_cases),
+    Column("cases", "cases", cell=_cases_cell),
     Column("least_us", "least", "µs", cell=lambda line: seconds_cell(min(line.seconds.values(), default=None))),
     Column("mean_us", "geometric mean", "µs", cell=lambda line: seconds_cell(geometric_mean(line.seconds.values()))),
     Column("most_us", "largest", "µs", cell=lambda line: seconds_cell(max(line.seconds.values(), default=None))),
@@ -263,7 +269,7 @@ COLUMNS: tuple[Column[Contestant], ...] = (
     Column(
         "most_ratio", "largest", "over the fastest", cell=lambda line: ratio(max(line.ratios.values(), default=None))
     ),
-    Column("worst_case", "in", "over the fastest", numeric=False, cell=_worst),
+    Column("worst_case", "in", "over the fastest", numeric=False, cell=_worst_cell),
     Column("fastest_in", "fastest in", cell=lambda line: count(sum(value == 1 for value in line.ratios.values()))),
 )
 
@@ -307,11 +313,11 @@ class SetupCosts:
 
     @classmethod
     def packed(
-        cls, name: Cell, precision: str, *, library: Time | None, csr: Time | None, ours: Time | None
+        cls, name: Cell, precision: str, *, library: Time | None, csr: Time | None, own_time: Time | None
     ) -> SetupCosts:
         """Return the costs of a matrix that is packed; the set-up seconds are those in the rows of the products."""
-        ours_seconds = ours.row.packing if ours else None
-        return cls(name, precision, library, csr, ours, ours_seconds, library.row.preprocess if library else None)
+        ours_seconds = own_time.row.packing if own_time else None
+        return cls(name, precision, library, csr, own_time, ours_seconds, library.row.preprocess if library else None)
 
     @property
     def gain(self) -> float | None:
@@ -330,30 +336,30 @@ class SetupCosts:
         return floor(self.ours_seconds / self.gain) + 1
 
 
-def _milliseconds(seconds: float | None, *notes: str) -> Cell:
+def _milliseconds_cell(seconds: float | None, *notes: str) -> Cell:
     return Cell() if seconds is None else Cell(MILLI * seconds, digits(MILLI * seconds), notes)
 
 
-def _library_seconds(costs: SetupCosts) -> Cell:
+def _library_cell(costs: SetupCosts) -> Cell:
     if costs.library and costs.library_seconds is None:
         return Cell(notes=(NO_ANALYSIS,))
-    return from_rows(_milliseconds(costs.library_seconds), costs.library)
+    return add_row_keys(_milliseconds_cell(costs.library_seconds), costs.library)
 
 
-def _ours_seconds(costs: SetupCosts) -> Cell:
+def _own_cell(costs: SetupCosts) -> Cell:
     if costs.ours and costs.ours_seconds is None:
         return Cell(notes=(NOT_RECORDED,))
-    return from_rows(_milliseconds(costs.ours_seconds, *costs.notes), costs.ours)
+    return add_row_keys(_milliseconds_cell(costs.ours_seconds, *costs.notes), costs.ours)
 
 
-def _gain(costs: SetupCosts) -> Cell:
+def _gain_cell(costs: SetupCosts) -> Cell:
     if costs.gain is None:
         return Cell()
     gain = MICRO * costs.gain
     return Cell(gain, f"{'−' if gain < 0 else ''}{digits(abs(gain))}")
 
 
-def _pays_from(costs: SetupCosts) -> Cell:
+def _pays_from_cell(costs: SetupCosts) -> Cell:
     if costs.gain is not None and costs.gain <= 0:
         return Cell(None, "never")
     return count(costs.pays_from)
@@ -366,20 +372,20 @@ def _columns(library: str, products: bool) -> tuple[Column[SetupCosts], ...]:
         Column("problem", "problem", numeric=False, cell=lambda costs: costs.name),
         Column("precision", "precision", numeric=False, cell=lambda costs: precision_cell(costs.precision)),
         *((product,) if products else ()),
-        Column("library", "routine", fastest, numeric=False, cell=lambda costs: _name(costs.library)),
-        Column("library_preprocess_ms", "analysis, ms", fastest, cell=_library_seconds),
-        Column("csr", "routine", csr, numeric=False, cell=lambda costs: _name(costs.csr)),
+        Column("library", "routine", fastest, numeric=False, cell=lambda costs: _name_cell(costs.library)),
+        Column("library_preprocess_ms", "analysis, ms", fastest, cell=_library_cell),
+        Column("csr", "routine", csr, numeric=False, cell=lambda costs: _name_cell(costs.csr)),
         time_column("csr_us", "µs", csr, lambda costs: costs.csr),
-        Column("ours", "variant", "ours", numeric=False, cell=lambda costs: _name(costs.ours)),
-        Column("ours_setup_ms", "set-up, ms", "ours", cell=_ours_seconds),
+        Column("ours", "variant", "ours", numeric=False, cell=lambda costs: _name_cell(costs.ours)),
+        Column("ours_setup_ms", "set-up, ms", "ours", cell=_own_cell),
         Column("ours_us", "µs", "ours", cell=lambda costs: microseconds(costs.ours)),
-        Column("gain_us", "gain a product, µs", cell=_gain),
-        Column("pays_from", "pays from product", cell=_pays_from),
+        Column("gain_us", "gain a product, µs", cell=_gain_cell),
+        Column("pays_from", "pays from product", cell=_pays_from_cell),
     )
 
 
-def _name(timed: Time | None) -> Cell:
-    return Cell(timed.name if timed else None)
+def _name_cell(time: Time | None) -> Cell:
+    return Cell(time.name if time else None)
 
 
 def setup_costs_table(

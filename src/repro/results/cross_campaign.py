@@ -19,20 +19,26 @@ from repro.bench.store import recorded_studies
 from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign, ProblemRecord
-from repro.results.significance import adjusted, interval_of_mean, p_values, sampling_error, spread_between_runs
+from repro.results.significance import (
+    adjusted_p_values,
+    interval_of_mean,
+    p_values,
+    sampling_error,
+    spread_between_runs,
+)
 
 #: Note on a cell without a number because the campaigns use one name for different problems.
 OTHER_CONTENT = "another problem by this name: its content is not that of the line’s, so that no number stands here"
 
 
-def with_all_problems(campaign: Campaign) -> Campaign:
+def join_reference_problems(campaign: Campaign) -> Campaign:
     """Return a campaign whose problems also include those of `campaign.beside`, for a table of all campaigns.
 
     Each problem has the record of the first campaign in which it is available.
     """
     records: dict[str, ProblemRecord] = {}
-    for compared in (campaign, *campaign.beside):
-        for name, record in compared.problems.items():
+    for source in (campaign, *campaign.beside):
+        for name, record in source.problems.items():
             if name not in records or (record.available and not records[name].available):
                 records[name] = record
     return replace(campaign, problems=dict(sorted(records.items())))
@@ -54,40 +60,52 @@ def blank_reason(record: ProblemRecord | None, line: ProblemRecord | None) -> tu
 def conflicting_names(campaign: Campaign, other: Campaign) -> list[str]:
     """Return the names that denote problems of different content in two campaigns."""
     shared = ((name, record, other.problems.get(name)) for name, record in campaign.problems.items())
-    return [name for name, mine, theirs in shared if theirs is not None and mine.differs(theirs)]
+    return [
+        name
+        for name, own_record, other_record in shared
+        if other_record is not None and own_record.differs(other_record)
+    ]
 
 
 def conflict_note(campaign: Campaign) -> str:
     """Return a sentence that lists problems not compared because of `conflicting_names`; empty if there are none."""
-    names = {other.name: conflicting_names(campaign, other) for other in campaign.beside}
-    said = [f"{', '.join(problems)} ({name})" for name, problems in names.items() if problems]
-    return f"Not compared, since their content differs in spite of the name: {'; '.join(said)}." if said else ""
+    names = {reference.name: conflicting_names(campaign, reference) for reference in campaign.beside}
+    conflicts = [f"{', '.join(problems)} ({name})" for name, problems in names.items() if problems]
+    return (
+        f"Not compared, since their content differs in spite of the name: {'; '.join(conflicts)}." if conflicts else ""
+    )
 
 
 def others_note(campaign: Campaign) -> str:
     """Return sentences that name the campaigns in `campaign.beside` and their code versions; empty if none."""
     if not campaign.beside:
         return ""
-    places = [f"campaign {other.name} on {other.device or 'no device yet'}" for other in campaign.beside]
-    changed = [other.name for other in campaign.beside if campaign.sources and other.sources - campaign.sources]
-    code = f" Measured, in part at least, with other code than this campaign: {', '.join(changed)}." if changed else ""
+    places = [f"campaign {reference.name} on {reference.device or 'no device yet'}" for reference in campaign.beside]
+    changed_names = [
+        reference.name for reference in campaign.beside if campaign.sources and reference.sources - campaign.sources
+    ]
+    code = (
+        f" Measured, in part at least, with other code than this campaign: {', '.join(changed_names)}."
+        if changed_names
+        else ""
+    )
     return f"Beside it, by the same clock: {', '.join(places)}.{code}"
 
 
-def column_title(campaign: Campaign, other: Campaign) -> str:
+def column_title(campaign: Campaign, reference: Campaign) -> str:
     """Return the column title of another campaign: its device, followed by its name if devices repeat."""
-    return f"{other.column}, {other.name}" if _repeats(campaign, other) else other.column
+    return f"{reference.column}, {reference.name}" if _has_repeated_column(campaign, reference) else reference.column
 
 
-def campaign_label(campaign: Campaign, other: Campaign) -> str:
-    """Return a short label for campaign `other`, `campaign` itself or one beside it: its device, or its name if devices
-    repeat.
+def campaign_label(campaign: Campaign, reference: Campaign) -> str:
+    """Return a short label for campaign `reference`, `campaign` itself or one beside it: its device, or its name if
+    devices repeat.
     """
-    return other.name if _repeats(campaign, other) else other.column
+    return reference.name if _has_repeated_column(campaign, reference) else reference.column
 
 
-def _repeats(campaign: Campaign, other: Campaign) -> bool:
-    return [each.column for each in (campaign, *campaign.beside)].count(other.column) > 1
+def _has_repeated_column(campaign: Campaign, reference: Campaign) -> bool:
+    return [column_campaign.column for column_campaign in (campaign, *campaign.beside)].count(reference.column) > 1
 
 
 Verdict = Literal["same", "faster", "slower", "undecided"]
@@ -148,23 +166,23 @@ class Comparison:
 
     def mean_ratio(self) -> tuple[float, tuple[float, float] | None]:
         """Return the geometric mean of all ratios and its bootstrap interval; no interval for fewer than two cases."""
-        timed = self.rows[self.rows["ratio"].notna()]
-        changes = np.log(timed["ratio"].to_numpy(float))
-        return float(np.exp(changes.mean())), interval_of_mean(changes, list(timed[CASE].itertuples(index=False)))
+        timed_rows = self.rows[self.rows["ratio"].notna()]
+        changes = np.log(timed_rows["ratio"].to_numpy(float))
+        return float(np.exp(changes.mean())), interval_of_mean(changes, list(timed_rows[CASE].itertuples(index=False)))
 
 
-def find_campaign(given: str, results: Path) -> CampaignFolder:
+def find_campaign(argument: str, results: Path) -> CampaignFolder:
     """Return the folder of a campaign, given by its name, its folder or its `raw`; raise `ReproError` if missing."""
-    tried = [CampaignFolder.of(given, results), CampaignFolder(Path(given))]
-    if Path(given) == (above := CampaignFolder(Path(given).parent)).raw:
-        tried.append(above)
-    for folder in tried:
+    candidates = [CampaignFolder.of(argument, results), CampaignFolder(Path(argument))]
+    if Path(argument) == (parent_folder := CampaignFolder(Path(argument).parent)).raw:
+        candidates.append(parent_folder)
+    for folder in candidates:
         if folder.raw.is_dir():
             return folder
     raise ReproError(
         "no such campaign",
         expected=f"a folder below {results}, or the path of one that holds raw/",
-        actual=f"{given}{suggestion(given, [folder.name for folder in CampaignFolder.measured(results)])}",
+        actual=f"{argument}{suggestion(argument, [folder.name for folder in CampaignFolder.measured(results)])}",
         todo="measure it first, or copy its folder there: `repro list campaigns` has all",
     )
 
@@ -196,11 +214,13 @@ def compare_campaigns(
     if not shared:
         raise ReproError("the campaigns share no study", where=f"{first.raw} and {second.raw}")
     pairs = [(load(first, study), load(second, study)) for study in shared]
-    measured = [(a, b) for a, b in pairs if a.device and b.device]  # a study without a device has no measured rows
-    differing = [(a, b) for a, b in measured if (a.backend, a.device) != (b.backend, b.device)]
-    devices = _devices(differing or measured or pairs)
-    across = bool(differing)
-    if across and not across_devices:
+    measured_pairs = [
+        (a, b) for a, b in pairs if a.device and b.device
+    ]  # a study without a device has no measured rows
+    differing = [(a, b) for a, b in measured_pairs if (a.backend, a.device) != (b.backend, b.device)]
+    devices = _devices(differing or measured_pairs or pairs)
+    has_two_devices = bool(differing)
+    if has_two_devices and not across_devices:
         raise ReproError(
             "the campaigns are of different devices: a difference says nothing of what changed",
             expected=devices[0],
@@ -208,50 +228,50 @@ def compare_campaigns(
             todo="compare campaigns of one model, or ask for ratios alone with --across-devices",
         )
     frames, counts, winners = [], dict[str, int](), list[ComparedChoice]()
-    for base, other in pairs:
-        phases = [(base.report, other.report)]
+    for base, second_campaign in pairs:
+        phases = [(base.report, second_campaign.report)]
         if search:
-            phases.append((_full(base.search), _full(other.search)))
-        for mine, theirs in phases:
-            if mine.empty and theirs.empty:  # recorded campaigns may lack the rows of the search phase
+            phases.append((_full_rows(base.search), _full_rows(second_campaign.search)))
+        for first_rows, second_rows in phases:
+            if first_rows.empty and second_rows.empty:  # recorded campaigns may lack the rows of the search phase
                 continue
-            rows, left_out = _pair(mine, theirs)
+            rows, omissions = _join_rows(first_rows, second_rows)
             frames.append(rows)
-            for why, count in left_out.items():
-                counts[why] = counts.get(why, 0) + count
-        winners += _winners(base, other)
-    timed = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-    if timed.empty:
+            for reason, count in omissions.items():
+                counts[reason] = counts.get(reason, 0) + count
+        winners += _winners(base, second_campaign)
+    timed_rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    if timed_rows.empty:
         raise ReproError(
             "the campaigns share no timed row",
             where=f"{first.raw} and {second.raw}",
-            actual=", ".join(f"{count} {why}" for why, count in counts.items() if count) or "no rows",
+            actual=", ".join(f"{count} {reason}" for reason, count in counts.items() if count) or "no rows",
             todo="measure the same problems in both",
         )
-    rows = _verdicts(timed, tolerance, judged=not across)
+    rows = _verdicts(timed_rows, tolerance, with_verdicts=not has_two_devices)
     return Comparison(
         first=pairs[0][0].name,
         second=pairs[0][1].name,
         devices=devices,
         rows=rows,
-        uncompared={why: count for why, count in counts.items() if count},
+        uncompared={reason: count for reason, count in counts.items() if count},
         winners=tuple(winners),
-        changes={} if across else _changes(*pairs[0]),
-        across=across,
+        changes={} if has_two_devices else _changes(*pairs[0]),
+        across=has_two_devices,
     )
 
 
 def _devices(pairs: Sequence[tuple[Campaign, Campaign]]) -> tuple[str, str]:
     """Return the devices of the two campaigns, from their first study."""
-    first, other = pairs[0]
-    return first.device or "nothing measured", other.device or "nothing measured"
+    first, second_campaign = pairs[0]
+    return first.device or "nothing measured", second_campaign.device or "nothing measured"
 
 
-def _full(frame: pd.DataFrame) -> pd.DataFrame:
+def _full_rows(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame.protocol == "full"]
 
 
-def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
+def _join_rows(first_rows: pd.DataFrame, second_rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
     """Join rows with equal keys; return those timed in both campaigns, and counts of the others by reason."""
     columns = [
         *KEY,
@@ -260,26 +280,28 @@ def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[
         "least_bytes",
         *(f"{c}_{q}" for c in ALL_CLOCKS for q in (*SAMPLED, "launches")),
     ]
-    mine, theirs = (frame.loc[frame.status != "unavailable", columns] for frame in (mine, theirs))
-    both = mine.merge(theirs, on=KEY, how="outer", suffixes=("_first", "_second"), indicator="in")
-    matched = both["in"] == "both"
-    timed = [both[f"status_{side}"].isin(TIMED) for side in ("first", "second")]
+    first_rows, second_rows = (frame.loc[frame.status != "unavailable", columns] for frame in (first_rows, second_rows))
+    joined_rows = first_rows.merge(second_rows, on=KEY, how="outer", suffixes=("_first", "_second"), indicator="in")
+    in_both = joined_rows["in"] == "both"
+    has_time = [joined_rows[f"status_{side}"].isin(TIMED) for side in ("first", "second")]
     # different `least_bytes` reveal different matrices with the same name
-    changed = (both["least_bytes_first"] != both["least_bytes_second"]).fillna(False).astype(bool)
-    keep = matched & timed[0] & timed[1] & ~changed
-    left_out = {
-        "only in the first": int((both["in"] == "left_only").sum()),
-        "only in the second": int((both["in"] == "right_only").sum()),
-        "timed in the first, failed in the second": int((matched & timed[0] & ~timed[1]).sum()),
-        "failed in the first, timed in the second": int((matched & ~timed[0] & timed[1]).sum()),
-        "failed in both": int((matched & ~timed[0] & ~timed[1]).sum()),
-        "another matrix of that name": int((matched & timed[0] & timed[1] & changed).sum()),
+    has_other_matrix = (
+        (joined_rows["least_bytes_first"] != joined_rows["least_bytes_second"]).fillna(False).astype(bool)
+    )
+    is_comparable = in_both & has_time[0] & has_time[1] & ~has_other_matrix
+    omissions = {
+        "only in the first": int((joined_rows["in"] == "left_only").sum()),
+        "only in the second": int((joined_rows["in"] == "right_only").sum()),
+        "timed in the first, failed in the second": int((in_both & has_time[0] & ~has_time[1]).sum()),
+        "failed in the first, timed in the second": int((in_both & ~has_time[0] & has_time[1]).sum()),
+        "failed in both": int((in_both & ~has_time[0] & ~has_time[1]).sum()),
+        "another matrix of that name": int((in_both & has_time[0] & has_time[1] & has_other_matrix).sum()),
     }
-    return both[keep].rename(columns={"phase_first": "phase"}), left_out
+    return joined_rows[is_comparable].rename(columns={"phase_first": "phase"}), omissions
 
 
-def _verdicts(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.DataFrame:
-    """Return one line for each joined pair of rows; with verdicts if `judged`."""
+def _verdicts(pairs: pd.DataFrame, tolerance: float, *, with_verdicts: bool) -> pd.DataFrame:
+    """Return one line for each joined pair of rows; with verdicts if `with_verdicts`."""
     lines = pairs[[*KEY, "phase"]].copy()
     for clock in ALL_CLOCKS:
         sides = [
@@ -290,15 +312,15 @@ def _verdicts(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.Data
             for side in ("first", "second")
         ]
         medians = [side["median"] for side in sides]
-        timed = np.logical_and.reduce([side[column] > 0 for side in sides for column in SAMPLED])  # false for NaN
+        has_times = np.logical_and.reduce([side[column] > 0 for side in sides for column in SAMPLED])  # false for NaN
         lines[f"{clock}_first"], lines[f"{clock}_second"] = medians
         lines[f"{clock}_ratio"] = lines[f"{clock}_spread"] = lines[f"{clock}_p"] = np.nan
-        lines.loc[timed, f"{clock}_ratio"] = medians[1][timed] / medians[0][timed]
-        if not judged:
+        lines.loc[has_times, f"{clock}_ratio"] = medians[1][has_times] / medians[0][has_times]
+        if not with_verdicts:
             continue
         errors = np.hypot(*(sampling_error(**side) for side in sides))
         for phase in lines.phase.unique():  # search and report phases use different timing protocols
-            part = timed & (lines.phase == phase).to_numpy()
+            part = has_times & (lines.phase == phase).to_numpy()
             changes = np.log(medians[1][part] / medians[0][part])
             spreads = spread_between_runs(changes, np.sqrt(medians[0][part] * medians[1][part]), clock)
             lines.loc[part, f"{clock}_spread"] = spreads
@@ -307,67 +329,76 @@ def _verdicts(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.Data
     lines["ratio"] = np.exp(np.log(ratios).mean(axis=1))  # geometric mean over available clocks
     # a row has changed only if all of its clocks show a change in the same direction: intersection-union test
     # (R. L. Berger: Multiparameter Hypothesis Testing and Acceptance Sampling, Technometrics 24(4), 1982)
-    longer, shorter = (ratios > 1).any(axis=1), (ratios < 1).any(axis=1)
-    lines["p"] = lines[[f"{clock}_p" for clock in ALL_CLOCKS]].max(axis=1).mask(longer & shorter & judged, 1.0)
-    lines["adjusted"] = adjusted(lines["p"].to_numpy(float))
-    changed = lines["adjusted"] <= FALSE_DISCOVERIES
-    within = (ratios.max(axis=1) <= 1 + tolerance) & (1 / ratios.min(axis=1) <= 1 + tolerance)
-    verdicts = np.select([changed & longer, changed & shorter, within], ["slower", "faster", "same"], "undecided")
+    is_longer, is_shorter = (ratios > 1).any(axis=1), (ratios < 1).any(axis=1)
+    lines["p"] = (
+        lines[[f"{clock}_p" for clock in ALL_CLOCKS]].max(axis=1).mask(is_longer & is_shorter & with_verdicts, 1.0)
+    )
+    lines["adjusted"] = adjusted_p_values(lines["p"].to_numpy(float))
+    is_changed = lines["adjusted"] <= FALSE_DISCOVERIES
+    is_within_tolerance = (ratios.max(axis=1) <= 1 + tolerance) & (1 / ratios.min(axis=1) <= 1 + tolerance)
+    verdicts = np.select(
+        [is_changed & is_longer, is_changed & is_shorter, is_within_tolerance],
+        ["slower", "faster", "same"],
+        "undecided",
+    )
     lines["verdict"] = pd.Series(verdicts, lines.index, dtype=object).where(lines["p"].notna(), None)
     return lines
 
 
-def _winners(base: Campaign, other: Campaign) -> Iterator[ComparedChoice]:
-    chosen = [
+def _winners(base: Campaign, second_campaign: Campaign) -> Iterator[ComparedChoice]:
+    choices_by_side = [
         {
             (*case, choice.clock, choice.tuning): choice
             for case, choices in campaign.choices_by_case.items()
             for choice in choices
         }
-        for campaign in (base, other)
+        for campaign in (base, second_campaign)
     ]
-    for key in (key for key in chosen[0] if key in chosen[1]):
+    for key in (key for key in choices_by_side[0] if key in choices_by_side[1]):
         problem, precision, clock, tuning = key
-        first, second = (chosen[side][key] for side in (0, 1))
+        first, second = (choices_by_side[side][key] for side in (0, 1))
         losses = [
             loss
-            for campaign, own, foreign in ((base, first.name, second.name), (other, second.name, first.name))
-            if (loss := _loss(campaign, key, own, foreign)) is not None
+            for campaign, own_name, foreign_name in (
+                (base, first.name, second.name),
+                (second_campaign, second.name, first.name),
+            )
+            if (loss := _loss(campaign, key, own_name, foreign_name)) is not None
         ]
         loss = min(losses, default=None)
-        tied = first.name in (second.name, *second.ties) or second.name in first.ties
-        agree = tied or (loss is not None and loss <= base.tie)
-        yield ComparedChoice(base.study, problem, precision, clock, tuning, first.name, second.name, loss, agree)
+        is_tied = first.name in (second.name, *second.ties) or second.name in first.ties
+        agreement = is_tied or (loss is not None and loss <= base.tie)
+        yield ComparedChoice(base.study, problem, precision, clock, tuning, first.name, second.name, loss, agreement)
 
 
-def _loss(campaign: Campaign, key: tuple[str, str, ClockName, str], own: str, foreign: str) -> float | None:
+def _loss(campaign: Campaign, key: tuple[str, str, ClockName, str], own_name: str, foreign_name: str) -> float | None:
     """Return the relative slowdown of the other campaign's winner against the own one, by times of the search."""
     problem, precision, clock, _ = key
     times = {
         row.name: seconds
         for row in campaign.search_rows(problem, precision)
         # only fully timed rows: the few launches of the screening are too inexact
-        if row.name in (own, foreign) and row.protocol == "full" and (seconds := row.seconds(clock))
+        if row.name in (own_name, foreign_name) and row.protocol == "full" and (seconds := row.seconds(clock))
     }
-    return times[foreign] / times[own] - 1 if {own, foreign} <= set(times) else None
+    return times[foreign_name] / times[own_name] - 1 if {own_name, foreign_name} <= set(times) else None
 
 
-def _changes(first: Campaign, other: Campaign) -> dict[str, tuple[str, str]]:
+def _changes(first: Campaign, second_campaign: Campaign) -> dict[str, tuple[str, str]]:
     """Return the differing entries of the two campaigns' environments, with both values."""
-    mine, theirs = (_environment(campaign) for campaign in (first, other))
+    first_entries, second_entries = (_environment(campaign) for campaign in (first, second_campaign))
     return {
-        key: (mine.get(key, "–"), theirs.get(key, "–"))
-        for key in sorted(mine | theirs)
-        if mine.get(key) != theirs.get(key)
+        key: (first_entries.get(key, "–"), second_entries.get(key, "–"))
+        for key in sorted(first_entries | second_entries)
+        if first_entries.get(key) != second_entries.get(key)
     }
 
 
 def _environment(campaign: Campaign) -> dict[str, str]:
-    used = sorted(set(campaign.report.environment.dropna()) & set(campaign.environments))
-    flat: dict[str, set[str]] = {}
-    for name in used:
+    record_names = sorted(set(campaign.report.environment.dropna()) & set(campaign.environments))
+    entries: dict[str, set[str]] = {}
+    for name in record_names:
         for key, value in campaign.environments[name].items():
             inner = value.items() if isinstance(value, Mapping) else [(None, value)]
-            for sub, part in inner:
-                flat.setdefault(f"{key}.{sub}" if sub else key, set()).add(str(part))
-    return {key: " and ".join(sorted(values)) for key, values in flat.items()}
+            for subkey, part in inner:
+                entries.setdefault(f"{key}.{subkey}" if subkey else key, set()).add(str(part))
+    return {key: " and ".join(sorted(values)) for key, values in entries.items()}

@@ -29,52 +29,52 @@ GAP = 3.0
 SPARE = 5.0
 
 
-def fit_words(drawn: Canvas, width: float) -> None:
+def fit_words(drawing: Canvas, width: float) -> None:
     """Change the width (inches) of a figure with a constrained layout, and break texts that are too wide into lines."""
-    drawn.draw_without_rendering()
-    heights = _panel_heights(drawn)
-    keeps = all(axes.get_aspect() == "auto" for axes in drawn.axes)
-    drawn.set_figwidth(width)
-    if keeps:  # room for broken texts, until their height is known
-        drawn.set_figheight(2 * drawn.get_figheight() + SPARE)
-    legends = {axes: legend for axes in drawn.axes if (legend := axes.get_legend())}
+    drawing.draw_without_rendering()
+    heights = _panel_heights(drawing)
+    keeps_heights = all(axes.get_aspect() == "auto" for axes in drawing.axes)
+    drawing.set_figwidth(width)
+    if keeps_heights:  # room for broken texts, until their height is known
+        drawing.set_figheight(2 * drawing.get_figheight() + SPARE)
+    legends = {axes: legend for axes in drawing.axes if (legend := axes.get_legend())}
     for legend in legends.values():  # a legend that is too wide would leave no room for its panel
         legend.set_in_layout(False)
-    drawn.draw_without_rendering()
-    gap, room = GAP * drawn.dpi / 72, drawn.bbox.width
-    below = [legend for legend in drawn.legends if legend.get_window_extent().y1 < drawn.bbox.height / 2]
-    for legend in drawn.legends:
-        if legend not in below:
+    drawing.draw_without_rendering()
+    gap, room = GAP * drawing.dpi / 72, drawing.bbox.width
+    footnotes = [legend for legend in drawing.legends if legend.get_window_extent().y1 < drawing.bbox.height / 2]
+    for legend in drawing.legends:
+        if legend not in footnotes:
             _narrow(legend, room - 2 * gap)
-    for text in drawn.texts:
+    for text in drawing.texts:
         _break(text, room - 2 * gap)
-    _share_line([legend.get_texts()[0] for legend in below], room, gap)
+    _share_line([legend.get_texts()[0] for legend in footnotes], room, gap)
     for axes, legend in legends.items():
         _fit_panel_legend(axes, legend)
         legend.set_in_layout(True)
-    drawn.draw_without_rendering()
-    for axes in drawn.axes:
+    drawing.draw_without_rendering()
+    for axes in drawing.axes:
         _fit_ticks(axes, gap)
-    titles = [(axes.title, axes) for axes in drawn.axes]
-    labels = [(axes.xaxis.label, axes) for axes in drawn.axes]
+    titles = [(axes.title, axes) for axes in drawing.axes]
+    labels = [(axes.xaxis.label, axes) for axes in drawing.axes]
     for words in (titles, labels):  # all titles get the same width, and so do all labels
-        rooms = [_room(text, axes, drawn, gap) for text, axes in words if text.get_text()]
+        rooms = [_room(text, axes, drawing, gap) for text, axes in words if text.get_text()]
         for text, _ in words:
             _break(text, min(rooms, default=room))
-    drawn.draw_without_rendering()
-    _lift_common_label(drawn, below)
-    for _ in range(2 if keeps else 0):  # twice, since some gaps are proportional to the height
-        drawn.draw_without_rendering()
-        surplus = _panel_heights(drawn) - heights
-        drawn.set_figheight(drawn.get_figheight() - surplus)
-        _lift_common_label(drawn, below)
+    drawing.draw_without_rendering()
+    _lift_common_label(drawing, footnotes)
+    for _ in range(2 if keeps_heights else 0):  # twice, since some gaps are proportional to the height
+        drawing.draw_without_rendering()
+        surplus = _panel_heights(drawing) - heights
+        drawing.set_figheight(drawing.get_figheight() - surplus)
+        _lift_common_label(drawing, footnotes)
 
 
-def _panel_heights(drawn: Canvas) -> float:
+def _panel_heights(drawing: Canvas) -> float:
     """Return the sum of the heights of the rows of panels in inches."""
-    places = ((axes, axes.get_subplotspec()) for axes in drawn.axes)
+    places = ((axes, axes.get_subplotspec()) for axes in drawing.axes)
     rows = {place.rowspan.start: axes.bbox.height for axes, place in places if place is not None}
-    return sum(rows.values()) / drawn.dpi
+    return sum(rows.values()) / drawing.dpi
 
 
 def _break(text: Text, room: float) -> None:
@@ -90,8 +90,10 @@ def _break(text: Text, room: float) -> None:
             lines = _lines(breakable, letters)
             text.set_text("\n".join(lines))
             if text.get_window_extent().width <= room:
-                even = min(fewer for fewer in range(1, letters + 1) if len(_lines(breakable, fewer)) == len(lines))
-                text.set_text("\n".join(_lines(breakable, even)))
+                even_length = min(
+                    length for length in range(1, letters + 1) if len(_lines(breakable, length)) == len(lines)
+                )
+                text.set_text("\n".join(_lines(breakable, even_length)))
                 return
 
 
@@ -115,10 +117,10 @@ def _narrow(legend: Legend, room: float) -> None:
             for start, end in pairwise(ends)
         ]
         body.set_figure(body.get_figure(root=False))
-    beside = legend.get_window_extent().width - max(text.get_window_extent().width for text in legend.get_texts())
-    if beside < room:
+    marker_width = legend.get_window_extent().width - max(text.get_window_extent().width for text in legend.get_texts())
+    if marker_width < room:
         for text in legend.get_texts():
-            _break(text, room - beside)
+            _break(text, room - marker_width)
 
 
 def _fit_panel_legend(axes: Axes, legend: Legend) -> None:
@@ -126,40 +128,45 @@ def _fit_panel_legend(axes: Axes, legend: Legend) -> None:
     box, title, top = legend.get_window_extent(), axes.title.get_window_extent(), axes.bbox.y1
     baseline = axes.title.get_transform().transform(axes.title.get_position())[1]
     _narrow(legend, axes.bbox.width - 2 * GAP * axes.figure.dpi / 72)
-    needed = box.y0 + legend.get_window_extent().height + baseline - title.y0
-    if axes.get_title() and box.y0 >= top - 1 and needed > baseline:
-        axes.set_title(axes.get_title(), pad=(needed - top) * 72 / axes.figure.dpi)
+    required_height = box.y0 + legend.get_window_extent().height + baseline - title.y0
+    if axes.get_title() and box.y0 >= top - 1 and required_height > baseline:
+        axes.set_title(axes.get_title(), pad=(required_height - top) * 72 / axes.figure.dpi)
 
 
 def _share_line(texts: Sequence[Text], room: float, gap: float) -> None:
     """Break the footnote and the device's name, which are side by side below a figure, to a total of `room` pixels."""
-    left = room - (len(texts) + 1) * 2 * gap
-    if sum(text.get_window_extent().width for text in texts) <= left:
+    free_width = room - (len(texts) + 1) * 2 * gap
+    if sum(text.get_window_extent().width for text in texts) <= free_width:
         return
     for number, text in enumerate(sorted(texts, key=lambda text: text.get_window_extent().width)):
-        _break(text, left / (len(texts) - number))
-        left -= text.get_window_extent().width
+        _break(text, free_width / (len(texts) - number))
+        free_width -= text.get_window_extent().width
 
 
-def _room(text: Text, axes: Axes, drawn: Canvas, gap: float) -> float:
+def _room(text: Text, axes: Axes, drawing: Canvas, gap: float) -> float:
     """Return the largest width in pixels of a text centred on its panel; it ends halfway to the neighbouring panels."""
     box, panel = text.get_window_extent(), axes.bbox
-    left, right = gap / 2, drawn.bbox.width - gap / 2
-    for other in drawn.axes:
-        beside = other.bbox
-        if other.get_visible() and beside.y0 < panel.y1 and beside.y1 > panel.y0:
-            if beside.x0 >= panel.x1:
-                right = min(right, (panel.x1 + beside.x0) / 2)
-            elif beside.x1 <= panel.x0:
-                left = max(left, (beside.x1 + panel.x0) / 2)
+    left_end, right_end = gap / 2, drawing.bbox.width - gap / 2
+    for panel_axes in drawing.axes:
+        neighbour = panel_axes.bbox
+        if panel_axes.get_visible() and neighbour.y0 < panel.y1 and neighbour.y1 > panel.y0:
+            if neighbour.x0 >= panel.x1:
+                right_end = min(right_end, (panel.x1 + neighbour.x0) / 2)
+            elif neighbour.x1 <= panel.x0:
+                left_end = max(left_end, (neighbour.x1 + panel.x0) / 2)
     columns = (words.get_window_extent() for words in axes.texts if words.get_visible())
-    right = min([right, *(column.x0 - gap / 2 for column in columns if column.x0 >= panel.x1 and _beside(column, box))])
+    right_end = min(
+        [
+            right_end,
+            *(column.x0 - gap / 2 for column in columns if column.x0 >= panel.x1 and _overlaps_vertically(column, box)),
+        ]
+    )
     middle = (panel.x0 + panel.x1) / 2
-    return float(2 * min(middle - left, right - middle) - gap)
+    return float(2 * min(middle - left_end, right_end - middle) - gap)
 
 
-def _beside(one: BboxBase, other: BboxBase) -> bool:
-    return one.y0 < other.y1 and one.y1 > other.y0
+def _overlaps_vertically(first: BboxBase, second: BboxBase) -> bool:
+    return first.y0 < second.y1 and first.y1 > second.y0
 
 
 def _fit_ticks(axes: Axes, gap: float) -> None:
@@ -171,47 +178,49 @@ def _fit_ticks(axes: Axes, gap: float) -> None:
     if not isinstance(axis.get_major_locator(), plotting.FixedLocator):
         return
     labels = [label for label in axis.get_majorticklabels() if label.get_visible() and label.get_text()]
-    if not labels or _clear(axis, labels, labels[0].get_rotation(), gap):
+    if not labels or _has_clearance(axis, labels, labels[0].get_rotation(), gap):
         return
     axes.tick_params(axis="x", labelrotation=90)
-    kept = labels[:1]
+    kept_labels = labels[:1]
     for label in labels[1:]:
-        if _clear(axis, [kept[-1], label], 90, 0):
-            kept.append(label)
-    if len(kept) < len(labels):
-        names = [label.get_text() if label in kept else "" for label in axis.get_majorticklabels()]
+        if _has_clearance(axis, [kept_labels[-1], label], 90, 0):
+            kept_labels.append(label)
+    if len(kept_labels) < len(labels):
+        names = [label.get_text() if label in kept_labels else "" for label in axis.get_majorticklabels()]
         axis.set_ticks(axis.get_majorticklocs(), names)
 
 
-def _clear(axis: Axis, labels: Sequence[Text], angle: float, gap: float) -> bool:
+def _has_clearance(axis: Axis, labels: Sequence[Text], angle: float, gap: float) -> bool:
     """Return whether tick labels rotated by `angle` degrees are at least `gap` pixels apart."""
     sizes = []
     for label in labels:
-        given = label.get_rotation()
+        rotation = label.get_rotation()
         label.set_rotation(0)
         box = label.get_window_extent()
-        label.set_rotation(given)
+        label.set_rotation(rotation)
         sizes.append((box.width, box.height))
     places = [float(axis.axes.transData.transform((label.get_position()[0], 0))[0]) for label in labels]
-    across, along = abs(sin(radians(angle))), abs(cos(radians(angle)))
+    sine, cosine = abs(sin(radians(angle))), abs(cos(radians(angle)))
     return all(
-        across * abs(here - there) >= (one[1] + other[1]) / 2
-        or along * abs(here - there) >= (one[0] + other[0]) / 2 + gap
-        for (here, there), (one, other) in zip(pairwise(places), pairwise(sizes), strict=True)
+        sine * abs(place - next_place) >= (size[1] + next_size[1]) / 2
+        or cosine * abs(place - next_place) >= (size[0] + next_size[0]) / 2 + gap
+        for (place, next_place), (size, next_size) in zip(pairwise(places), pairwise(sizes), strict=True)
     )
 
 
-def _lift_common_label(drawn: Canvas, below: Sequence[Legend]) -> None:
+def _lift_common_label(drawing: Canvas, footnotes: Sequence[Legend]) -> None:
     """Move the common label of the x axes above the footnote line if the two would overlap."""
-    label = next((text for text in drawn.texts if text.get_text() and text.get_text() == drawn.get_supxlabel()), None)
+    label = next(
+        (text for text in drawing.texts if text.get_text() and text.get_text() == drawing.get_supxlabel()), None
+    )
     if label is None:
         return
     box = label.get_window_extent()
-    lines = [legend.get_window_extent() for legend in below]
-    engine: Any = drawn.get_layout_engine()
+    lines = [legend.get_window_extent() for legend in footnotes]
+    engine: Any = drawing.get_layout_engine()
     if engine.get()["rect"][1] or any(line.x0 < box.x1 and box.x0 < line.x1 for line in lines):
-        height, pad = drawn.bbox.height, engine.get()["h_pad"] * drawn.dpi
-        drawn.supxlabel(
+        height, pad = drawing.bbox.height, engine.get()["h_pad"] * drawing.dpi
+        drawing.supxlabel(
             label.get_text(), y=(max(line.y1 for line in lines) + pad) / height, fontsize=label.get_fontsize()
         )
         share = box.height / height

@@ -107,22 +107,22 @@ class Shape:
     formats: tuple[str, ...] = FORMATS
 
     def __post_init__(self) -> None:
-        if unknown := [name for name in self.formats if name not in FORMATS]:
+        if unknown_formats := [name for name in self.formats if name not in FORMATS]:
             raise ReproError(
                 "unknown format of a figure",
                 where="--format",
                 expected=", ".join(FORMATS),
-                actual=f"{unknown[0]}{suggestion(unknown[0], FORMATS)}",
+                actual=f"{unknown_formats[0]}{suggestion(unknown_formats[0], FORMATS)}",
             )
         if self.font is not None and self.font not in (fonts := plotting.get_font_names()):
             words = {name.lower(): name for name in fonts if not SYMBOLS.match(name)}
-            near = [words[match] for match in get_close_matches(self.font.lower(), words, n=3, cutoff=0.4)]
+            similar_fonts = [words[match] for match in get_close_matches(self.font.lower(), words, n=3, cutoff=0.4)]
             raise ReproError(
                 "the font is not installed",
                 where="--font",
                 expected="a family that matplotlib finds; with it come STIXGeneral, which is like Times, DejaVu Sans "
                 "and DejaVu Serif",
-                actual=f"{self.font}; did you mean {' or '.join(near)}?" if near else self.font,
+                actual=f"{self.font}; did you mean {' or '.join(similar_fonts)}?" if similar_fonts else self.font,
             )
 
 
@@ -131,24 +131,24 @@ def canvas(width: float, height: float) -> Canvas:
     return plotting.Figure(figsize=(width, height), layout="constrained")
 
 
-def laid_out(figure: Figure, device: str, shape: Shape | None = None) -> Canvas:
+def draw_layout(figure: Figure, device: str, shape: Shape | None = None) -> Canvas:
     """Draw a figure with the device's name below it, and fix its layout, so that all file formats look the same."""
     shape = shape or Shape()
-    drawn = figure.draw()
-    _below(drawn, device, "outside lower right")
-    _take_words_as_they_are(drawn)
+    drawing = figure.draw()
+    _write_below(drawing, device, "outside lower right")
+    _disable_math_text(drawing)
     if shape.width or shape.font:
-        fit_words(drawn, shape.width or drawn.get_figwidth())
-    if engine := drawn.get_layout_engine():
-        engine.execute(drawn)
-    drawn.set_layout_engine(None)  # with "none", a placeholder remains, and each `savefig` draws the figure twice
-    return drawn
+        fit_words(drawing, shape.width or drawing.get_figwidth())
+    if engine := drawing.get_layout_engine():
+        engine.execute(drawing)
+    drawing.set_layout_engine(None)  # with "none", a placeholder remains, and each `savefig` draws the figure twice
+    return drawing
 
 
-def _take_words_as_they_are(drawn: Canvas) -> None:
+def _disable_math_text(drawing: Canvas) -> None:
     """Turn off math mode (`$`) in all texts but axis and tick labels: a message may contain `$HOME/$USER`."""
-    legends = [*drawn.legends, *(legend for axes in drawn.axes if (legend := axes.get_legend()))]
-    texts = [*drawn.texts, *(text for axes in drawn.axes for text in (*axes.texts, axes.title))]
+    legends = [*drawing.legends, *(legend for axes in drawing.axes if (legend := axes.get_legend()))]
+    texts = [*drawing.texts, *(text for axes in drawing.axes for text in (*axes.texts, axes.title))]
     for text in (*texts, *(text for legend in legends for text in legend.get_texts())):
         text.set_parse_math(False)
 
@@ -160,12 +160,12 @@ def save(
 
     Files contain no dates, so that equal data give equal bytes. SVG files draw letters as outlines, which look the same
     everywhere. With `screen` letters are text (searchable and smaller), images have screen resolution, and the ids and
-    texts of bars and points are returned, for `repro.results.figure_style.with_titles`.
+    texts of bars and points are returned, for `repro.results.figure_style.add_titles`.
     """
     shape = shape or Shape()
     with look(screen=screen), plotting.style.context({"font.family": shape.font} if shape.font else {}):
-        drawn = laid_out(figure, device, shape)
-        texts = name_marks(drawn) if screen else {}
+        drawing = draw_layout(figure, device, shape)
+        texts = name_marks(drawing) if screen else {}
         for path in paths:
             metadata: dict[str, str | None]
             match path.suffix.lstrip("."):
@@ -175,7 +175,7 @@ def save(
                     metadata = {"Title": title, "Description": figure.caption, "Date": None}
                 case _:
                     metadata = {"Title": title, "Description": figure.caption}
-            drawn.savefig(path, format=path.suffix.lstrip("."), metadata=metadata)
+            drawing.savefig(path, format=path.suffix.lstrip("."), metadata=metadata)
             if path.suffix == ".svg":
                 path.write_text(rounded(path.read_text("utf-8")), "utf-8")
     return texts
@@ -202,12 +202,12 @@ def look(*, screen: bool = False) -> AbstractContextManager[None]:
     return plotting.style.context(["default", RC, medium])
 
 
-def rows_axis(axes: Axes, names: Sequence[str], *, missing: Sequence[str | None]) -> None:
+def rows_axis(axes: Axes, names: Sequence[str], *, reasons: Sequence[str | None]) -> None:
     """Label the rows of the y axis, the first on top, and write the reason into each row without data."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
-    say_missing(axes, missing)
+    write_missing_reasons(axes, reasons)
 
 
 def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
@@ -222,7 +222,7 @@ def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
     axis.set_minor_locator(plotting.NullLocator())
 
 
-def column(
+def write_column(
     axes: Axes, texts: Sequence[str | None], head: tuple[str, str], *, points: float = 3, bold: Sequence[int] = ()
 ) -> None:
     """Write a column of numbers to the right of an axes, one number per row, with a head if there are any numbers.
@@ -231,14 +231,16 @@ def column(
     axes; the numbers of the rows `bold` are bold.
     """
     name, colour = head
-    beside: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6, "annotation_clip": False}
+    text_style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6, "annotation_clip": False}
     if any(text is not None for text in texts):
-        axes.annotate(name, (1, 1), xycoords="axes fraction", xytext=(points, 2), color=colour, va="bottom", **beside)
+        axes.annotate(
+            name, (1, 1), xycoords="axes fraction", xytext=(points, 2), color=colour, va="bottom", **text_style
+        )
     for row, text in enumerate(texts):
         if text is not None:
             axes.annotate(
                 text, (1, row), xycoords=axes.get_yaxis_transform(), xytext=(points, 0), va="center", color="black",
-                fontweight="bold" if row in bold else "normal", **beside,
+                fontweight="bold" if row in bold else "normal", **text_style,
             )  # fmt: skip
 
 
@@ -247,12 +249,12 @@ def right_end(values: Iterable[float | None], intervals: Iterable[tuple[float, f
 
     Whiskers are cut off at `LONGEST_WHISKER` times the largest value, so that they do not make all bars short.
     """
-    largest = max((value for value in values if value is not None), default=1.0)
+    largest_value = max((value for value in values if value is not None), default=1.0)
     ends = max((interval[1] for interval in intervals if interval is not None), default=0.0)
-    return max(room * largest, min(1.02 * ends, LONGEST_WHISKER * largest))
+    return max(room * largest_value, min(1.02 * ends, LONGEST_WHISKER * largest_value))
 
 
-def whisker(axes: Axes, interval: tuple[float, float] | None, y: float, right: float = inf) -> None:
+def draw_whisker(axes: Axes, interval: tuple[float, float] | None, y: float, right: float = inf) -> None:
     """Draw a confidence interval (None: nothing) over the end of a horizontal bar at height `y`.
 
     An interval that extends beyond `right`, the end of the axis, ends there in an arrow.
@@ -261,40 +263,45 @@ def whisker(axes: Axes, interval: tuple[float, float] | None, y: float, right: f
         return
     # a white outline makes thin lines visible on dark bars
     outline = plotting.withStroke(linewidth=1.4, foreground="white")
-    look: dict[str, Any] = {"color": "black", "markersize": 2.5, "zorder": 4, "path_effects": [outline]}
+    marker_style: dict[str, Any] = {"color": "black", "markersize": 2.5, "zorder": 4, "path_effects": [outline]}
     low, high = interval
     axes.plot(
-        (low, min(high, right)), (y, y), linewidth=0.6, marker="|", markevery=[0] if high > right else None, **look
+        (low, min(high, right)),
+        (y, y),
+        linewidth=0.6,
+        marker="|",
+        markevery=[0] if high > right else None,
+        **marker_style,
     )
     if high > right:
-        axes.plot(right, y, linestyle="", marker=">", clip_on=False, **look)
+        axes.plot(right, y, linestyle="", marker=">", clip_on=False, **marker_style)
 
 
-def say_missing(axes: Axes, missing: Sequence[str | None]) -> None:
+def write_missing_reasons(axes: Axes, reasons: Sequence[str | None]) -> None:
     """Write into each row without data the reason why it is missing."""
-    for row, why in enumerate(missing):
-        if why:
+    for row, reason in enumerate(reasons):
+        if reason:
             axes.text(
-                0.015, row, why, transform=axes.get_yaxis_transform(), va="center", color=GREY,
+                0.015, row, reason, transform=axes.get_yaxis_transform(), va="center", color=GREY,
                 fontsize=6, style="italic", zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
             )  # fmt: skip
 
 
-def say_in_panel(axes: Axes, why: str) -> None:
-    """Write the reason `why` nothing is drawn into the middle of an empty panel."""
+def write_panel_reason(axes: Axes, reason: str) -> None:
+    """Write the reason `reason` nothing is drawn into the middle of an empty panel."""
     axes.text(
-        0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color=GREY, style="italic",
+        0.5, 0.5, reason, transform=axes.transAxes, ha="center", va="center", color=GREY, style="italic",
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
     )  # fmt: skip
 
 
-def footnote(figure: Canvas, text: str | None) -> None:
+def write_footnote(figure: Canvas, text: str | None) -> None:
     """Write a line of text below the figure, if there is one."""
     if text is not None:
-        _below(figure, text, "outside lower left")
+        _write_below(figure, text, "outside lower left")
 
 
-def _below(figure: Canvas, text: str, place: Literal["outside lower left", "outside lower right"]) -> None:
+def _write_below(figure: Canvas, text: str, place: Literal["outside lower left", "outside lower right"]) -> None:
     """Write a line of text below the figure, as a legend without handles, for which the layout reserves space."""
     handle = plotting.Line2D([], [], linestyle="")
     figure.legend([handle], [text], loc=place, handlelength=0, handletextpad=0, borderpad=0.1)
@@ -311,15 +318,15 @@ def legend_columns(labels: Sequence[str]) -> int:
     return 2 if sum(letters) <= LETTERS_BESIDE else 1
 
 
-def height(n_rows: int, extra: float = 0.75, per_row: float = ROW_HEIGHT) -> float:
+def height(n_rows: int, extra_height: float = 0.75, per_row: float = ROW_HEIGHT) -> float:
     """Return the height in inches of a figure with a number of rows."""
-    return extra + per_row * max(n_rows, 2)
+    return extra_height + per_row * max(n_rows, 2)
 
 
-def empty(why: str) -> Canvas:
+def empty_canvas(reason: str) -> Canvas:
     """Return an empty figure with the reason as text."""
     figure = canvas(COLUMN_WIDTH, 1.0)
-    figure.text(0.5, 0.5, why, ha="center", va="center", color=GREY, style="italic", wrap=True)
+    figure.text(0.5, 0.5, reason, ha="center", va="center", color=GREY, style="italic", wrap=True)
     return figure
 
 
@@ -328,17 +335,17 @@ MAX_TITLED_POINTS = 4000
 _MARK = re.compile(r'<g id="(mark-\d+)"[^>]*>')
 
 
-def name_marks(drawn: Canvas) -> dict[str, list[str]]:
+def name_marks(drawing: Canvas) -> dict[str, list[str]]:
     """Give ids to the bars and points of a figure, and return the text of each bar, or of the points of each series."""
     texts: dict[str, list[str]] = {}
     count = 0
-    for axes in drawn.axes:
-        for artist, said in _marks(axes):
-            count += len(said)
-            if said and count <= MAX_TITLED_POINTS:
+    for axes in drawing.axes:
+        for artist, mark_texts in _marks(axes):
+            count += len(mark_texts)
+            if mark_texts and count <= MAX_TITLED_POINTS:
                 name = f"mark-{len(texts)}"
                 artist.set_gid(name)
-                texts[name] = said
+                texts[name] = mark_texts
     return texts
 
 
@@ -346,11 +353,11 @@ def _marks(axes: Axes) -> Iterator[tuple[Any, list[str]]]:
     """Yield the bars and the series of points of a panel, with their texts."""
     for container in axes.containers:
         if isinstance(container, plotting.BarContainer):
-            lying = container.orientation == "horizontal"
-            rows, values = (axes.yaxis, axes.xaxis) if lying else (axes.xaxis, axes.yaxis)
+            is_horizontal = container.orientation == "horizontal"
+            rows, values = (axes.yaxis, axes.xaxis) if is_horizontal else (axes.xaxis, axes.yaxis)
             for bar in container.patches:
-                centre = bar.get_y() + bar.get_height() / 2 if lying else bar.get_x() + bar.get_width() / 2
-                value = bar.get_width() if lying else bar.get_height()
+                centre = bar.get_y() + bar.get_height() / 2 if is_horizontal else bar.get_x() + bar.get_width() / 2
+                value = bar.get_width() if is_horizontal else bar.get_height()
                 yield bar, [_text(container.get_label(), ((rows, centre), (values, value)))] if isfinite(value) else []
     for line in axes.lines:
         if line.get_marker() not in (None, "None", "", " "):
@@ -381,19 +388,19 @@ def _row(axis: Axis, value: float) -> str | None:
     """Return the name of the axis's row that contains a value, empty if no row does; None if the axis has numbers."""
     if not isinstance(axis.get_major_locator(), plotting.FixedLocator):
         return None
-    written = axis.get_major_formatter()
-    names = [written(place) for place in axis.get_majorticklocs() if abs(place - value) < 0.5]
+    formatter = axis.get_major_formatter()
+    names = [formatter(place) for place in axis.get_majorticklocs() if abs(place - value) < 0.5]
     return names[0] if names and not re.fullmatch(r"[\d.,\s]+", names[0]) else None
 
 
-def with_titles(svg: str, texts: Mapping[str, list[str]]) -> str:
+def add_titles(svg: str, texts: Mapping[str, list[str]]) -> str:
     """Return an SVG with the texts of `name_marks` as titles; a series with undrawn points gets no titles."""
     parts = []
     end = 0
     for match in _MARK.finditer(svg):
         start, stop = match.end(), _end_of_group(svg, match.end())
-        said = texts.get(match[1], [])
-        parts += [svg[end:start], _titled(svg[start:stop], said)]
+        mark_texts = texts.get(match[1], [])
+        parts += [svg[end:start], _add_group_titles(svg[start:stop], mark_texts)]
         end = stop
     return "".join([*parts, svg[end:]])
 
@@ -408,12 +415,12 @@ def _end_of_group(svg: str, start: int) -> int:
     return len(svg)
 
 
-def _titled(group: str, texts: list[str]) -> str:
+def _add_group_titles(group: str, texts: list[str]) -> str:
     titles = [f"<title>{escape(text)}</title>" for text in texts]
-    uses = len(re.findall(r"<use\b", group))
-    if len(titles) == 1 and not uses:
+    use_count = len(re.findall(r"<use\b", group))
+    if len(titles) == 1 and not use_count:
         return titles[0] + group
-    if uses != len(titles):
+    if use_count != len(titles):
         return group
-    left = iter(titles)
-    return re.sub(r"<use\b([^>]*?)/>", lambda use: f"<use{use[1]}>{next(left)}</use>", group)
+    remaining_titles = iter(titles)
+    return re.sub(r"<use\b([^>]*?)/>", lambda use: f"<use{use[1]}>{next(remaining_titles)}</use>", group)

@@ -18,7 +18,7 @@ from repro.errors import ReproError
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.registry import Artifact
-from repro.results.tables import Cell, Figure, Table, Value, lead_first, letter, sentences
+from repro.results.tables import Cell, Figure, Table, Value, letter, move_lead_columns, sentences
 
 # characters per row above which a LaTeX table gets a smaller font, and above which it is also scaled to the text width
 SMALL_FONT_FROM, SHRUNK = 85, 115
@@ -43,8 +43,10 @@ _LATEX = {
 
 def latex_escape(text: str) -> str:
     """Escape text for LaTeX; letters that pdfLaTeX cannot print become `?`."""
-    printed = {c: c for c in text if c.isprintable() and (c.isascii() or (c.isalpha() and ord(c) < 0x180))} | _LATEX
-    return "".join(printed.get(c, "?") for c in text)
+    replacements = {
+        c: c for c in text if c.isprintable() and (c.isascii() or (c.isalpha() and ord(c) < 0x180))
+    } | _LATEX
+    return "".join(replacements.get(c, "?") for c in text)
 
 
 #: Characters that start a formula in spreadsheets, or may precede one.
@@ -70,20 +72,20 @@ def as_csv(table: Table) -> str:
     A column with confidence intervals is followed by columns `…_low` and `…_high`. `keys` names the recorded rows from
     which a line was computed, separated by blanks; `keys_<campaign>` does so for other campaigns in the table.
     """
-    sure = [any(row[place].interval for row in table.rows) for place in range(len(table.columns))]
+    has_interval = [any(row[place].interval for row in table.rows) for place in range(len(table.columns))]
     heads = [
         key
-        for column, ends in zip(table.columns, sure, strict=True)
+        for column, ends in zip(table.columns, has_interval, strict=True)
         for key in (column.key, *((f"{column.key}_low", f"{column.key}_high") if ends else ()))
     ]
-    others = [*dict.fromkeys(column.campaign for column in table.columns if column.campaign)]
-    lines = [_csv_line([*heads, "notes", "keys", *(f"keys_{name}" for name in others)])]
+    reference_names = [*dict.fromkeys(column.campaign for column in table.columns if column.campaign)]
+    lines = [_csv_line([*heads, "notes", "keys", *(f"keys_{name}" for name in reference_names)])]
     for row in table.rows:
         notes = dict.fromkeys(note for cell in row for note in cell.notes)
-        keys = [_keys(table, row, name) for name in ("", *others)]
+        keys = [_keys(table, row, name) for name in ("", *reference_names)]
         values: list[Value] = [
             "" if value is None else value
-            for cell, ends in zip(row, sure, strict=True)
+            for cell, ends in zip(row, has_interval, strict=True)
             for value in (cell.value, *((cell.interval or (None, None)) if ends else ()))
         ]
         lines.append(_csv_line([*values, "; ".join(notes), *keys]))
@@ -92,9 +94,9 @@ def as_csv(table: Table) -> str:
 
 def _csv_line(values: list[Value]) -> str:
     """Return one CSV line; the writer's line end CR LF makes it quote values that contain a CR."""
-    out = io.StringIO(newline="")
-    csv.writer(out, lineterminator="\r\n").writerow([as_text(value) for value in values])
-    return out.getvalue().removesuffix("\r\n") + "\n"
+    stream = io.StringIO(newline="")
+    csv.writer(stream, lineterminator="\r\n").writerow([as_text(value) for value in values])
+    return stream.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _keys(table: Table, row: tuple[Cell, ...], campaign: str) -> str:
@@ -124,7 +126,7 @@ def markdown_file(table: Table, artifact: Artifact) -> str:
     """Return the Markdown file of a table: of a wide one the columns that the report shows first."""
     if len(table.columns) <= WHOLE_COLUMNS:
         return as_markdown(table)
-    led = lead_first(table, artifact.lead, artifact.lead_instead)
+    led = move_lead_columns(table, artifact.lead, artifact.lead_instead)
     rows, summary = ([row[:FIRST_COLUMNS] for row in part] for part in (led.rows, led.summary))
     first = replace(led, columns=led.columns[:FIRST_COLUMNS], rows=rows, summary=summary)
     file = f"{artifact.name}.csv"
@@ -158,13 +160,13 @@ def _pipe(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def latex_caption(title: str, caption: str, short: bool) -> str:
-    r"""Return a LaTeX `\caption`: the title alone if `short`, else the whole caption with the title for lists."""
+def latex_caption(title: str, caption: str, is_short: bool) -> str:
+    r"""Return a LaTeX `\caption`: the title alone if `is_short`, else the whole caption with the title for lists."""
     head = latex_escape(title)
-    return rf"\caption{{{head}.}}" if short else rf"\caption[{{{head}}}]{{{latex_escape(caption)}}}"
+    return rf"\caption{{{head}.}}" if is_short else rf"\caption[{{{head}}}]{{{latex_escape(caption)}}}"
 
 
-def as_latex(table: Table, label: str, title: str, short: bool = False) -> str:
+def as_latex(table: Table, label: str, title: str, short_caption: bool = False) -> str:
     """Return a LaTeX `table*`; it needs the package booktabs, and graphicx if the table is scaled to the text width."""
 
     def cell_text(cell: Cell) -> str:
@@ -180,17 +182,17 @@ def as_latex(table: Table, label: str, title: str, short: bool = False) -> str:
         max([len(column.title), *(len(row[i].shown + table.letters(row[i])) for row in table.rows)])
         for i, column in enumerate(table.columns)
     )
-    wide, too_wide = width > SMALL_FONT_FROM, width > SHRUNK
+    is_wide, is_too_wide = width > SMALL_FONT_FROM, width > SHRUNK
     alignment = "".join("r" if column.numeric else "l" for column in table.columns)
     lines = [
-        "% needs \\usepackage{booktabs" + (",graphicx}" if too_wide else "}"),
+        "% needs \\usepackage{booktabs" + (",graphicx}" if is_too_wide else "}"),
         r"\begin{table*}",
         r"\centering",
-        latex_caption(title, table.caption, short),
+        latex_caption(title, table.caption, short_caption),
         rf"\label{{tab:{label}}}",
-        r"\scriptsize" if wide else r"\footnotesize",
-        rf"\setlength{{\tabcolsep}}{{{'2.5' if wide else '4'}pt}}",
-        (r"\resizebox{\linewidth}{!}{" if too_wide else "") + rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
+        r"\scriptsize" if is_wide else r"\footnotesize",
+        rf"\setlength{{\tabcolsep}}{{{'2.5' if is_wide else '4'}pt}}",
+        (r"\resizebox{\linewidth}{!}{" if is_too_wide else "") + rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
         r"\toprule",
     ]
     if table.grouped:
@@ -206,7 +208,7 @@ def as_latex(table: Table, label: str, title: str, short: bool = False) -> str:
     lines += [line(row) for row in table.rows]
     if table.summary:
         lines += [r"\midrule", *(line(row) for row in table.summary)]
-    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if too_wide else "")]
+    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if is_too_wide else "")]
     if table.notes:
         lines += [
             r"\par\smallskip",
@@ -247,18 +249,18 @@ def replace_artifact(path: Path) -> Iterator[Path]:
         ) from error
 
 
-def write_table_artifact(artifact: Artifact, table: Table, folder: Path, short: bool = False) -> list[Path]:
-    """Write one table as CSV, Markdown and LaTeX; return the files. If `short`, the LaTeX caption is only the title."""
+def write_table_artifact(artifact: Artifact, table: Table, folder: Path, short_caption: bool = False) -> list[Path]:
+    """Write one table as CSV, Markdown and LaTeX; return the files. `short_caption`: LaTeX captions are only titles."""
     paths = []
     for suffix, render in TABLE_FORMATS.items():
         path = folder / f"{artifact.name}.{suffix}"
         with replace_artifact(path) as partial:
-            partial.write_text(render(table, artifact, short), encoding="utf-8")
+            partial.write_text(render(table, artifact, short_caption), encoding="utf-8")
         paths.append(path)
     return paths
 
 
-def figure_as_latex(figure: Figure, name: str, title: str, short: bool = False) -> str:
+def figure_as_latex(figure: Figure, name: str, title: str, short_caption: bool = False) -> str:
     """Return a LaTeX figure that includes the PDF file of the same folder."""
     return "\n".join(
         [
@@ -266,7 +268,7 @@ def figure_as_latex(figure: Figure, name: str, title: str, short: bool = False) 
             r"\begin{figure}",
             r"\centering",
             rf"\includegraphics[width=\linewidth]{{{name}.pdf}}",
-            latex_caption(title, figure.caption, short),
+            latex_caption(title, figure.caption, short_caption),
             rf"\label{{fig:{name}}}",
             r"\end{figure}",
             "",
@@ -280,37 +282,37 @@ def write_figure(
     folder: Path,
     device: str,
     shape: figure_style.Shape | None = None,
-    short: bool = False,
+    short_caption: bool = False,
 ) -> list[Path]:
     """Write one figure in all formats of `shape`, with the device's name below it; return the files.
 
-    The `.tex` file includes the PDF file and has the caption; if `short`, the caption is only the title.
+    The `.tex` file includes the PDF file and has the caption; if `short_caption`, the caption is only the title.
     """
     shape = shape or figure_style.Shape()
     paths = [folder / f"{artifact.name}.{suffix}" for suffix in shape.formats]
     with ExitStack() as stack:
         partial = {path.suffix: stack.enter_context(replace_artifact(path)) for path in paths}
         if text := partial.pop(".tex", None):
-            text.write_text(figure_as_latex(figure, artifact.name, artifact.title, short), encoding="utf-8")
+            text.write_text(figure_as_latex(figure, artifact.name, artifact.title, short_caption), encoding="utf-8")
         figure_style.save(figure, partial.values(), artifact.title, device, shape=shape)
     return paths
 
 
 def write(
     artifact: Artifact,
-    made: Table | Figure,
+    content: Table | Figure,
     campaign: Campaign,
     folder: Path,
     shape: figure_style.Shape | None = None,
-    short: bool = False,
+    short_caption: bool = False,
 ) -> list[Path]:
     """Write a table or figure of a campaign in all formats (figures in those of `shape`); return the files.
 
-    If yardstick times of the campaign were disturbed, a table's caption starts with a warning. If `short`, LaTeX
-    captions are only the titles.
+    If yardstick times of the campaign were disturbed, a table's caption starts with a warning. If `short_caption`,
+    LaTeX captions are only the titles.
     """
-    if isinstance(made, Table):
+    if isinstance(content, Table):
         if campaign.disturbance:
-            made = replace(made, caption=f"{campaign.disturbance} {made.caption}")
-        return write_table_artifact(artifact, made, folder, short)
-    return write_figure(artifact, made, folder, campaign.column, shape, short)
+            content = replace(content, caption=f"{campaign.disturbance} {content.caption}")
+        return write_table_artifact(artifact, content, folder, short_caption)
+    return write_figure(artifact, content, folder, campaign.column, shape, short_caption)

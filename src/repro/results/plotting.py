@@ -62,5 +62,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = f"matplotlib.{MODULES[name]}" if name in MODULES else "matplotlib"
     # like `from home import name`, this also imports submodules, such as `style`
-    found = globals()[name] = getattr(__import__(home, fromlist=[name]), name)
-    return found
+    attribute = globals()[name] = getattr(__import__(home, fromlist=[name]), name)
+    return attribute

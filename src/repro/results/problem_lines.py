@@ -62,9 +62,9 @@ class ProblemLine:
         cell = name_cell(self.record)
         return replace(cell, notes=(*cell.notes, OF_NO_PAPER)) if self.added else cell
 
-    def noted(self, why_not: str | None) -> Cell:
-        """Return the cell with the problem's name; for an available problem, `why_not` is added as a note."""
-        return replace(self.cell, notes=(*self.cell.notes, why_not)) if why_not and self.available else self.cell
+    def noted_cell(self, reason: str | None) -> Cell:
+        """Return the cell with the problem's name; for an available problem, `reason` is added as a note."""
+        return replace(self.cell, notes=(*self.cell.notes, reason)) if reason and self.available else self.cell
 
     @property
     def available(self) -> bool:
@@ -112,28 +112,31 @@ def name_cell(record: ProblemRecord) -> Cell:
 def remarks(lines: Iterable[ProblemLine]) -> str:
     """Return sentences that name the rebuilt problems, the stand-ins, and the problems that are in no paper."""
     lines = [*lines]
-    marked = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.marked]
-    added = [line.problem for line in lines if line.added]
+    marked_problems = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.marked]
+    added_problems = [line.problem for line in lines if line.added]
     return join_sentences(
-        [f"{begin} {', '.join(names)}." if names else "" for begin, names in zip(REMARKS, (marked, added), strict=True)]
+        [
+            f"{begin} {', '.join(names)}." if names else ""
+            for begin, names in zip(REMARKS, (marked_problems, added_problems), strict=True)
+        ]
     )
 
 
 def missing_note(lines: Iterable[ProblemLine]) -> str:
     """Return a sentence that names the missing problems of the papers; empty if all or none are missing."""
-    of_papers = [line for line in lines if line.published is not None]
-    names = [line.problem for line in of_papers if line.record is None]
-    return f"Of the papers’ problems missing: {', '.join(names)}." if 0 < len(names) < len(of_papers) else ""
+    paper_lines = [line for line in lines if line.published is not None]
+    names = [line.problem for line in paper_lines if line.record is None]
+    return f"Of the papers’ problems missing: {', '.join(names)}." if 0 < len(names) < len(paper_lines) else ""
 
 
-def footnote(lines: Iterable[ProblemLine]) -> str | None:
+def mark_meanings(lines: Iterable[ProblemLine]) -> str | None:
     """Return the line below a figure that explains the marks after problem names; None if there are no marks."""
     lines = [*lines]
     marks = {
         f"{MARK} rebuilt, or a stand-in": any(line.marked for line in lines),
         f"{ADDED} of no paper, added": any(line.added for line in lines),
     }
-    return "; ".join(mark for mark, shown in marks.items() if shown) or None
+    return "; ".join(mark for mark, is_used in marks.items() if is_used) or None
 
 
 def problem_lines(campaign: Campaign, published: Published, entry: str | None = None) -> list[ProblemLine]:
@@ -148,12 +151,12 @@ def problem_lines(campaign: Campaign, published: Published, entry: str | None = 
         if record is not None or not stand_ins:
             lines.append(ProblemLine(name, kind, name, record))
         lines += [ProblemLine(r.name, _entry(r), name, r) for r in stand_ins]
-    listed = {line.problem for line in lines}
+    listed_names = {line.problem for line in lines}
     rank = {kind: i for i, kind in enumerate(dict.fromkeys(published.problems.values()))}
-    others = [r for r in campaign.problems.values() if r.name not in listed]
-    others.sort(key=lambda r: (rank.get(_entry(r), len(rank)), _entry(r), r.nnz or 0, r.name))
-    beside = any(line.available for line in lines)
-    lines += [ProblemLine(r.name, _entry(r), None, r, added=beside and r.available) for r in others]
+    other_records = [r for r in campaign.problems.values() if r.name not in listed_names]
+    other_records.sort(key=lambda r: (rank.get(_entry(r), len(rank)), _entry(r), r.nnz or 0, r.name))
+    has_available = any(line.available for line in lines)
+    lines += [ProblemLine(r.name, _entry(r), None, r, added=has_available and r.available) for r in other_records]
     return [line for line in lines if entry in (None, line.entry)]
 
 
@@ -161,7 +164,7 @@ def _entry(record: ProblemRecord) -> str:
     return record.entry or record.kind
 
 
-def ours(campaign: Campaign, published: Published) -> list[ProblemLine]:
+def recorded_lines(campaign: Campaign, published: Published) -> list[ProblemLine]:
     """Return only the lines of problems with a record in the campaign, sorted by entry type or kind."""
     lines = [line for line in problem_lines(campaign, published) if line.record is not None]
     rank = {kind: i for i, kind in enumerate(dict.fromkeys(line.entry for line in lines))}
@@ -174,12 +177,14 @@ def measurement_note(campaign: Campaign, clock: ClockName, phase: str = "the rep
         return "Ours: nothing was measured yet."
     place = f"the CPU ({campaign.device}, through OpenCL)" if campaign.on_cpu else campaign.device
     read = f"the {clock} clock ({CLOCK_WORDS[clock]})"
-    again = f" (measured again later: campaign {campaign.later.name})" if campaign.later else ""
-    ours = f"Ours: {place}, campaign {campaign.name}{again}, medians of {phase} by {read}, cache {campaign.cache}."
+    later_note = f" (measured again later: campaign {campaign.later.name})" if campaign.later else ""
+    sentence = (
+        f"Ours: {place}, campaign {campaign.name}{later_note}, medians of {phase} by {read}, cache {campaign.cache}."
+    )
     readings = empty_kernel_reading(campaign, clock)
     return join_sentences(
         [
-            ours,
+            sentence,
             events_note(campaign) if clock == "event" else "",
             f"An empty kernel reads {readings} by this clock." if readings else "",
         ]
@@ -189,8 +194,8 @@ def measurement_note(campaign: Campaign, clock: ClockName, phase: str = "the rep
 def events_note(campaign: Campaign) -> str:
     """Return the sentence `EVENTS_LEAVE_OUT`; empty on a CPU, or if launches did not wait behind a blocked stream."""
     records = [campaign.environments.get(name, {}) for name in campaign.report.environment.dropna().unique()]
-    blocked = all(record.get("blocking", True) for record in records)
-    return EVENTS_LEAVE_OUT if blocked and not campaign.on_cpu else ""
+    is_blocking = all(record.get("blocking", True) for record in records)
+    return EVENTS_LEAVE_OUT if is_blocking and not campaign.on_cpu else ""
 
 
 def empty_kernel_reading(campaign: Campaign, clock: ClockName) -> str | None:
@@ -202,11 +207,11 @@ def empty_kernel_reading(campaign: Campaign, clock: ClockName) -> str | None:
     return f"{low} µs" if low == high else f"{low} to {high} µs"
 
 
-def launch_note(marked: int, total: int) -> str:
+def launch_note(number: int, total: int) -> str:
     """Return a sentence with the number of times that are mostly launch overhead; empty if there are none."""
-    if not marked:
+    if not number:
         return ""
-    return f"In {marked} of {total} cases a time is within {NEAR_EMPTY:g}× of that, and the ratio says little: marked."
+    return f"In {number} of {total} cases a time is within {NEAR_EMPTY:g}× of that, and the ratio says little: marked."
 
 
 def unconfirmed_note(cases: Iterable[tuple[Case, ReportedTime | None, ReportedTime | None]]) -> str:
@@ -214,13 +219,17 @@ def unconfirmed_note(cases: Iterable[tuple[Case, ReportedTime | None, ReportedTi
 
     `cases` has, for each case, the time of our winner and of the papers' winner. Empty if there is no such case.
     """
-    names = [f"{case.problem} ({case.precision})" for case, ours, papers in cases if case.is_faster(papers, ours)]
+    names = [
+        f"{case.problem} ({case.precision})"
+        for case, own_time, paper_time in cases
+        if case.is_faster(paper_time, own_time)
+    ]
     if not names:
         return ""
-    more = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
+    remainder = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
     return (
         "The search chose ours over the papers’ kernels as well; these rounds found the papers’ winner faster on "
-        f"{', '.join(names[:CASES_SHOWN])}{more}. The choice stands, since the least of several noisy times would "
+        f"{', '.join(names[:CASES_SHOWN])}{remainder}. The choice stands, since the least of several noisy times would "
         "flatter us."
     )
 
@@ -253,14 +262,14 @@ def own_problems_table(records: Iterable[ProblemRecord]) -> Table:
     )
 
 
-def _row_lengths(record: ProblemRecord) -> Cell:
+def _row_lengths_cell(record: ProblemRecord) -> Cell:
     lengths = (record.statistics or {}).get("row_length")
     if not lengths:
         return Cell()
     return Cell(f"{lengths['min']:g} to {lengths['max']:g}, mean {lengths['mean']:.3g}")
 
 
-def _symmetry(record: ProblemRecord) -> Cell:
+def _symmetry_cell(record: ProblemRecord) -> Cell:
     """Return the cell that says whether a matrix is symmetric or Hermitian; one study tests this in each precision."""
     kinds = next((facts["symmetry"] for facts in record.facts.values() if "symmetry" in facts), None)
     if kinds is None:
@@ -269,23 +278,23 @@ def _symmetry(record: ProblemRecord) -> Cell:
     return Cell(", ".join(words) if len(words) == 1 else "; ".join(f"{w} ({', '.join(ps)})" for w, ps in words.items()))
 
 
-def _what(record: ProblemRecord) -> Cell:
+def _kind_cell(record: ProblemRecord) -> Cell:
     if record.cells is not None:
         return Cell(f"field of degree {record.degree} on {record.cells:,} cells, {record.dimension}D")
     return Cell(record.entry or record.kind)
 
 
-def _remarks(record: ProblemRecord) -> Cell:
-    said = (record.origin or {}).get("notes") or () if record.available else (record.remark or "",)
-    return Cell("; ".join(said) or None)
+def _remarks_cell(record: ProblemRecord) -> Cell:
+    remark_texts = (record.origin or {}).get("notes") or () if record.available else (record.remark or "",)
+    return Cell("; ".join(remark_texts) or None)
 
 
 OWN_COLUMNS: tuple[Column[ProblemRecord], ...] = (
     Column("problem", "problem", numeric=False, cell=lambda record: Cell(record.name)),
-    Column("what", "entries", numeric=False, cell=_what),
+    Column("what", "entries", numeric=False, cell=_kind_cell),
     Column("rows", "rows", cell=lambda record: count(record.n)),
     Column("nonzeros", "non-zeros", cell=lambda record: count(record.nnz)),
-    Column("row_lengths", "non-zeros a row", numeric=False, cell=_row_lengths),
-    Column("symmetry", "symmetric", numeric=False, cell=_symmetry),
-    Column("remarks", "remarks", numeric=False, cell=_remarks),
+    Column("row_lengths", "non-zeros a row", numeric=False, cell=_row_lengths_cell),
+    Column("symmetry", "symmetric", numeric=False, cell=_symmetry_cell),
+    Column("remarks", "remarks", numeric=False, cell=_remarks_cell),
 )

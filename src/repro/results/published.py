@@ -50,8 +50,8 @@ class Published:
 
     def quantity(self, name: str, precision: str = "", gpu: str = "") -> str:
         """Return a number from the running text of a paper, as printed."""
-        wanted = (name, precision, gpu)
-        return next(i["value"] for i in self.tables["text"] if (i["quantity"], i["precision"], i["gpu"]) == wanted)
+        row_key = (name, precision, gpu)
+        return next(i["value"] for i in self.tables["text"] if (i["quantity"], i["precision"], i["gpu"]) == row_key)
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:

@@ -32,20 +32,23 @@ def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaig
     if len(campaign.problems) <= MAX_DRAWN:
         return campaign, ""
     lines = [line for line in problem_lines(campaign, published) if line.record is not None]
-    own = [line.problem for line in lines if line.published is not None]
-    others = [line.problem for line in lines if line.published is None and line.available]
-    room = min(max(MAX_DRAWN - len(own), 1), len(others))
-    chosen = {*own, *(others[i] for i in np.linspace(0, len(others) - 1, room).round().astype(int))}
+    paper_problems = [line.problem for line in lines if line.published is not None]
+    other_problems = [line.problem for line in lines if line.published is None and line.available]
+    room = min(max(MAX_DRAWN - len(paper_problems), 1), len(other_problems))
+    selected_problems = {
+        *paper_problems,
+        *(other_problems[i] for i in np.linspace(0, len(other_problems) - 1, room).round().astype(int)),
+    }
     frames = {
-        name: (frame := getattr(campaign, name))[frame.problem.isin(chosen)]
+        name: (frame := getattr(campaign, name))[frame.problem.isin(selected_problems)]
         for name in ("search", "report", "choices", "counters")
     }
-    problems = {name: record for name, record in campaign.problems.items() if name in chosen}
-    said = (
+    problems = {name: record for name, record in campaign.problems.items() if name in selected_problems}
+    sentence = (
         f"Drawn are {len(problems)} of {len(campaign.problems):,} problems, evenly by kind and size; means are over "
         "them, and the tables have all."
     )
-    return replace(campaign, problems=problems, **frames), said
+    return replace(campaign, problems=problems, **frames), sentence
 
 
 #: Numbering of artifacts that are in no paper.
@@ -87,8 +90,8 @@ class Artifact:
     @property
     def short(self) -> str:
         """Display name in lists of artifacts: Table 5.2, Figure speedup."""
-        kind, _, rest = self.name.partition("-")
-        return f"{kind.capitalize()} {rest.replace('-', '.' if rest[:1].isdigit() else ' ')}"
+        kind, _, suffix = self.name.partition("-")
+        return f"{kind.capitalize()} {suffix.replace('-', '.' if suffix[:1].isdigit() else ' ')}"
 
 
 _REGISTRY: dict[tuple[str, str], Artifact] = {}
@@ -131,12 +134,12 @@ def figure(
     """Register the decorated function as a figure; it is called with the result of `select_for_figure`."""
 
     def decorate(make: MakeFigure) -> MakeFigure:
-        def make_drawn(campaign: Campaign, published: Published) -> Figure:
-            few, said = select_for_figure(campaign, published)
-            made = make(few, published)
-            return replace(made, caption=f"{made.caption} {said}".rstrip())
+        def make_figure(campaign: Campaign, published: Published) -> Figure:
+            figure_campaign, sentence = select_for_figure(campaign, published)
+            figure_data = make(figure_campaign, published)
+            return replace(figure_data, caption=f"{figure_data.caption} {sentence}".rstrip())
 
-        _register(Artifact(study_name, name, title, numbering, "figure", make_drawn, needs, part=part))
+        _register(Artifact(study_name, name, title, numbering, "figure", make_figure, needs, part=part))
         return make
 
     return decorate
@@ -155,12 +158,12 @@ def artifacts(study_name: str, kind: Kind | None = None) -> list[Artifact]:
 
 def get_artifact(study_name: str, name: str) -> Artifact:
     """Return the artifact with this name; raise `ReproError` if the study has none."""
-    by_name = {artifact.name: artifact for artifact in artifacts(study_name)}
-    if name not in by_name:
+    artifacts_by_name = {artifact.name: artifact for artifact in artifacts(study_name)}
+    if name not in artifacts_by_name:
         raise ReproError(
             "unknown artifact",
             where=f"study {study_name}",
-            expected=f"one of {', '.join(by_name) or '(there are none)'}",
-            actual=f"{name}{suggestion(name, by_name)}",
+            expected=f"one of {', '.join(artifacts_by_name) or '(there are none)'}",
+            actual=f"{name}{suggestion(name, artifacts_by_name)}",
         )
-    return by_name[name]
+    return artifacts_by_name[name]

@@ -22,7 +22,7 @@ from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime, Selection, one_line
 from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
-from repro.results.figure_style import with_titles
+from repro.results.figure_style import add_titles
 from repro.results.output import as_csv, replace_artifact
 from repro.results.problem_lines import (
     CLOCK_WORDS,
@@ -38,7 +38,7 @@ from repro.results.problem_lines import (
 from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.significance import interval_of_ratio
-from repro.results.tables import ABSENT, Cell, Column, Figure, Result, Table, lead_first, letter, sentences
+from repro.results.tables import ABSENT, Cell, Column, Figure, Result, Table, letter, move_lead_columns, sentences
 
 if TYPE_CHECKING:
     from repro.tuning.search import ProgressCallback
@@ -55,8 +55,8 @@ ROWS_OPEN = 12
 def statuses(campaign: Campaign) -> Table:
     """Return a table with the number of rows for each phase, cache state, kind and status."""
     titles = ("phase", "cache", "kind", "status")
-    measured = (*campaign.searched, *campaign.reported)
-    counts = Counter((row.phase, row.cache, row.kind, row.status) for row in measured)
+    timed_rows = (*campaign.searched, *campaign.reported)
+    counts = Counter((row.phase, row.cache, row.kind, row.status) for row in timed_rows)
     rows = [(*map(Cell, key), Cell(count)) for key, count in sorted(counts.items())]
     columns = (*(Column(title, title, numeric=False) for title in titles), Column("rows", "rows"))
     return Table(columns, rows, "Rows by status. Only `ok` and `noisy` rows have a time.")
@@ -74,11 +74,11 @@ def failures(campaign: Campaign) -> Table:
                     causes.setdefault(key, []).append(row.name)
     rows: list[tuple[Cell, ...]] = []
     for (name, precision, phase, kind, status, message), names in causes.items():
-        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        shown = ", ".join(names[:NAMES_SHOWN]) + more
+        remainder = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        names_text = ", ".join(names[:NAMES_SHOWN]) + remainder
         texts = (name, precision, phase, kind, status, message)
-        first, *rest = texts
-        rows.append((name_cell(campaign.problems[first]), *map(Cell, rest), Cell(len(names)), Cell(shown)))
+        first, *other_texts = texts
+        rows.append((name_cell(campaign.problems[first]), *map(Cell, other_texts), Cell(len(names)), Cell(names_text)))
     titles = ("problem", "precision", "phase", "kind", "status", "message")
     columns = (
         *(Column(title, title, numeric=False) for title in titles),
@@ -145,10 +145,10 @@ class Caption:
     def of(cls, text: str) -> Caption:
         """Split a caption after a sentence; within a too long sentence at a pause, else with an ellipsis."""
         said = sentences(text)
-        kept = [sentence for sentence in said if not sentence.startswith(REMARKS)]
-        words = " ".join(kept).split()
+        kept_sentences = [sentence for sentence in said if not sentence.startswith(REMARKS)]
+        words = " ".join(kept_sentences).split()
         end = count = 0
-        for sentence in kept:
+        for sentence in kept_sentences:
             count += len(sentence.split())
             end = count if count <= WORDS_SHOWN else end
         if not end:  # the first sentence is too long: split at a pause in the second half of the allowed words
@@ -156,7 +156,7 @@ class Caption:
             end = pauses[-1] if pauses and pauses[-1] > WORDS_SHOWN // 2 else WORDS_SHOWN
         cut = " …" if end < len(words) and not words[end - 1].endswith(PAUSES) else ""
         clocks = tuple(dict.fromkeys(re.findall(r"by the (event|graph|host) clock", text)))
-        return cls(" ".join(words[:end]) + cut, " ".join(words[end:]), clocks, len(kept) < len(said))
+        return cls(" ".join(words[:end]) + cut, " ".join(words[end:]), clocks, len(kept_sentences) < len(said))
 
 
 @dataclass(frozen=True)
@@ -179,25 +179,27 @@ class PageArtifact:
 
 def render_artifact(artifact: Artifact, campaign: Campaign, published: Published) -> PageArtifact | None:
     """Make a table or figure for the page; None if none of its data was measured, or a papers' table has none."""
-    made = artifact.make(campaign, published)
-    if shows_nothing(artifact, made, campaign):
+    content = artifact.make(campaign, published)
+    if is_empty(artifact, content, campaign):
         return None
-    caption = Caption.of(made.caption)
+    caption = Caption.of(content.caption)
     if artifact.kind == "table":
-        table = cast(Table, made)
-        packed = base64.b64encode(as_csv(table).encode()).decode()
-        url = f"data:text/csv;charset=utf-8;base64,{packed}"
-        return PageArtifact(artifact, caption, table=lead_first(table, artifact.lead, artifact.lead_instead), csv=url)
+        table = cast(Table, content)
+        encoded_csv = base64.b64encode(as_csv(table).encode()).decode()
+        url = f"data:text/csv;charset=utf-8;base64,{encoded_csv}"
+        return PageArtifact(
+            artifact, caption, table=move_lead_columns(table, artifact.lead, artifact.lead_instead), csv=url
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{artifact.name}.svg"
-        texts = figure_style.save(cast(Figure, made), [path], artifact.title, campaign.column, screen=True)
-        titled = with_titles(path.read_text("utf-8"), texts)
-        return PageArtifact(artifact, caption, svg=inline_svg(titled, artifact))
+        texts = figure_style.save(cast(Figure, content), [path], artifact.title, campaign.column, screen=True)
+        titled_svg = add_titles(path.read_text("utf-8"), texts)
+        return PageArtifact(artifact, caption, svg=inline_svg(titled_svg, artifact))
 
 
-def shows_nothing(artifact: Artifact, made: Table | Figure, campaign: Campaign) -> bool:
+def is_empty(artifact: Artifact, content: Table | Figure, campaign: Campaign) -> bool:
     """Return whether none of the data of a table or figure was measured, or a papers' table has published ones only."""
-    return made.nothing or (isinstance(made, Table) and artifact.of_papers and lacks_ours(made, campaign))
+    return content.nothing or (isinstance(content, Table) and artifact.of_papers and lacks_ours(content, campaign))
 
 
 def lacks_ours(table: Table, campaign: Campaign) -> bool:
@@ -212,14 +214,14 @@ def inline_svg(text: str, artifact: Artifact) -> Markup:
     """Return an SVG file as an HTML element, without prologue, metadata and unused ids."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    used = {*re.findall(r'href="#([^"]+)"', text), *re.findall(r"url\(#([^)]+)\)", text)}
-    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", text)
+    used_ids = {*re.findall(r'href="#([^"]+)"', text), *re.findall(r"url\(#([^)]+)\)", text)}
+    text = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used_ids else "", text)
     prefix = f"{artifact.study}-{artifact.name}-"
     text = re.sub(r'\bid="', f'id="{prefix}', text)
     text = re.sub(r'href="#', f'href="#{prefix}', text)
     text = text.replace("url(#", f"url(#{prefix}")
     # two decimals of a point are exact enough for a screen
-    text = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
+    text = re.sub(r' (?:d|x|y)="[^"]*"', lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match[0]), text)
     text = re.sub(r"\n\s*", "\n", text)
     width = float(re.findall(r'viewBox="0 0 ([\d.]+)', text)[0])
     label = Markup.escape(artifact.title)
@@ -254,25 +256,25 @@ def make_card(
     `library` provides the baselines, `tables` has the result's table per campaign, the main one first, and
     `as_published` the name and the table of the campaign with the papers' kernels exactly as published.
     """
-    (first, own), *_ = tables.items()
+    (first, own_table), *_ = tables.items()
     library = library or "the library"
-    literal = as_published[1] if as_published else None
+    published_table = as_published[1] if as_published else None
     numbers = {name: result.cell(table) for name, table in tables.items()}
-    says, left_out = result.said_of(own), result.left_out(own, literal)
-    if result.own_says and as_published and literal and result.cell(literal).value is not None:
-        left_out = {f"{first}, {result.own_says}": numbers[first], **left_out}
-        numbers[first], says = result.cell(literal), f"{says}; campaign {as_published[0]}"
+    description, omitted_numbers = result.description_of(own_table), result.left_out(own_table, published_table)
+    if result.own_says and as_published and published_table and result.cell(published_table).value is not None:
+        omitted_numbers = {f"{first}, {result.own_says}": numbers[first], **omitted_numbers}
+        numbers[first], description = result.cell(published_table), f"{description}; campaign {as_published[0]}"
     return Card(
         result,
-        says.format(library=library),
+        description.format(library=library),
         numbers,
-        {name: result.by_other_clocks(table) for name, table in tables.items()},
-        {words.format(library=library): cell for words, cell in left_out.items() if cell.value is not None},
-        side_by_side(tables) if len(tables) > 1 else None,
+        {name: result.numbers_of_other_clocks(table) for name, table in tables.items()},
+        {words.format(library=library): cell for words, cell in omitted_numbers.items() if cell.value is not None},
+        join_tables(tables) if len(tables) > 1 else None,
     )
 
 
-def side_by_side(tables: Mapping[str, Table]) -> Table:
+def join_tables(tables: Mapping[str, Table]) -> Table:
     """Join the same table from several campaigns; lines with the same first cell become one line.
 
     Columns without a group do not depend on the campaign and are taken from the first table.
@@ -280,24 +282,24 @@ def side_by_side(tables: Mapping[str, Table]) -> Table:
     first = next(iter(tables.values()))
     shared = [index for index, column in enumerate(first.columns) if not column.group]
     columns = [first.columns[index] for index in shared]
-    own: dict[str, list[int]] = {}
+    group_places: dict[str, list[int]] = {}
     for name, table in tables.items():
-        own[name] = [index for index, column in enumerate(table.columns) if column.group]
-        columns += [_of(name, table.columns[index]) for index in own[name]]
-    by_line = {name: {row[0].shown: row for row in table.rows} for name, table in tables.items()}
-    lines = dict.fromkeys(line for rows in by_line.values() for line in rows)
+        group_places[name] = [index for index, column in enumerate(table.columns) if column.group]
+        columns += [_campaign_column(name, table.columns[index]) for index in group_places[name]]
+    rows_by_line = {name: {row[0].shown: row for row in table.rows} for name, table in tables.items()}
+    lines = dict.fromkeys(line for rows in rows_by_line.values() for line in rows)
     rows = []
     for line in lines:
-        heads = by_line[next(iter(tables))].get(line)
+        heads = rows_by_line[next(iter(tables))].get(line)
         cells = [heads[index] for index in shared] if heads else [Cell(line), *[Cell()] * (len(shared) - 1)]
-        for name, places in own.items():
-            row = by_line[name].get(line)
+        for name, places in group_places.items():
+            row = rows_by_line[name].get(line)
             cells += [row[index] if row else Cell() for index in places]
         rows.append(tuple(cells))
     return Table(tuple(columns), rows, f"{first.caption.partition('. ')[0].rstrip('.')}: {' beside '.join(tables)}.")
 
 
-def _of(campaign: str, column: Column) -> Column:
+def _campaign_column(campaign: str, column: Column) -> Column:
     return replace(column, group=f"{campaign}, {column.group}")
 
 
@@ -381,11 +383,11 @@ def write_report(
     path: Path,
     progress: ProgressCallback = lambda *_: None,
     winners: PageWinners | None = None,
-    own: Table | None = None,
+    own_problems: Table | None = None,
 ) -> Path:
     """Write the page with all studies of one campaign; `progress` is called for each table and figure.
 
-    The head of the page shows `winners`, and the table `own`, which describes the user's own problems.
+    The head of the page shows `winners`, and the table `own_problems`, which describes the user's own problems.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -409,12 +411,12 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         campaign=first,
         winners=winners,
-        own=own,
+        own=own_problems,
         papers=any(item.artifact.of_papers for section in sections for item in section.drawn),
         summary=_summary(parts),
         others=list({other.name: other for part in parts for other in part.campaign.beside}.values()),
         sections=sections,
-        environments={key: dict(_flat(record)) for key, record in first.environments.items()},
+        environments={key: dict(_flattened_items(record)) for key, record in first.environments.items()},
         verdicts=[str(verdict) for verdict in VERDICT_ORDER],
         reversed=str(Verdict.REVERSED),
         claims_table=CLAIMS,
@@ -446,40 +448,42 @@ def printed_part(part: str, meaning: str) -> tuple[str, str]:
     """Return a legend's line made readable: `N` for numbers in the pattern, alternatives listed in the meaning."""
     pattern = re.sub(r"\(\?<?=([^)]*)\)", r"\1", part)  # print the text of lookaheads and lookbehinds too
     groups = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", pattern)
-    spelt = ["N" if r"\d" in group else group.replace("|", " or ") for group in groups]
-    said = re.sub(r"\\(\d)", lambda found: spelt[int(found[1]) - 1], meaning)
-    for group, text in zip(groups, spelt, strict=True):
+    group_texts = ["N" if r"\d" in group else group.replace("|", " or ") for group in groups]
+    printed_meaning = re.sub(r"\\(\d)", lambda match: group_texts[int(match[1]) - 1], meaning)
+    for group, text in zip(groups, group_texts, strict=True):
         pattern = pattern.replace(f"({group})", "N") if text == "N" else pattern
-    return pattern, said
+    return pattern, printed_meaning
 
 
 def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, progress: ProgressCallback) -> Section:
     campaign = part.campaign
-    drawn = []
-    left_out = []
-    for done, artifact in enumerate(part.artifacts):
-        progress(campaign.study, done, len(part.artifacts))
-        made = render_artifact(artifact, campaign, part.published)
-        if made is None:
-            left_out.append(artifact.name)
+    page_artifacts = []
+    omitted_names = []
+    for place, artifact in enumerate(part.artifacts):
+        progress(campaign.study, place, len(part.artifacts))
+        page_artifact = render_artifact(artifact, campaign, part.published)
+        if page_artifact is None:
+            omitted_names.append(artifact.name)
         else:
-            drawn.append(made)
+            page_artifacts.append(page_artifact)
     progress(campaign.study, len(part.artifacts), len(part.artifacts))
-    shown = {item.artifact.name for item in drawn}
+    page_names = {item.artifact.name for item in page_artifacts}
     lines = problem_lines(campaign, part.published)
     words = environment.from_string(part.words.read_text("utf-8")).render() if part.words else ""
     return Section(
         campaign=campaign,
-        drawn=drawn,
+        drawn=page_artifacts,
         title=part.title or campaign.study,
         reference=part.reference,
-        card=_card(part, drawn),
-        contents=_contents(drawn),
-        facts=_facts(part) | ({"left out, as not measured": ", ".join(left_out)} if left_out else {}),
+        card=_card(part, page_artifacts),
+        contents=_contents(page_artifacts),
+        facts=_facts(part) | ({"left out, as not measured": ", ".join(omitted_names)} if omitted_names else {}),
         remarks=join_sentences([remarks(lines), missing_note(lines)]),
         rows=_rows(folder, campaign.study),
-        claims=next((tally(item.table, "claim") for item in drawn if item.table and item.artifact.name == CLAIMS), {}),
-        highlights={name: description for name, description in part.highlights.items() if name in shown},
+        claims=next(
+            (tally(item.table, "claim") for item in page_artifacts if item.table and item.artifact.name == CLAIMS), {}
+        ),
+        highlights={name: description for name, description in part.highlights.items() if name in page_names},
         statuses=statuses(campaign),
         failures=failures(campaign),
         missing=missing(campaign, part.headline),
@@ -492,40 +496,46 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
     )
 
 
-def _contents(drawn: Sequence[PageArtifact]) -> str:
-    counts = {"table": sum(item.table is not None for item in drawn), "figure": sum(bool(item.svg) for item in drawn)}
-    said = [f"{number} {kind}{'s' * (number > 1)}" for kind, number in counts.items() if number]
-    return ", ".join([*said, "what was not measured, rows by status, protocol"])
+def _contents(page_artifacts: Sequence[PageArtifact]) -> str:
+    counts = {
+        "table": sum(item.table is not None for item in page_artifacts),
+        "figure": sum(bool(item.svg) for item in page_artifacts),
+    }
+    counts_text = [f"{number} {kind}{'s' * (number > 1)}" for kind, number in counts.items() if number]
+    return ", ".join([*counts_text, "what was not measured, rows by status, protocol"])
 
 
-def _card(part: PageStudy, drawn: Sequence[PageArtifact]) -> Card | None:
+def _card(part: PageStudy, page_artifacts: Sequence[PageArtifact]) -> Card | None:
     result = part.result
-    shown = next((item for item in drawn if result and item.artifact.name == result.table), None)
-    if result is None or shown is None or shown.table is None:
+    result_artifact = next((item for item in page_artifacts if result and item.artifact.name == result.table), None)
+    if result is None or result_artifact is None or result_artifact.table is None:
         return None
-    tables = {part.campaign.name: shown.table}
-    for other in part.campaign.beside:
-        tables[other.name] = cast(Table, shown.artifact.make(other, part.published))
-    literal, later = part.campaign.as_published, part.campaign.later
-    as_published = None
-    if literal and (result.own_says or any(line.as_published for line in result.lines)):
-        as_published = literal.name, cast(Table, shown.artifact.make(literal, part.published))
-    card = make_card(result, part.library, tables, as_published)
-    if later is None:
+    tables = {part.campaign.name: result_artifact.table}
+    for reference in part.campaign.beside:
+        tables[reference.name] = cast(Table, result_artifact.artifact.make(reference, part.published))
+    published_campaign, later_campaign = part.campaign.as_published, part.campaign.later
+    published_table = None
+    if published_campaign and (result.own_says or any(line.as_published for line in result.lines)):
+        published_table = (
+            published_campaign.name,
+            cast(Table, result_artifact.artifact.make(published_campaign, part.published)),
+        )
+    card = make_card(result, part.library, tables, published_table)
+    if later_campaign is None:
         return card
-    number = result.cell(cast(Table, shown.artifact.make(later, part.published)))
-    return replace(card, later=(later.name, number))
+    number = result.cell(cast(Table, result_artifact.artifact.make(later_campaign, part.published)))
+    return replace(card, later=(later_campaign.name, number))
 
 
 def _rows(folder: Path, study_name: str) -> dict[str, str]:
     """Return links from the page to the measured rows: the Parquet files of a packed campaign, else a folder."""
-    own = CampaignFolder(folder).study(study_name)
-    below = str(own.relative_to(folder))
-    steps = sorted(own.glob(step_file(own, "*").name))
-    return {path.name: f"{below}/{path.name}" for path in steps} or {below: below}
+    study_folder = CampaignFolder(folder).study(study_name)
+    relative_path = str(study_folder.relative_to(folder))
+    steps = sorted(study_folder.glob(step_file(study_folder, "*").name))
+    return {path.name: f"{relative_path}/{path.name}" for path in steps} or {relative_path: relative_path}
 
 
-def days_measured(campaigns: Sequence[Campaign]) -> str:
+def measurement_days(campaigns: Sequence[Campaign]) -> str:
     """Return the first and the last day on which rows were measured, `2026-11-24 to 2026-11-25`; empty if none."""
     rows = (row for campaign in campaigns for row in (*campaign.searched, *campaign.reported))
     stamps = [row.measured_at for row in rows if row.measured_at]
@@ -535,8 +545,8 @@ def days_measured(campaigns: Sequence[Campaign]) -> str:
 def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
     campaigns = [part.campaign for part in parts]
     records = {name: record for campaign in campaigns for name, record in campaign.problems.items()}
-    rows = [row for measured in campaigns for row in (*measured.searched, *measured.reported)]
-    days = days_measured(campaigns)
+    rows = [row for source in campaigns for row in (*source.searched, *source.reported)]
+    days = measurement_days(campaigns)
     devices = dict.fromkeys(campaign.device or "none yet" for campaign in campaigns)
     return {
         "device": ", ".join(devices) + " (a CPU, through OpenCL)" * campaigns[0].on_cpu,
@@ -550,11 +560,11 @@ def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
 def code_words(codes: Mapping[str, Sequence[str]]) -> str:
     """Return text that names the code versions of the environment records, the most frequent first."""
     frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
-    unknown = [words for words in frequent if not words.startswith("commit")]
-    named = [words for words in frequent if words not in unknown]
-    more = f" and {len(named) - CODES_SHOWN} others" if len(named) > CODES_SHOWN else ""
-    parts = [", ".join(named[:CODES_SHOWN]) + more] if named else []
-    parts += [f"{words}: {len(codes[words])} of {sum(map(len, codes.values()))} environments" for words in unknown]
+    uncommitted = [words for words in frequent if not words.startswith("commit")]
+    commits = [words for words in frequent if words not in uncommitted]
+    remainder = f" and {len(commits) - CODES_SHOWN} others" if len(commits) > CODES_SHOWN else ""
+    parts = [", ".join(commits[:CODES_SHOWN]) + remainder] if commits else []
+    parts += [f"{words}: {len(codes[words])} of {sum(map(len, codes.values()))} environments" for words in uncommitted]
     return "; ".join(parts) or "not recorded"
 
 
@@ -568,60 +578,67 @@ def _clocks(campaign: Campaign) -> list[ClockName]:
 WHOSE = {PAPER: "the papers’ kernels", PAPER_TUNED: "the papers’ kernels, tuned further,", EXTENDED: "our kernels"}
 
 
-def same_kernel_twice(campaign: Campaign) -> str | None:
+def repeated_kernel_phrase(campaign: Campaign) -> str | None:
     """Return a phrase that states by how many percent two processes' times of the same kernel differ, by each clock.
 
     The phrase also names the kernel, and the 95 % intervals of the ratio. None if no winner was timed twice.
     """
-    again, pairs = _timed_twice(campaign)
-    if again is None:
+    repeated_row, pairs = _repeated_times(campaign)
+    if repeated_row is None:
         return None
     parts = []
     for clock, (first, second) in pairs.items():
-        within = [_percent_apart(end) for end in interval_of_ratio(second, first) or ()]
-        said = f" (95 % interval: {' to '.join(within)} %)" if within else ""
-        parts.append(f"{_percent_apart(second.seconds / first.seconds)} % by the {clock} clock{said}")
-    which = _won(Case(campaign, again.problem, again.precision), again.name)
-    return f"two times of one kernel differ by {' and '.join(parts)}: {which}, in two processes"
+        interval_ends = [_percent_difference(end) for end in interval_of_ratio(second, first) or ()]
+        interval_text = f" (95 % interval: {' to '.join(interval_ends)} %)" if interval_ends else ""
+        parts.append(f"{_percent_difference(second.seconds / first.seconds)} % by the {clock} clock{interval_text}")
+    winner_text = _win_phrase(Case(campaign, repeated_row.problem, repeated_row.precision), repeated_row.name)
+    return f"two times of one kernel differ by {' and '.join(parts)}: {winner_text}, in two processes"
 
 
-def apart_when_repeated(campaign: Campaign) -> list[float]:
+def repetition_differences(campaign: Campaign) -> list[float]:
     """Return, for each clock, the relative difference second / first - 1 of two processes' times of one kernel."""
-    return [second.seconds / first.seconds - 1 for first, second in _timed_twice(campaign)[1].values()]
+    return [second.seconds / first.seconds - 1 for first, second in _repeated_times(campaign)[1].values()]
 
 
-def _timed_twice(campaign: Campaign) -> tuple[RecordedRow | None, dict[ClockName, tuple[ReportedTime, ReportedTime]]]:
+def _repeated_times(
+    campaign: Campaign,
+) -> tuple[RecordedRow | None, dict[ClockName, tuple[ReportedTime, ReportedTime]]]:
     """Return the first row that a second process timed again, and its (first, second) times by each clock."""
-    for again in campaign.repeated.select(cache=campaign.cache):
-        case = {"problem": again.problem, "precision": again.precision, "name": again.name, "cache": again.cache}
+    for repeated_row in campaign.repeated.select(cache=campaign.cache):
+        case = {
+            "problem": repeated_row.problem,
+            "precision": repeated_row.precision,
+            "name": repeated_row.name,
+            "cache": repeated_row.cache,
+        }
         pairs = {}
         for clock in REPORT_CLOCKS:
-            first = campaign.reported.select(kind=again.kind, **case).fastest(clock)
-            second = Selection([again]).fastest(clock)
+            first = campaign.reported.select(kind=repeated_row.kind, **case).fastest(clock)
+            second = Selection([repeated_row]).fastest(clock)
             if first and second:
                 pairs[clock] = first, second
         if pairs:
-            return again, pairs
+            return repeated_row, pairs
     return None, {}
 
 
-def _percent_apart(ratio: float) -> str:
+def _percent_difference(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f}".replace("-", "−")
 
 
-def _won(case: Case, name: str) -> str:
+def _win_phrase(case: Case, name: str) -> str:
     """Return words on the clock and the space by which a kernel won; others can have another winner."""
     clocks = dict.fromkeys(choice.clock for choice in case.choices if choice.name == name)
     spaces = dict.fromkeys(row.space for row in case.select(name=name) if row.space in WHOSE)
-    by = f"the {next(iter(clocks))} clock’s winner" if clocks else "a winner"
-    whose = f" of {WHOSE[next(iter(spaces))]}" if spaces else ""
-    return f"{by}{whose} on {case.problem}, {case.precision}, {name}"
+    clock_text = f"the {next(iter(clocks))} clock’s winner" if clocks else "a winner"
+    space_text = f" of {WHOSE[next(iter(spaces))]}" if spaces else ""
+    return f"{clock_text}{space_text} on {case.problem}, {case.precision}, {name}"
 
 
 def _facts(part: PageStudy) -> dict[str, str]:
     campaign = part.campaign
     records = list(campaign.problems.values())
-    tried = campaign.searched.select(lambda row: row.kind != "solver")
+    searched_rows = campaign.searched.select(lambda row: row.kind != "solver")
     cases = [Case(campaign, r.name, precision) for r in records for precision in campaign.precisions]
     reported = sum(winner_of(case, part.headline) is not None for case in cases)
     stamps = [row.measured_at for row in (*campaign.searched, *campaign.reported) if row.measured_at]
@@ -630,12 +647,12 @@ def _facts(part: PageStudy) -> dict[str, str]:
         "baseline": part.library or "none",
         "problems": f"{sum(r.available for r in records)} of {len(records)} available",
         "cases with a winner": f"{reported} of {len(cases)} (problem and precision)",
-        "variants": f"{sum(row.timed for row in tried)} timed of {len(tried)} tried",
+        "variants": f"{sum(row.timed for row in searched_rows)} timed of {len(searched_rows)} tried",
         "cache": " and ".join(campaign.caches) or campaign.cache,
     }
     if stamps:
         facts["measured"] = f"{min(stamps)[:19]} to {max(stamps)[:19]} UTC"
-    facts["the same kernel twice"] = same_kernel_twice(campaign) or "not timed twice"
+    facts["the same kernel twice"] = repeated_kernel_phrase(campaign) or "not timed twice"
     for clock in REPORT_CLOCKS:
         if readings := empty_kernel_reading(campaign, clock):
             facts[f"empty kernel, {clock}"] = readings
@@ -653,8 +670,8 @@ def _protocol(campaign: Campaign) -> dict[str, str]:
             launches = [launches for row in part if (launches := row.get(f"{clock}_launches")) is not None]
             if launches:
                 low, high = min(launches), max(launches)
-                by = "by the host" if clock == "host" else f"by {clock}s"
-                words.append(f"{low}–{high} {by}" if low != high else f"{low} {by}")
+                clock_text = "by the host" if clock == "host" else f"by {clock}s"
+                words.append(f"{low}–{high} {clock_text}" if low != high else f"{low} {clock_text}")
         if part:
             protocols[f"{phase}, {protocol}"] = (
                 f"{len(part)} rows; launches a row: {', '.join(words) or 'not recorded'}"
@@ -662,11 +679,11 @@ def _protocol(campaign: Campaign) -> dict[str, str]:
     return protocols
 
 
-def _flat(record: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flattened_items(record: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the values of a nested record with their dotted keys, as text."""
     if isinstance(record, Mapping):
         for key, value in sorted(record.items()):
-            yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))
+            yield from _flattened_items(value, f"{prefix}.{key}" if prefix else str(key))
     elif isinstance(record, (list, tuple)):
         yield prefix, " ".join(map(str, record)) or "none"
     else:

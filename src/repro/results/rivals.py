@@ -96,16 +96,16 @@ class RivalLine:
 
     @property
     def ours(self) -> Time | None:
-        times = (self._beside(method) for method in self.contest.ours)
+        times = (self._time_of(method) for method in self.contest.ours)
         return next((time for time in times if time), None)
 
     @property
     def library(self) -> Time | None:
-        return self._beside(self.contest.library) if self.contest.library else None
+        return self._time_of(self.contest.library) if self.contest.library else None
 
-    def _beside(self, method: Method) -> Time | None:
-        alike = {key: self.row.get(key) for key in self.contest.alike}
-        method = replace(method, columns={**method.columns, **alike})
+    def _time_of(self, method: Method) -> Time | None:
+        task_keys = {key: self.row.get(key) for key in self.contest.alike}
+        method = replace(method, columns={**method.columns, **task_keys})
         return self.case.time(method, self.contest.clock)
 
     @property
@@ -135,60 +135,60 @@ def rival_lines(campaign: Campaign, contests: Sequence[Contest]) -> list[RivalLi
     return lines
 
 
-def _columns(several: bool) -> tuple[Column[RivalLine], ...]:
+def _columns(with_task: bool) -> tuple[Column[RivalLine], ...]:
     task = Column[RivalLine]("task", "task", numeric=False, cell=lambda line: Cell(line.title))
     return (
-        Column("problem", "problem", numeric=False, cell=_problem),
+        Column("problem", "problem", numeric=False, cell=_problem_cell),
         Column("precision", "precision", numeric=False, cell=lambda line: precision_cell(line.case.precision)),
-        *((task,) if several else ()),
+        *((task,) if with_task else ()),
         Column("rival", "rival", numeric=False, cell=lambda line: Cell(line.row.get("routine") or line.rival)),
         speedup_column("speedup_over_ours", "over ours", "speedup", lambda line: line.ours, lambda line: line.time),
         speedup_column(
             "speedup_over_library", "over the library", "speedup", lambda line: line.library, lambda line: line.time
         ),
-        Column("status", "what became of it", numeric=False, cell=_status),
-        Column("time_us", "µs", cell=_microseconds),
+        Column("status", "what became of it", numeric=False, cell=_status_cell),
+        Column("time_us", "µs", cell=_microseconds_cell),
         time_column("ours_us", "µs", "ours", lambda line: line.ours),
         Column("ours", "variant", "ours", numeric=False, cell=lambda line: Cell(line.ours.name if line.ours else None)),
-        Column("library_us", "µs", "library", cell=_library),
-        Column("setup_ms", "set-up, ms", cell=_setup),
-        Column("error", "error over bound", cell=_error),
+        Column("library_us", "µs", "library", cell=_library_cell),
+        Column("setup_ms", "set-up, ms", cell=_setup_cell),
+        Column("error", "error over bound", cell=_error_cell),
     )
 
 
-def _problem(line: RivalLine) -> Cell:
+def _problem_cell(line: RivalLine) -> Cell:
     record = line.case.campaign.problems.get(line.case.problem)
     return name_cell(record) if record else Cell(line.case.problem)
 
 
-def _status(line: RivalLine) -> Cell:
+def _status_cell(line: RivalLine) -> Cell:
     if line.row.timed:
         return Cell("right", notes=_clock_note(line, line.clock))
     return Cell(line.status, notes=(line.reason,) if line.reason else ())
 
 
-def _microseconds(line: RivalLine) -> Cell:
+def _microseconds_cell(line: RivalLine) -> Cell:
     cell, empty = microseconds(line.time), line.case.bound("empty", line.clock)
-    below = line.time is not None and empty is not None and line.time.seconds < empty.seconds
-    return replace(cell, notes=(*cell.notes, BELOW_EMPTY)) if below else cell
+    is_below_empty = line.time is not None and empty is not None and line.time.seconds < empty.seconds
+    return replace(cell, notes=(*cell.notes, BELOW_EMPTY)) if is_below_empty else cell
 
 
-def _library(line: RivalLine) -> Cell:
+def _library_cell(line: RivalLine) -> Cell:
     cell, method = microseconds(line.library), line.contest.library
     return replace(cell, notes=(*cell.notes, *_clock_note(line, method.clock))) if method and line.library else cell
 
 
 def _clock_note(line: RivalLine, clock: ClockName | None) -> tuple[str, ...]:
-    other = clock is not None and clock != line.contest.clock
-    return (f"by the clock {clock}, which is the only one it has",) if other else ()
+    is_other_clock = clock is not None and clock != line.contest.clock
+    return (f"by the clock {clock}, which is the only one it has",) if is_other_clock else ()
 
 
-def _setup(line: RivalLine) -> Cell:
+def _setup_cell(line: RivalLine) -> Cell:
     seconds = line.row.preprocess
     return Cell() if seconds is None else Cell(1e3 * seconds, digits(1e3 * seconds))
 
 
-def _error(line: RivalLine) -> Cell:
+def _error_cell(line: RivalLine) -> Cell:
     error = line.row.error
     return Cell() if error is None else Cell(error, f"{error:.2g}")
 
@@ -224,44 +224,44 @@ def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
         lines = rival_lines(campaign, contests)
         caption = [
             "Speedups of rivals, and of the library’s fastest routine, over ours: right of 1 they are faster.",
-            _without_time(lines),
+            _untimed_sentence(lines),
             measurement_note(campaign, clock),
             unavailable_note(campaign),
         ]
         return Figure(lambda: _draw(lines, len(contests) > 1), join_sentences(caption), nothing=not lines)
 
 
-def _without_time(lines: Sequence[RivalLine]) -> str:
+def _untimed_sentence(lines: Sequence[RivalLine]) -> str:
     """Return the sentence that names rivals without a time, with their statuses and numbers of cases."""
     counts = Counter((line.rival, line.status) for line in lines if line.time is None)
-    named = [f"{rival} ({status}, {count} of its cases)" for (rival, status), count in counts.items()]
-    return f"Without a time: {', '.join(named)}." if named else ""
+    rival_counts = [f"{rival} ({status}, {count} of its cases)" for (rival, status), count in counts.items()]
+    return f"Without a time: {', '.join(rival_counts)}." if rival_counts else ""
 
 
-def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
+def _draw(lines: Sequence[RivalLine], with_task: bool) -> Canvas:
     if not lines:
-        return figure_style.empty("no rival was tried in this campaign")
+        return figure_style.empty_canvas("no rival was tried in this campaign")
     cases: dict[str, list[RivalLine]] = {}
     for line in lines:
-        task = f", {line.title}" if several else ""
+        task = f", {line.title}" if with_task else ""
         label = f"{line.case.problem} ({ABBREVIATIONS[line.case.precision]}{task})"
         cases.setdefault(label, []).append(line)
     names = list(dict.fromkeys(line.rival for line in lines))
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=0.95))
-    axes = drawn.add_subplot()
-    missing: list[str | None] = []
-    shown: set[str] = set()
-    for y, of_case in enumerate(cases.values()):
-        ratios = {line.rival: ratio_of(line.ours, line.time) for line in of_case}
-        ratios["library"] = ratio_of(of_case[0].ours, of_case[0].library)
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=0.95))
+    axes = drawing.add_subplot()
+    reasons: list[str | None] = []
+    drawn_labels: set[str] = set()
+    for y, case_lines in enumerate(cases.values()):
+        ratios = {line.rival: ratio_of(line.ours, line.time) for line in case_lines}
+        ratios["library"] = ratio_of(case_lines[0].ours, case_lines[0].library)
         for name, ratio in ratios.items():
             if ratio:
-                shown.add(name)
+                drawn_labels.add(name)
                 colour, marker = _mark(name, names)
                 axes.plot(ratio, y, color=colour, marker=marker, markersize=4, linestyle="", zorder=3)
-        why = next((line.status for line in of_case if line.time is None), "nothing of ours has a time")
-        missing.append(None if any(ratios.values()) else why)
-        if any(ratios.values()) and any(line.time is None for line in of_case):
+        reason = next((line.status for line in case_lines if line.time is None), "nothing of ours has a time")
+        reasons.append(None if any(ratios.values()) else reason)
+        if any(ratios.values()) and any(line.time is None for line in case_lines):
             at_the_axis = axes.get_yaxis_transform()
             axes.plot(0.012, y, color="black", marker="x", markersize=4, linestyle="", transform=at_the_axis)
     axes.set_xscale("log")
@@ -271,21 +271,21 @@ def _draw(lines: Sequence[RivalLine], several: bool) -> Canvas:
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
     axes.set_xlabel("times as fast as ours")
     axes.grid(axis="x")
-    figure_style.rows_axis(axes, list(cases), missing=missing)
+    figure_style.rows_axis(axes, list(cases), reasons=reasons)
     handles = []
-    for name in (name for name in ("library", *names) if name in shown):
+    for name in (name for name in ("library", *names) if name in drawn_labels):
         colour, marker = _mark(name, names)
         handles.append(plotting.Line2D([], [], color=colour, marker=marker, markersize=4, linestyle="", label=name))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=4)
-    figure_style.footnote(drawn, _cross_note(lines))
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=4)
+    figure_style.write_footnote(drawing, _cross_note(lines))
+    return drawing
 
 
 def _cross_note(lines: Sequence[RivalLine]) -> str | None:
     """Return the note on the crosses at the axis, which mark rivals without a time: their names, or their number."""
     without = list(dict.fromkeys(f"{line.rival} ({line.status})" for line in lines if line.time is None))
-    named = ", ".join(without) if len(without) <= NAMED else f"{len(without)} rivals, which the caption names"
-    return f"× no time: {named}" if without else None
+    rivals_text = ", ".join(without) if len(without) <= NAMED else f"{len(without)} rivals, which the caption names"
+    return f"× no time: {rivals_text}" if without else None
 
 
 def _mark(name: str, names: Sequence[str]) -> tuple[str, str]:

@@ -70,11 +70,11 @@ def spread_between_runs(changes: Floats, seconds: Floats, clock: str) -> Floats:
     if not len(changes):
         return spreads
     for group in np.array_split(np.argsort(seconds, kind="stable"), max(1, len(changes) // MIN_GROUP)):
-        ordered = np.sort(changes[group])
-        half = len(ordered) // 2 + 1
-        shortest = (ordered[half - 1 :] - ordered[: len(ordered) - half + 1]).min()
-        told = len(changes) >= MIN_GROUP and shortest > 0
-        spreads[group] = max(shortest / 2 / t.ppf(0.75, DEGREES), 0 if told else RECORDED[clock])
+        sorted_changes = np.sort(changes[group])
+        half = len(sorted_changes) // 2 + 1
+        shortest_length = (sorted_changes[half - 1 :] - sorted_changes[: len(sorted_changes) - half + 1]).min()
+        is_sufficient = len(changes) >= MIN_GROUP and shortest_length > 0
+        spreads[group] = max(shortest_length / 2 / t.ppf(0.75, DEGREES), 0 if is_sufficient else RECORDED[clock])
     return spreads
 
 
@@ -90,12 +90,12 @@ def p_values(changes: Floats, spreads: Floats, errors: Floats, tolerance: float)
 
     scale = np.maximum(np.hypot(spreads, errors), np.finfo(float).eps)
     sizes, margin = np.abs(changes), log1p(tolerance)
-    both = t.sf((sizes - margin) / scale, DEGREES) + t.sf((sizes + margin) / scale, DEGREES)
-    p: Floats = np.minimum(both, 1)
+    tail_sum = t.sf((sizes - margin) / scale, DEGREES) + t.sf((sizes + margin) / scale, DEGREES)
+    p: Floats = np.minimum(tail_sum, 1)
     return p
 
 
-def adjusted(p: Floats) -> Floats:
+def adjusted_p_values(p: Floats) -> Floats:
     """Return p values corrected for multiple tests: selecting values up to a level bounds the false discovery rate.
 
     NaN stays NaN and is not counted. Rows of one process are correlated; the method allows positive dependence
@@ -105,11 +105,11 @@ def adjusted(p: Floats) -> Floats:
     """
     from scipy.stats import false_discovery_control
 
-    corrected = np.full(len(p), np.nan)
-    judged = ~np.isnan(p)
-    if judged.any():
-        corrected[judged] = false_discovery_control(p[judged])
-    return corrected
+    corrected_values = np.full(len(p), np.nan)
+    is_given = ~np.isnan(p)
+    if is_given.any():
+        corrected_values[is_given] = false_discovery_control(p[is_given])
+    return corrected_values
 
 
 def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
@@ -121,23 +121,23 @@ def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
     """
     if any(len(side) < 2 for side in rounds):
         return None
-    return _drawn_interval(tuple(tuple(map(tuple, side)) for side in rounds))
+    return _bootstrap_interval(tuple(tuple(map(tuple, side)) for side in rounds))
 
 
 @lru_cache(maxsize=1 << 16)  # cached, since several tables and figures show the same ratio
-def _drawn_interval(rounds: tuple[tuple[tuple[float, ...], ...], ...]) -> Interval:
+def _bootstrap_interval(rounds: tuple[tuple[tuple[float, ...], ...], ...]) -> Interval:
     """Compute `relative_interval` for at least two rounds per kernel."""
     from scipy.stats import bootstrap
 
     parts = [[np.asarray(part, float) for part in side] for side in rounds]
 
     def statistic(*draws: NDArray[np.integer], axis: int = -1) -> Floats:
-        medians = [_medians(side, drawn) for side, drawn in zip(parts, draws, strict=True)]
+        medians = [_medians(side, draw) for side, draw in zip(parts, draws, strict=True)]
         return medians[0] / medians[1] if len(medians) > 1 else medians[0]
 
-    every = [np.arange(len(side)) for side in parts]
-    drawn = bootstrap(
-        every,
+    round_indices = [np.arange(len(side)) for side in parts]
+    bootstrap_result = bootstrap(
+        round_indices,
         statistic,
         vectorized=True,
         n_resamples=ROUND_DRAWS,
@@ -145,21 +145,21 @@ def _drawn_interval(rounds: tuple[tuple[tuple[float, ...], ...], ...]) -> Interv
         method="percentile",
         random_state=np.random.default_rng(0),
     )
-    low, high = np.array(drawn.confidence_interval) / statistic(*every)
+    low, high = np.array(bootstrap_result.confidence_interval) / statistic(*round_indices)
     return float(low), float(high)
 
 
 def _medians(rounds: Sequence[Floats], draws: NDArray[np.integer]) -> Floats:
     """Return, for each draw of rounds, the median of all samples; equal draws are computed once."""
-    flat = draws.reshape(-1, len(rounds))
+    flat_draws = draws.reshape(-1, len(rounds))
     # hash of a draw, independent of order: the sum of random numbers, one per round
-    codes = np.random.default_rng(1).integers(1 << 62, size=len(rounds))[flat].sum(axis=1)
+    codes = np.random.default_rng(1).integers(1 << 62, size=len(rounds))[flat_draws].sum(axis=1)
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
-    different = flat[first]
+    distinct_draws = flat_draws[first]
     if len({len(part) for part in rounds}) == 1:
-        medians: Floats = np.median(np.asarray(rounds)[different].reshape(len(first), -1), axis=1)
+        medians: Floats = np.median(np.asarray(rounds)[distinct_draws].reshape(len(first), -1), axis=1)
     else:
-        medians = np.array([np.median(np.concatenate([rounds[number] for number in draw])) for draw in different])
+        medians = np.array([np.median(np.concatenate([rounds[number] for number in draw])) for draw in distinct_draws])
     return medians[place].reshape(draws.shape[:-1])
 
 
@@ -176,7 +176,7 @@ def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | Non
         return None
     places = [names[case] for case in cases]
     sums, counts = np.bincount(places, weights=changes), np.bincount(places)
-    drawn = bootstrap(
+    bootstrap_result = bootstrap(
         (sums, counts),
         lambda sums, counts, axis: sums.sum(axis=axis) / counts.sum(axis=axis),
         paired=True,
@@ -186,7 +186,7 @@ def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | Non
         method="percentile",
         random_state=np.random.default_rng(0),  # reproducible intervals
     )
-    low, high = drawn.confidence_interval
+    low, high = bootstrap_result.confidence_interval
     return exp(low), exp(high)
 
 
@@ -202,25 +202,25 @@ def interval_of_statistic(
     return float(low), float(high)
 
 
-def ratio_of(base: ReportedTime | None, over: ReportedTime | None) -> float | None:
-    """Return the speedup of `over` relative to `base` (time of `base` / time of `over`); None if either is missing."""
-    return base.seconds / over.seconds if base and over else None
+def ratio_of(base: ReportedTime | None, divisor: ReportedTime | None) -> float | None:
+    """Return the speedup of `divisor` relative to `base`: the quotient of their times; None if either is missing."""
+    return base.seconds / divisor.seconds if base and divisor else None
 
 
-def interval_of(timed: ReportedTime | None) -> Interval | None:
+def interval_of(time: ReportedTime | None) -> Interval | None:
     """Return the confidence interval of a time in seconds; None without samples of several rounds."""
-    factors = relative_interval(timed.rounds) if timed else None
-    return (timed.seconds * factors[0], timed.seconds * factors[1]) if timed and factors else None
+    factors = relative_interval(time.rounds) if time else None
+    return (time.seconds * factors[0], time.seconds * factors[1]) if time and factors else None
 
 
-def interval_of_ratio(base: ReportedTime | None, over: ReportedTime | None) -> Interval | None:
+def interval_of_ratio(base: ReportedTime | None, divisor: ReportedTime | None) -> Interval | None:
     """Return the confidence interval of `ratio_of`; None if either time lacks samples of several rounds."""
-    ratio = ratio_of(base, over)
-    factors = relative_interval(base.rounds, over.rounds) if base and over else None
+    ratio = ratio_of(base, divisor)
+    factors = relative_interval(base.rounds, divisor.rounds) if base and divisor else None
     return (ratio * factors[0], ratio * factors[1]) if ratio and factors else None
 
 
-def scaled(interval: Interval | None, factor: float) -> Interval | None:
+def scaled_interval(interval: Interval | None, factor: float) -> Interval | None:
     return (interval[0] * factor, interval[1] * factor) if interval else None
 
 

@@ -10,7 +10,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any, Generic
 
 from repro.results.campaign_data import Case, ReportedTime
-from repro.results.significance import interval_of, interval_of_ratio, ratio_of, scaled
+from repro.results.significance import interval_of, interval_of_ratio, ratio_of, scaled_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -144,7 +144,7 @@ class Table:
         return spans
 
 
-def lead_first(table: Table, lead: Sequence[str], instead: Sequence[str] = ()) -> Table:
+def move_lead_columns(table: Table, lead: Sequence[str], instead: Sequence[str] = ()) -> Table:
     """Return a table with the columns `lead` directly after its first columns without a group, which name the case.
 
     If no row has a value of `lead`, the columns `instead` are moved. Columns without any value come last.
@@ -198,11 +198,13 @@ def table_of(
     rows = [tuple(column.cell(case) for column in columns) for case in cases]
     lines = []
     for line in summary:
-        counted = [row for row, case in zip(rows, cases, strict=True) if line.counts(case)]
+        counted_rows = [row for row, case in zip(rows, cases, strict=True) if line.counts(case)]
         cells = []
         for index, column in enumerate(columns):
             statistic = column.summary.get(line.statistic)
-            numbers = [float(value) for row in counted if (value := row[index].value) is not None] if statistic else []
+            numbers = (
+                [float(value) for row in counted_rows if (value := row[index].value) is not None] if statistic else []
+            )
             cells.append(statistic(numbers) if statistic and numbers else Cell())
         if any(cell.value is not None for cell in cells):
             lines.append((Cell(line.title), *cells[1:]))
@@ -250,44 +252,44 @@ class Result:
     own_says: str = ""
 
     @classmethod
-    def of(cls, declared: Mapping[str, Any]) -> Result:
+    def of(cls, declaration: Mapping[str, Any]) -> Result:
         """Make the result from the mapping that a study's contract declares; each of its `lines` is a mapping too."""
-        return cls(**{**declared, "lines": tuple(ResultLine(**line) for line in declared.get("lines", ()))})
+        return cls(**{**declaration, "lines": tuple(ResultLine(**line) for line in declaration.get("lines", ()))})
 
     def cell(self, table: Table) -> Cell:
         """Return the cell with the number; an empty cell if the table lacks it."""
         return self._cell(table, self.row)
 
-    def said_of(self, table: Table) -> str:
+    def description_of(self, table: Table) -> str:
         """Return the description `says` of the number; `alone` is added if the number is from the substitute column."""
         return self.says if self._column(table) == self.column else f"{self.says}; {self.alone}"
 
-    def by_other_clocks(self, table: Table) -> dict[str, Cell]:
+    def numbers_of_other_clocks(self, table: Table) -> dict[str, Cell]:
         """Return the same number by `OTHER_CLOCKS`, from rows whose names differ only in the clock."""
         names = {clock: self.row.replace(f"{self.clock} clock", clock) for clock in OTHER_CLOCKS}
         cells = {clock: self._cell(table, name) for clock, name in names.items() if name != self.row}
         return {clock: cell for clock, cell in cells.items() if cell.value is not None}
 
-    def left_out(self, table: Table, as_published: Table | None = None) -> dict[str, Cell]:
+    def left_out(self, table: Table, published_table: Table | None = None) -> dict[str, Cell]:
         """Return the further numbers by their descriptions: that of the substitute column, and those of `lines`.
 
-        `as_published` is the same table of the campaign with the exact kernels of the papers.
+        `published_table` is the same table of the campaign with the exact kernels of the papers.
         """
-        cells = {self.alone: _at(table, self.row, self.instead) if self._column(table) == self.column else Cell()}
+        cells = {self.alone: _cell_at(table, self.row, self.instead) if self._column(table) == self.column else Cell()}
         for line in self.lines:
-            source = as_published if line.as_published else table
-            cells[line.says] = _at(source, line.row, line.column) if source else Cell()
+            source = published_table if line.as_published else table
+            cells[line.says] = _cell_at(source, line.row, line.column) if source else Cell()
         return {words: cell for words, cell in cells.items() if cell.value is not None}
 
     def _cell(self, table: Table, name: str) -> Cell:
-        return _at(table, name, self._column(table))
+        return _cell_at(table, name, self._column(table))
 
     def _column(self, table: Table) -> str:
-        keys = (key for key in (self.column, self.instead) if _at(table, self.row, key).value is not None)
+        keys = (key for key in (self.column, self.instead) if _cell_at(table, self.row, key).value is not None)
         return next(keys, self.column)
 
 
-def _at(table: Table, name: str, key: str) -> Cell:
+def _cell_at(table: Table, name: str, key: str) -> Cell:
     """Return the cell of a column in the first row whose first cell starts with `name`; an empty cell if none does.
 
     The cell of a summary line gets its cases as `sample`, and the notes that all of these cases share.
@@ -322,21 +324,23 @@ def letter(index: int) -> str:
     text = ""
     index += 1
     while index:
-        index, rest = divmod(index - 1, 26)
-        text = chr(ord("a") + rest) + text
+        index, digit = divmod(index - 1, 26)
+        text = chr(ord("a") + digit) + text
     return text
 
 
 MICRO = 1e6
 
 
-def microseconds(timed: ReportedTime | None, case: Case | None = None) -> Cell:
+def microseconds(time: ReportedTime | None, case: Case | None = None) -> Cell:
     """Return a time in microseconds with three significant digits; `case` adds a note on mostly launch overhead."""
-    if timed is None:
+    if time is None:
         return Cell()
-    value = timed.seconds * MICRO
-    near = case.launch_note("graph", timed) if case else ()
-    return Cell(value, digits(value), (*timed.notes, *near), (timed.key,), scaled(interval_of(timed), MICRO))
+    value = time.seconds * MICRO
+    launch_notes = case.launch_note("graph", time) if case else ()
+    return Cell(
+        value, digits(value), (*time.notes, *launch_notes), (time.key,), scaled_interval(interval_of(time), MICRO)
+    )
 
 
 def seconds_cell(seconds: float | None) -> Cell:
@@ -344,9 +348,9 @@ def seconds_cell(seconds: float | None) -> Cell:
     return Cell() if seconds is None else Cell(MICRO * seconds, digits(MICRO * seconds))
 
 
-def from_rows(cell: Cell, *times: ReportedTime | None) -> Cell:
+def add_row_keys(cell: Cell, *times: ReportedTime | None) -> Cell:
     """Add to a cell the keys of the rows from which its value was computed."""
-    return replace(cell, keys=tuple(dict.fromkeys((*cell.keys, *(timed.key for timed in times if timed)))))
+    return replace(cell, keys=tuple(dict.fromkeys((*cell.keys, *(time.key for time in times if time)))))
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -372,14 +376,16 @@ def ratio(value: float | None) -> Cell:
     return Cell() if value is None else Cell(value, f"{value:.2f}")
 
 
-def speedup(base: ReportedTime | None, over: ReportedTime | None) -> Cell:
-    """Return the speedup of `over` relative to `base`, with its confidence interval."""
-    return from_rows(replace(ratio(ratio_of(base, over)), interval=interval_of_ratio(base, over)), base, over)
+def speedup(base: ReportedTime | None, divisor: ReportedTime | None) -> Cell:
+    """Return the speedup of `divisor` relative to `base`, with its confidence interval."""
+    return add_row_keys(
+        replace(ratio(ratio_of(base, divisor)), interval=interval_of_ratio(base, divisor)), base, divisor
+    )
 
 
-def time_or_reason(timed: ReportedTime | None, reason: str | None) -> Cell:
+def time_or_reason(time: ReportedTime | None, reason: str | None) -> Cell:
     """Return a time in microseconds, or a cell without one that has the reason as a note."""
-    return microseconds(timed) if timed else Cell(notes=(reason,) if reason else ())
+    return microseconds(time) if time else Cell(notes=(reason,) if reason else ())
 
 
 def time_column(
@@ -401,22 +407,22 @@ def speedup_column(
     title: str,
     group: str,
     base: Callable[[C], ReportedTime | None],
-    over: Callable[[C], ReportedTime | None],
+    divisor: Callable[[C], ReportedTime | None],
 ) -> Column[C]:
-    """Return a column with the speedup of `over` relative to `base`."""
-    return Column(key, title, group, cell=lambda case: speedup(base(case), over(case)))
+    """Return a column with the speedup of `divisor` relative to `base`."""
+    return Column(key, title, group, cell=lambda case: speedup(base(case), divisor(case)))
 
 
-def share(part: ReportedTime | None, whole: ReportedTime | None) -> Cell:
-    """Return `part` as a percentage of `whole`, with its confidence interval."""
-    cell = replace(percent(ratio_of(part, whole)), interval=scaled(interval_of_ratio(part, whole), 100))
-    return from_rows(cell, part, whole)
+def share(part: ReportedTime | None, total: ReportedTime | None) -> Cell:
+    """Return `part` as a percentage of `total`, with its confidence interval."""
+    cell = replace(percent(ratio_of(part, total)), interval=scaled_interval(interval_of_ratio(part, total), 100))
+    return add_row_keys(cell, part, total)
 
 
 def count(number: int | None) -> Cell:
     return Cell() if number is None else Cell(number, f"{number:,}".replace(",", "\N{NO-BREAK SPACE}"))
 
 
-def tied(timed: ReportedTime | None, tie: float) -> tuple[str, ...]:
+def tie_notes(time: ReportedTime | None, tie: float) -> tuple[str, ...]:
     """Return a note with the number of other variants that tie with a winner; empty if there are none."""
-    return (f"tie: {len(timed.ties)} more within {100 * tie:g} %",) if timed and timed.ties else ()
+    return (f"tie: {len(time.ties)} more within {100 * tie:g} %",) if time and time.ties else ()

@@ -38,20 +38,22 @@ class Decades(LogLocator):
         powers = [10.0**power for power in range(floor(log10(low)), ceil(log10(high)) + 1)]
         finest = [[step * power for power in powers for step in steps] for steps in (self.steps, range(1, 10))]
         # on an axis of less than a factor of 2 these can be too few; evenly spaced ticks are just as readable there
-        even = [MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high) for most in range(6, 0, -1)]
-        choices = [*finest, *(powers[::apart] for apart in range(1, len(powers) + 1)), *even]
-        shown = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
-        fit = [ticks for ticks in shown if not _meet(axis, ticks, self.points)]
+        uniform_ticks = [
+            MaxNLocator(most_ticks, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high) for most_ticks in range(6, 0, -1)
+        ]
+        choices = [*finest, *(powers[::stride] for stride in range(1, len(powers) + 1)), *uniform_ticks]
+        visible_ticks = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
+        fit = [ticks for ticks in visible_ticks if not _meet(axis, ticks, self.points)]
         return next((ticks for ticks in fit if len(ticks) > 1), fit[0])
 
 
 def _meet(axis: Axis, ticks: Sequence[float], height: float) -> bool:
     """Return whether neighbouring tick labels of a font size (`height`, in points) would overlap."""
     low, high = sorted(axis.get_view_interval())
-    wide = axis is axis.axes.xaxis
+    is_horizontal = axis is axis.axes.xaxis
     box, dpi = axis.axes.bbox, axis.axes.figure.dpi
-    points = 72 * (box.width if wide else box.height) / dpi
-    sizes = [height * (DIGIT * len(f"{tick:g}") if wide else 1.0) + APART for tick in ticks]
+    points = 72 * (box.width if is_horizontal else box.height) / dpi
+    sizes = [height * (DIGIT * len(f"{tick:g}") if is_horizontal else 1.0) + APART for tick in ticks]
     places = [points * log10(tick / low) / log10(high / low) for tick in ticks]
     pairs = zip(pairwise(places), pairwise(sizes), strict=True)
     return any(place[1] - place[0] < sum(size) / 2 for place, size in pairs)

@@ -7,7 +7,7 @@ from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.store import read_rows
 from repro.results.campaign_data import Campaign
 from repro.sparse.compound.variants import REFERENCE, VariantId
-from repro.studies.compound_spmv.searches import SPACE_TITLES, judged_searches, searched
+from repro.studies.compound_spmv.searches import SPACE_TITLES, recordings_of_space, replayed_searches
 from repro.studies.compound_spmv.tables.search import BUDGET
 from repro.tuning.strategies import Exhaustive, Predicted, covers_space, evaluate, replay, sample_note
 from support.campaigns import RESULTS, recorded_campaigns
@@ -32,11 +32,11 @@ def cases_of(folder):
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
 @pytest.mark.parametrize("space", SPACE_TITLES)
 def test_predicted_keeps_its_promises_on_recorded_campaigns(folder, space):
-    recordings = searched(Campaign.load(folder, "compound_spmv"), space)
+    recordings = recordings_of_space(Campaign.load(folder, "compound_spmv"), space)
     if not recordings:
         pytest.skip(f"{folder.name} has nothing of {SPACE_TITLES[space]}")
     assert {(one.problem, one.precision) for one in recordings} == cases_of(folder), "some were not searched in full"
-    judged = judged_searches(Campaign.load(folder, "compound_spmv"), space, BUDGET)
+    judged = replayed_searches(Campaign.load(folder, "compound_spmv"), space, BUDGET)
     losses = np.array([one.problem_unknown[-1] for one in judged])
     random = np.array([one.random[-1] for one in judged])
     assert all(one.tried <= BUDGET * len(one.recording.seconds) for one in judged)
@@ -52,7 +52,7 @@ def test_predicted_keeps_its_promises_on_recorded_campaigns(folder, space):
 def test_a_predicted_search_waits_for_few_compilations_with_sixteen_compilers(space):
     """As docs/tuning.md says of every sixth search."""
     folder = next(folder for folder in RECORDED if folder.name == "h200")
-    recordings = searched(Campaign.load(folder, "compound_spmv"), space)
+    recordings = recordings_of_space(Campaign.load(folder, "compound_spmv"), space)
     for one in recordings[::6]:
         others = [other for other in recordings if other.problem != one.problem and covers_space(other, one.names)]
         batches = []
@@ -79,7 +79,7 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
             measure(0)
 
     monkeypatch.setattr("repro.tuning.strategies.Predicted", Spy)
-    recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper_tuned")
+    recordings = recordings_of_space(Campaign.load(RECORDED[0], "compound_spmv"), "paper_tuned")
     evaluate(recordings[:1] + recordings, BUDGET, VariantId, str(REFERENCE))
     one = recordings[0]
     assert (one.problem, one.family) not in seen[0]
@@ -88,7 +88,7 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
 
 
 def test_of_many_problems_some_are_judged_and_all_are_learnt_from(monkeypatch):
-    recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper_tuned")
+    recordings = recordings_of_space(Campaign.load(RECORDED[0], "compound_spmv"), "paper_tuned")
     assert len(recordings) > 5
     whole = {id(one.recording): one for one in evaluate(recordings, BUDGET, VariantId, str(REFERENCE))}
     monkeypatch.setattr("repro.tuning.strategies.MAX_EVALUATED", 3)

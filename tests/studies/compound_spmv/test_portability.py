@@ -17,7 +17,7 @@ from repro.results.output import as_csv, write
 from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Cell, Table
-from repro.studies.compound_spmv.searches import journeys, judged_searches
+from repro.studies.compound_spmv.searches import replayed_searches, transfers
 
 pytestmark = pytest.mark.medium
 
@@ -87,7 +87,7 @@ def line_of(table: Table, problem: str, key: str) -> Cell:
 def test_losses_both_ways(both: Campaign) -> None:
     (other,) = both.beside
     assert (other.name, other.device) == ("elsewhere", OTHER)
-    cases = journeys(both, other)
+    cases = transfers(both, other)
     assert {problem for problem, _ in cases} == {given.name for given in PROBLEMS[1:3]}
     case = cases["generated/helmholtz", "single"]
     assert case.here.startswith("ELL-SoA-AoS/")
@@ -95,7 +95,7 @@ def test_losses_both_ways(both: Campaign) -> None:
     here, there = LAYOUTS["ELL-SoA-AoS"], FASTER["Sl-32-SoA-AoS"] * LAYOUTS["Sl-32-SoA-AoS"]
     assert case.loss_here == pytest.approx(LAYOUTS["Sl-32-SoA-AoS"] / here - 1)
     assert case.loss_there == pytest.approx(here / there - 1)
-    back = journeys(other, both)["generated/helmholtz", "single"]
+    back = transfers(other, both)["generated/helmholtz", "single"]
     assert (back.loss_here, back.loss_there) == (case.loss_there, case.loss_here)
 
 
@@ -105,13 +105,13 @@ def test_only_variants_that_work_on_both_are_compared(both: Campaign) -> None:
     search = other.search.copy()
     slices = search["layout"] == "Sl-32-SoA-AoS"
     search.loc[slices, "status"] = "launch_error"
-    case = journeys(both, replace(other, search=search))["generated/helmholtz", "single"]
+    case = transfers(both, replace(other, search=search))["generated/helmholtz", "single"]
     assert case.here == case.there
     assert case.loss_here == case.loss_there == 0
 
 
 def test_a_cpu_is_not_compared_with_a_gpu(both: Campaign, cpu: Campaign) -> None:
-    assert not journeys(both, cpu)
+    assert not transfers(both, cpu)
 
 
 def test_the_table_has_both_ways_and_summaries(both: Campaign, published: Published) -> None:
@@ -187,7 +187,7 @@ def test_another_problem_of_the_same_name_is_not_compared(both: Campaign, publis
     (other,) = both.beside
     for theirs, count in (("a" * 64, 4), ("b" * 64, 2)):
         here = replace(with_content(both, name, "a" * 64), beside=(with_content(other, name, theirs),))
-        assert len(journeys(here, here.beside[0])) == count
+        assert len(transfers(here, here.beside[0])) == count
         table = get_artifact(STUDY, "table-portability").make(here, published)
         figure = get_artifact(STUDY, "figure-portability").make(here, published)
         for made in (table, figure):
@@ -195,7 +195,7 @@ def test_another_problem_of_the_same_name_is_not_compared(both: Campaign, publis
         for table_name, key in (("table-3", "ours_elsewhere_layout"), ("table-8", "ours_elsewhere")):
             cell = line_of(get_artifact(STUDY, table_name).make(here, published), name, key)
             assert (OTHER_CONTENT in cell.notes, cell.value is None) == ((count == 2,) * 2)
-    assert len(journeys(with_content(both, name, "a" * 64), other)) == 4
+    assert len(transfers(with_content(both, name, "a" * 64), other)) == 4
 
 
 def test_the_csv_file_has_the_keys_of_each_campaign_in_a_column_of_its_own(
@@ -259,9 +259,9 @@ def test_captions_say_where_code_differs(both: Campaign, published: Published) -
 
 
 def test_what_another_gpu_teaches_is_judged(both: Campaign, published: Published) -> None:
-    judged = judged_searches(both, "paper", 0.02)
+    judged = replayed_searches(both, "paper", 0.02)
     assert all(one.device_unknown is not None and one.both_unknown is not None for one in judged)
-    assert all(one.device_unknown is None for one in judged_searches(replace(both, beside=()), "paper", 0.02))
+    assert all(one.device_unknown is None for one in replayed_searches(replace(both, beside=()), "paper", 0.02))
     heads = [column.title for column in get_artifact(STUDY, "table-predicted").make(both, published).columns]
     assert {"GPU unknown", "GPU and problem unknown"} <= set(heads)
 

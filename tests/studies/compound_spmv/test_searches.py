@@ -12,8 +12,8 @@ from repro.results.tables import Figure, Table
 from repro.sparse.compound.variants import REFERENCE, VariantId
 from repro.studies.compound_spmv.figures import search
 from repro.studies.compound_spmv.figures.search import curves
-from repro.studies.compound_spmv.searches import searched
-from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, lost, times_and_bytes
+from repro.studies.compound_spmv.searches import recordings_of_space
+from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, order_losses, times_and_bytes
 from repro.tuning.strategies import evaluate
 
 
@@ -40,9 +40,9 @@ def predicted(gpu: Campaign, published: Published) -> dict[tuple[str, ...], dict
 
 
 def test_all_problems_were_searched_in_full(gpu: Campaign) -> None:
-    found = searched(gpu, "paper")
+    found = recordings_of_space(gpu, "paper")
     assert len(found) == 2 * sum(given.reason is None for given in PROBLEMS)
-    assert searched(gpu, "extended") == []
+    assert recordings_of_space(gpu, "extended") == []
 
 
 def test_predicted_finds_what_all_problems_share(predicted: dict[tuple[str, ...], dict[str, object]]) -> None:
@@ -56,7 +56,7 @@ def test_predicted_finds_what_all_problems_share(predicted: dict[tuple[str, ...]
 
 
 def test_curves_fall(gpu: Campaign) -> None:
-    judged = evaluate(searched(gpu, "paper")[:4], BUDGET, VariantId, str(REFERENCE))
+    judged = evaluate(recordings_of_space(gpu, "paper")[:4], BUDGET, VariantId, str(REFERENCE))
     for key in ("problem_unknown", "entry_unknown", "random"):
         losses = curves(judged, key)
         assert losses is not None and losses.shape[0] == 4
@@ -86,8 +86,10 @@ def test_a_panel_whose_losses_are_beyond_its_limit_is_left_out(
 
 
 def test_orders_lose_what_their_schedule_loses(gpu: Campaign) -> None:
-    recordings = searched(gpu, "paper")
-    losses = {name: [one.loss for one in lost(recordings, order)] for name, order in {**SEQUENCES, **PRODUCTS}.items()}
+    recordings = recordings_of_space(gpu, "paper")
+    losses = {
+        name: [one.loss for one in order_losses(recordings, order)] for name, order in {**SEQUENCES, **PRODUCTS}.items()
+    }
     # time = layout × schedule: either may come first
     for name in ("jointly", "schedule, then layout", "layout, then schedule"):
         assert losses[name] == pytest.approx([0] * len(recordings))
@@ -150,7 +152,7 @@ def test_a_search_in_part_is_no_truth(maker: Maker, published: Published) -> Non
         maker.problem(given)
         maker.write(given.name, "single", "search", maker.search(given, "single")[number::40])
     campaign = maker.load()
-    assert [one.problem for one in searched(campaign, "paper")] == []
+    assert [one.problem for one in recordings_of_space(campaign, "paper")] == []
 
 
 def test_what_shares_no_variants_teaches_nothing(maker: Maker, published: Published) -> None:

@@ -32,7 +32,7 @@ from repro.results.tables import Figure, Table
 from repro.studies import get_study, load_artifacts
 from repro.studies.compressed_coo.results import DISTINCT as ARE_DISTINCT
 from repro.studies.compressed_coo.results import REPEAT as REPEATS
-from repro.studies.compressed_coo.results import all_times, counted
+from repro.studies.compressed_coo.results import all_times, median_cases_and_note
 from support.campaigns import Recorder
 from support.figure_flaws import flaws, laid_out
 from support.html_page import Page
@@ -221,7 +221,7 @@ def test_medians(coo: Campaign) -> None:
 def test_medians_of_small_problems_alone(tmp_path: Path) -> None:
     campaign = CooMaker(tmp_path, "cuda").all((PROBLEMS[0], PROBLEMS[-1]))
     cases = all_times(campaign, published_coo(), "double")
-    small, sentence = counted(cases)
+    small, sentence = median_cases_and_note(cases)
     assert [case.line.problem for case in small] == ["small/5pt_const"]
     assert "over all 1 problems: none has more than 900,000 rows" in sentence
 

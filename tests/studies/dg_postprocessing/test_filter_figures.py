@@ -11,7 +11,7 @@ from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Table
 from repro.studies import get_study
 from repro.studies.dg_postprocessing import STUDY_NAME
-from repro.studies.dg_postprocessing.figures_accuracy import mesh_ticks, short_triangles
+from repro.studies.dg_postprocessing.figures_accuracy import mesh_ticks, triangle_count_text
 from support.figure_flaws import flaws, laid_out
 
 #: Those of the plane.
@@ -99,7 +99,7 @@ def test_ours_are_drawn_of_this_campaign_where_the_judging_one_has_none(tmp_path
 
 def test_meshes_of_about_one_size_share_a_tick():
     assert mesh_ticks([4138, 1_026_742, 4_100, 16_374, 4138]) == [4100, 16_374, 1_026_742]
-    assert [short_triangles(size) for size in (299, 4138, 262_144, 1_026_742)] == ["299", "4.14k", "262k", "1.03M"]
+    assert [triangle_count_text(size) for size in (299, 4138, 262_144, 1_026_742)] == ["299", "4.14k", "262k", "1.03M"]
     assert mesh_ticks([]) == []
 
 

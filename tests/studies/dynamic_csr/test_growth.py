@@ -77,7 +77,7 @@ def test_what_is_left_of_places_that_come_twice(rivals_built, work_on, mode):
 @pytest.mark.parametrize(("what", "slack"), [("insert", 1), ("batch", 1), ("stream", 2)])
 def test_the_slack_is_the_mean_row_size(rivals_built, work_on, what, slack):
     """Of the rows of a matrix of three entries before its batch, and of seven with it."""
-    update = DynamicUpdate(rivals_built["double"], what, which=0 if what == "batch" else None)
+    update = DynamicUpdate(rivals_built["double"], what, batch_index=0 if what == "batch" else None)
     assert update.columns["slack"] is None
     update.prepare(work_on(growing(sp.csr_array(np.eye(3)), [([0, 0, 1, 2], [1, 2, 0, 0], np.ones(4))])))
     assert update.columns["slack"] == slack

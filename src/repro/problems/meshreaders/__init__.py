@@ -81,14 +81,14 @@ class Content:
         return b""
 
     def word(self) -> bytes:
-        found = _WORD.search(self.content, self.place)
-        self.place = found.end() if found else len(self.content)
-        return found[0] if found else b""
+        match = _WORD.search(self.content, self.place)
+        self.place = match.end() if match else len(self.content)
+        return match[0] if match else b""
 
     def peek(self) -> bytes:
         """Return the next word without consuming it."""
-        found = _WORD.search(self.content, self.place)
-        return found[0] if found else b""
+        match = _WORD.search(self.content, self.place)
+        return match[0] if match else b""
 
     def count(self, subject: str) -> int:
         """Return the next word as a count of `subject`; raises `Flaw`."""
@@ -100,12 +100,12 @@ class Content:
 
     def raw(self, count: int, dtype: np.dtype[Any], subject: str) -> NDArray[Any]:
         """Return the next binary numbers in native byte order; raises `Flaw`."""
-        left = max(len(self.content) - self.place, 0)
-        if count * dtype.itemsize > left:
-            raise truncated(f"{count:,} {subject}, {count * dtype.itemsize:,} bytes", f"{left:,} bytes")
-        stored = np.frombuffer(self.content, dtype.newbyteorder(self.order or "="), count, self.place)
+        remaining_bytes = max(len(self.content) - self.place, 0)
+        if count * dtype.itemsize > remaining_bytes:
+            raise truncated(f"{count:,} {subject}, {count * dtype.itemsize:,} bytes", f"{remaining_bytes:,} bytes")
+        stored_values = np.frombuffer(self.content, dtype.newbyteorder(self.order or "="), count, self.place)
         self.place += count * dtype.itemsize
-        return stored.astype(dtype)
+        return stored_values.astype(dtype)
 
     def numbers(self, count: int, dtype: Any, subject: str) -> NDArray[Any]:
         """Return the next words as numbers; raises `Flaw`."""
@@ -120,21 +120,21 @@ class Content:
 
     def _behind(self, count: int, subject: str) -> int:
         """Return the position after the next `count` words."""
-        left = max(len(self.content) - self.place, 0)
+        remaining_bytes = max(len(self.content) - self.place, 0)
         if not count:
             return self.place
-        if 2 * count - 1 > left:
-            raise truncated(f"{count:,} numbers of {subject}", f"{left:,} bytes")
-        found, before, place = 0, True, self.place
+        if 2 * count - 1 > remaining_bytes:
+            raise truncated(f"{count:,} numbers of {subject}", f"{remaining_bytes:,} bytes")
+        word_count, follows_space, place = 0, True, self.place
         while place < len(self.content):
             blank = _SPACE[np.frombuffer(self.content, np.uint8, min(_WINDOW, len(self.content) - place), place)]
-            starts = np.flatnonzero(~blank & np.concatenate([[before], blank[:-1]]))
-            if found + len(starts) >= count:
-                last = _WORD.match(self.content, place + int(starts[count - found - 1]))
-                assert last is not None
-                return last.end()
-            found, before, place = found + len(starts), bool(blank[-1]), place + len(blank)
-        raise truncated(f"{count:,} numbers of {subject}", f"{found:,}")
+            starts = np.flatnonzero(~blank & np.concatenate([[follows_space], blank[:-1]]))
+            if word_count + len(starts) >= count:
+                last_word = _WORD.match(self.content, place + int(starts[count - word_count - 1]))
+                assert last_word is not None
+                return last_word.end()
+            word_count, follows_space, place = word_count + len(starts), bool(blank[-1]), place + len(blank)
+        raise truncated(f"{count:,} numbers of {subject}", f"{word_count:,}")
 
 
 _WORD = re.compile(rb"\S+")
@@ -152,30 +152,30 @@ def whole(word: bytes, subject: str) -> int:
 def parse(text: bytes, dtype: Any, count: int | None, subject: str) -> NDArray[Any]:
     """Return the words of a text as numbers, exactly `count` if given; raises `Flaw`."""
     if not text.strip():
-        found = np.empty(0, dtype)
+        values = np.empty(0, dtype)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("error", DeprecationWarning)  # NumPy reports words that are not numbers this way
             try:
-                found = np.fromstring(text, dtype, sep=" ")
+                values = np.fromstring(text, dtype, sep=" ")
             except (ValueError, DeprecationWarning):
                 raise Flaw(
                     "the mesh is damaged: a word is no number",
                     expected=f"{'whole ' if np.dtype(dtype).kind in 'iu' else ''}numbers of {subject}",
                     actual=_quoted(_no_number(text, np.dtype(dtype).kind)),
                 ) from None
-    if count is not None and len(found) != count:
-        raise truncated(f"{count:,} numbers of {subject}", f"{len(found):,}")
-    return found
+    if count is not None and len(values) != count:
+        raise truncated(f"{count:,} numbers of {subject}", f"{len(values):,}")
+    return values
 
 
-def whole_numbers(given: NDArray[Any], subject: str) -> NDArray[np.int64]:
+def whole_numbers(values: NDArray[Any], subject: str) -> NDArray[np.int64]:
     """Convert numbers to integers; raise `Flaw` for a number that is too large or not an integer."""
-    if given.dtype.kind == "f":
-        wrong = ~((given == np.trunc(given)) & (np.abs(given) < 2.0**63))
-        if wrong.any():
-            raise Flaw("the mesh is damaged: a number is not whole", f"whole numbers of {subject}", given[wrong][0])
-    return given.astype(np.int64)
+    if values.dtype.kind == "f":
+        is_wrong = ~((values == np.trunc(values)) & (np.abs(values) < 2.0**63))
+        if is_wrong.any():
+            raise Flaw("the mesh is damaged: a number is not whole", f"whole numbers of {subject}", values[is_wrong][0])
+    return values.astype(np.int64)
 
 
 def _no_number(text: bytes, kind: str) -> bytes:
@@ -239,10 +239,10 @@ def split(
     blocks = []
     for places in np.split(order, breaks) if len(order) else []:
         code, size = int(codes[places[0]]), int(sizes[places[0]])
-        whole = len(places) == len(sizes)
-        data = corners.reshape(-1, size) if whole and size else corners[starts[places, None] + np.arange(size)]
-        kept = {name: array[places] for name, array in (values or {}).items()}
-        blocks.append(Cells(*kind_of(code, size), data, kept, places + first))
+        is_complete = len(places) == len(sizes)
+        data = corners.reshape(-1, size) if is_complete and size else corners[starts[places, None] + np.arange(size)]
+        kept_values = {name: array[places] for name, array in (values or {}).items()}
+        blocks.append(Cells(*kind_of(code, size), data, kept_values, places + first))
     return sorted(blocks, key=lambda block: int(places[0]) if (places := block.places) is not None else 0)
 
 
@@ -257,16 +257,16 @@ def renumbered(cells: Numbers, numbers: Numbers, subject: str) -> Numbers:
     if not len(numbers):
         return np.full_like(cells, -1)
     if (numbers == np.arange(numbers[0], numbers[0] + len(numbers))).all():
-        moved = cells - numbers[0]
-        return np.where((moved >= 0) & (moved < len(numbers)), moved, -1)
+        indices = cells - numbers[0]
+        return np.where((indices >= 0) & (indices < len(numbers)), indices, -1)
     order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    twice = np.flatnonzero(np.diff(ordered) == 0)
-    if twice.size:
+    sorted_numbers = numbers[order]
+    repeated_places = np.flatnonzero(np.diff(sorted_numbers) == 0)
+    if repeated_places.size:
         raise Flaw(
             f"two {subject} of the mesh have the same number",
             expected="a number for each",
-            actual=f"{twice.size + 1} that share one, the first is {ordered[twice[0]]}",
+            actual=f"{repeated_places.size + 1} that share one, the first is {sorted_numbers[repeated_places[0]]}",
         )
-    found = np.minimum(np.searchsorted(ordered, cells), len(ordered) - 1)
-    return np.where(ordered[found] == cells, order[found], -1)
+    positions = np.minimum(np.searchsorted(sorted_numbers, cells), len(sorted_numbers) - 1)
+    return np.where(sorted_numbers[positions] == cells, order[positions], -1)

@@ -80,7 +80,7 @@ class Elements:
     entity: int | None = None
 
 
-def once(parts: list[Elements]) -> Numbers:
+def unique_elements(parts: list[Elements]) -> Numbers:
     """Return the nodes of elements of one type without repetitions.
 
     Two elements count as one if they have equal nodes and equal numbers. In versions 1 and 2, they also count as one if
@@ -101,12 +101,14 @@ def once(parts: list[Elements]) -> Numbers:
             return nodes
     keys = np.column_stack([np.sort(nodes, axis=1), entities])
     order = np.lexsort(keys.T)
-    new = np.concatenate([[True], (np.diff(keys[order], axis=0) != 0).any(axis=1)])
+    is_first = np.concatenate([[True], (np.diff(keys[order], axis=0) != 0).any(axis=1)])
     first = np.empty(len(nodes), np.int64)
-    first[order] = order[new][np.cumsum(new) - 1]  # the sort is stable, so this is the first of equal elements
-    here = np.arange(len(nodes))
-    again = (first != here) & ((groups != groups[first]) | (numbers == numbers[first]))
-    return np.asarray(nodes[~again])
+    first[order] = order[is_first][
+        np.cumsum(is_first) - 1
+    ]  # the sort is stable, so this is the first of equal elements
+    places = np.arange(len(nodes))
+    is_repeated = (first != places) & ((groups != groups[first]) | (numbers == numbers[first]))
+    return np.asarray(nodes[~is_repeated])
 
 
 #: Number of node parameters after the coordinates, for each dimension of the node's entity.
@@ -139,8 +141,8 @@ def open_content(path: Path) -> Content:
 
 def _is_binary(path: Path) -> bool:
     """Find the format header after comments; return whether the file is binary."""
-    found = re.search(rb"\$MeshFormat\s+\S+\s+(\d+)\s", path.read_bytes())
-    return bool(found and found[1] == b"1")
+    match = re.search(rb"\$MeshFormat\s+\S+\s+(\d+)\s", path.read_bytes())
+    return bool(match and match[1] == b"1")
 
 
 class Reader:
@@ -180,14 +182,14 @@ class Reader:
                         actual=f"${name}",
                     )
                 read[name]()
-                found = content.line()
-                if found.split()[:1] != [end]:
-                    if not found:
+                header = content.line()
+                if header.split()[:1] != [end]:
+                    if not header:
                         raise truncated(end.decode(), "the end of the file")
                     raise Flaw(
                         f"the mesh is damaged: ${name} has more in it than it says",
                         expected=end.decode(),
-                        actual=repr(found[:40].decode(errors="replace")),
+                        actual=repr(header[:40].decode(errors="replace")),
                     )
             else:
                 place = content.content.find(b"\n" + end, content.place - 1)
@@ -205,16 +207,16 @@ class Reader:
         if len(words) < 3:
             raise truncated("version, kind and size of numbers", b" ".join(words).decode(errors="replace") or "nothing")
         version, kind, size = words[:3]
-        said = version.decode(errors="replace")
-        major = said.split(".")[0]
-        if major not in ("2", "4") or (major == "4" and said not in ("4", "4.0", "4.1")):
+        version_text = version.decode(errors="replace")
+        major = version_text.split(".")[0]
+        if major not in ("2", "4") or (major == "4" and version_text not in ("4", "4.0", "4.1")):
             raise Flaw(
                 "a version of Gmsh's format that is not read",
                 expected="1.0, 2.0 to 2.2, 4.0 or 4.1",
-                actual=said or "none",
+                actual=version_text or "none",
                 todo="save it again by Gmsh: gmsh -0 -format msh41 -o new.msh old.msh",
             )
-        self._version = "2" if major == "2" else said if said == "4.1" else "4.0"
+        self._version = "2" if major == "2" else version_text if version_text == "4.1" else "4.0"
         if size not in (b"4", b"8"):
             raise Flaw("unknown size of numbers in the mesh file", expected="4 or 8", actual=repr(size))
         self._size = np.dtype(f"u{int(size)}")
@@ -230,10 +232,12 @@ class Reader:
 
     def _counts(self, count: int, subject: str, dtype: np.dtype[Any] | None = None) -> list[int]:
         """Read integers; in binary files, the version determines their width."""
-        found = self._content.array(count, (dtype or self._size) if self._content.order else np.int64, subject).tolist()
-        if min(found, default=0) < 0 and dtype is None:
-            raise Flaw("the mesh is damaged", expected=f"a number of {subject}", actual=min(found))
-        return [int(number) for number in found]
+        counts = self._content.array(
+            count, (dtype or self._size) if self._content.order else np.int64, subject
+        ).tolist()
+        if min(counts, default=0) < 0 and dtype is None:
+            raise Flaw("the mesh is damaged", expected=f"a number of {subject}", actual=min(counts))
+        return [int(number) for number in counts]
 
     def _count(self, subject: str) -> int:
         """Read the count at the start of a section; up to version 2, it is text in binary files too."""
@@ -302,13 +306,13 @@ class Reader:
 
     def _read_entities_nodes(self) -> None:
         """Read nodes of version 4 by entity."""
-        content, later = self._content, self._version == "4.1"
-        head = self._counts(4 if later else 2, "nodes")
+        content, is_version_4_1 = self._content, self._version == "4.1"
+        head = self._counts(4 if is_version_4_1 else 2, "nodes")
         for _ in range(head[0]):
             first, second, parametric = self._counts(3, "an entity", _INT)
             (count,) = self._counts(1, "nodes of an entity")
-            width = 3 + (self._parameters(first if later else second) if parametric else 0)
-            if later:
+            width = 3 + (self._parameters(first if is_version_4_1 else second) if parametric else 0)
+            if is_version_4_1:
                 numbers = content.array(count, self._size if content.order else np.int64, "numbers of nodes")
                 points = content.array(width * count, np.float64, "nodes").reshape(count, width)
             elif content.order:
@@ -321,12 +325,12 @@ class Reader:
         self._check_sum(head[1], sum(len(tags) for tags, _ in self._nodes), "nodes")
 
     @staticmethod
-    def _check_sum(said: int, found: int, subject: str) -> None:
-        if said != found:
+    def _check_sum(declared_count: int, actual_count: int, subject: str) -> None:
+        if declared_count != actual_count:
             raise Flaw(
                 f"the mesh is damaged: its entities have more or fewer {subject} than it says",
-                expected=f"{said:,} {subject}",
-                actual=f"{found:,}",
+                expected=f"{declared_count:,} {subject}",
+                actual=f"{actual_count:,}",
             )
 
     # elements
@@ -340,34 +344,34 @@ class Reader:
             self._read_listed_elements()
 
     def _read_entities_elements(self) -> None:
-        content, later = self._content, self._version == "4.1"
-        head = self._counts(4 if later else 2, "elements")
-        found = 0
-        index = (self._size if later else _INT) if content.order else np.dtype(np.int64)
+        content, is_version_4_1 = self._content, self._version == "4.1"
+        head = self._counts(4 if is_version_4_1 else 2, "elements")
+        element_count = 0
+        index = (self._size if is_version_4_1 else _INT) if content.order else np.dtype(np.int64)
         for _ in range(head[0]):
             first, second, kind = self._counts(3, "an entity", _INT)
             (count,) = self._counts(1, "elements of an entity")
             width = 1 + self._corners(kind)
             rows = content.array(width * count, index, "elements").reshape(count, width).astype(np.int64)
-            found += count
-            dimension, entity = (first, second) if later else (second, first)
+            element_count += count
+            dimension, entity = (first, second) if is_version_4_1 else (second, first)
             if (dimension, entity) not in self._interfaces:
                 self._elements.append(Elements(kind, rows[:, 0], rows[:, 1:], entity=entity))
-        self._check_sum(head[1], found, "elements")
+        self._check_sum(head[1], element_count, "elements")
 
     def _read_binary_elements(self) -> None:
         """Read elements of version 2, several after each header."""
-        content, count, found = self._content, self._count("elements"), 0
+        content, count, element_count = self._content, self._count("elements"), 0
         self._begin()
-        while found < count:
+        while element_count < count:
             kind, following, tags = self._counts(3, "elements", _INT)
             if following < 1 or tags < 0:
                 raise Flaw("the mesh is damaged", expected="elements behind a header", actual=f"{following}, {tags}")
             width = 1 + tags + self._corners(kind)
             rows = content.raw(width * following, _INT, "elements").reshape(following, width).astype(np.int64)
             self._add_rows(kind, tags, rows[:, 0], rows[:, 1:])
-            found += following
-        self._check_sum(count, found, "elements")
+            element_count += following
+        self._check_sum(count, element_count, "elements")
 
     def _read_listed_elements(self) -> None:
         """Read text elements of versions 1 and 2, in blocks of lines with equally many numbers."""
@@ -378,47 +382,47 @@ class Reader:
             raise truncated(name.decode(), f"no {name.decode()}")
         table = Content(content.content[content.place : end]).rest(np.int64, "elements")
         content.place = end
-        place, found = 0, 0
+        place, element_count = 0, 0
         while place < len(table):
             head = table[place : place + 5]
             if len(head) < 3 or (self._version == "1" and len(head) < 5):
-                raise truncated(f"{count:,} elements", f"{found:,} and a part of one")
+                raise truncated(f"{count:,} elements", f"{element_count:,} and a part of one")
             kind, tags = int(head[1]), 3 if self._version == "1" else int(head[2])
             corners = self._corners(kind)
             if tags < 0 or (self._version == "1" and head[4] != corners):
                 raise Flaw("the mesh is damaged: an element has another number of nodes than its type",
                            expected=corners, actual=f"element {head[0]}")  # fmt: skip
-            before = 2 if self._version == "1" else 3
-            width = before + tags + corners
-            rows = self._run(table, place, width, before)
+            leading_columns = 2 if self._version == "1" else 3
+            width = leading_columns + tags + corners
+            rows = self._run(table, place, width, leading_columns)
             if not len(rows):
-                raise truncated(f"{count:,} elements", f"{found:,} and a part of one")
-            self._add_rows(kind, tags, rows[:, 0], rows[:, before:])
+                raise truncated(f"{count:,} elements", f"{element_count:,} and a part of one")
+            self._add_rows(kind, tags, rows[:, 0], rows[:, leading_columns:])
             place += rows.size
-            found += len(rows)
-        self._check_sum(count, found, "elements")
+            element_count += len(rows)
+        self._check_sum(count, element_count, "elements")
 
     @staticmethod
-    def _run(table: Numbers, place: int, width: int, before: int) -> Numbers:
+    def _run(table: Numbers, place: int, width: int, leading_columns: int) -> Numbers:
         """Return consecutive rows from `place` on that have one type and number of tags."""
-        most, taken = (len(table) - place) // width, 1
-        if not most:
-            return np.empty((0, before), np.int64)
+        max_rows, row_count = (len(table) - place) // width, 1
+        if not max_rows:
+            return np.empty((0, leading_columns), np.int64)
         while True:
-            taken = min(2 * taken, most)
-            rows = table[place : place + taken * width].reshape(taken, width)
-            other = (rows[:, 1:before] != rows[:1, 1:before]).any(axis=1)
-            if other.any():
-                return rows[: int(np.argmax(other))]
-            if taken == most:
+            row_count = min(2 * row_count, max_rows)
+            rows = table[place : place + row_count * width].reshape(row_count, width)
+            differs = (rows[:, 1:leading_columns] != rows[:1, 1:leading_columns]).any(axis=1)
+            if differs.any():
+                return rows[: int(np.argmax(differs))]
+            if row_count == max_rows:
                 return rows
 
-    def _add_rows(self, kind: int, tags: int, numbers: Numbers, rest: Numbers) -> None:
+    def _add_rows(self, kind: int, tags: int, numbers: Numbers, nodes: Numbers) -> None:
         """Add elements of versions 1 and 2, whose first tag is the group and second the entity."""
         none = np.zeros(len(numbers), np.int64)
-        groups = rest[:, 0] if tags > 0 else none
-        entities = rest[:, 1] if tags > 1 else none
-        self._elements.append(Elements(kind, numbers, rest[:, tags:], groups, entities))
+        groups = nodes[:, 0] if tags > 0 else none
+        entities = nodes[:, 1] if tags > 1 else none
+        self._elements.append(Elements(kind, numbers, nodes[:, tags:], groups, entities))
 
     @staticmethod
     def _corners(kind: int) -> int:
@@ -450,8 +454,8 @@ class Reader:
                 self._partitions()
                 content.array(3 if dimension == 0 and self._version == "4.1" else 6, np.float64, "a box")
                 for _ in range(1 if dimension == 0 else 2):
-                    (more,) = self._counts(1, "groups or borders")
-                    self._counts(more, "groups or borders", _INT)
+                    (extra_count,) = self._counts(1, "groups or borders")
+                    self._counts(extra_count, "groups or borders", _INT)
 
     def _partitions(self) -> None:
         (parts,) = self._counts(1, "partitions")
@@ -465,7 +469,7 @@ class Reader:
         cells = []
         for kind in dict.fromkeys(element.type for element in self._elements):
             parts = [element for element in self._elements if element.type == kind]
-            nodes = renumbered(once(parts), numbers, "nodes")
+            nodes = renumbered(unique_elements(parts), numbers, "nodes")
             name, dimension, _ = KINDS[kind]
             cells.append(Cells(name, dimension, nodes))
         return points, cells
@@ -477,10 +481,12 @@ class Reader:
         if len(numbers) and (np.diff(numbers) <= 0).any():
             order = np.argsort(numbers, kind="stable")
             numbers, points = numbers[order], points[order]
-            again = np.concatenate([[False], np.diff(numbers) == 0])
-            same = (points[1:] == points[:-1]).all(axis=1)
-            if again.any() and same[again[1:]].all():  # nodes on borders between partitions are repeated
-                numbers, points = numbers[~again], points[~again]
+            is_repeated = np.concatenate([[False], np.diff(numbers) == 0])
+            has_same_point = (points[1:] == points[:-1]).all(axis=1)
+            if (
+                is_repeated.any() and has_same_point[is_repeated[1:]].all()
+            ):  # nodes on borders between partitions are repeated
+                numbers, points = numbers[~is_repeated], points[~is_repeated]
         return numbers, points
 
 
@@ -507,11 +513,11 @@ class _GroupReader(Reader):
     def _read_names(self) -> None:
         for _ in range(self._count("physical groups")):
             line = self._content.line()
-            found = _NAME.fullmatch(line)
-            if found is None:
+            match = _NAME.fullmatch(line)
+            if match is None:
                 raise truncated('dimension, number and "name" of a physical group', repr(line[:40]))
-            name = found[3].decode(errors="replace")
-            self._names.setdefault(name, []).append((int(found[1]), int(found[2])))
+            name = match[3].decode(errors="replace")
+            self._names.setdefault(name, []).append((int(match[1]), int(match[2])))
 
     def _read_entities(self) -> None:
         """Read which groups each entity belongs to; version 4 alone has this section."""
@@ -528,26 +534,26 @@ class _GroupReader(Reader):
 
     def points_of(self, group: str | int) -> Floats:
         self.read()
-        wanted = self._names.get(str(group), [])
+        dimension_groups = self._names.get(str(group), [])
         if isinstance(group, int):
-            wanted = wanted or [(dimension, group) for dimension in range(4)]
+            dimension_groups = dimension_groups or [(dimension, group) for dimension in range(4)]
         numbers, points = self._numbered()
         nodes = [np.empty(0, np.int64)]
         for elements in self._elements:
             dimension = KINDS[elements.type][1]
-            asked = [number for dimension_of, number in wanted if dimension_of == dimension]
+            group_numbers = [number for dimension_of, number in dimension_groups if dimension_of == dimension]
             if elements.groups is not None:
-                chosen = elements.nodes[np.isin(np.abs(elements.groups), asked)]
+                group_nodes = elements.nodes[np.isin(np.abs(elements.groups), group_numbers)]
             else:
                 of_entity = self._groups.get((dimension, elements.entity or 0), [])
-                chosen = elements.nodes if set(of_entity) & set(asked) else elements.nodes[:0]
-            nodes.append(renumbered(chosen, numbers, "nodes").ravel())
-        found = np.unique(np.concatenate(nodes))
-        if not len(found):
+                group_nodes = elements.nodes if set(of_entity) & set(group_numbers) else elements.nodes[:0]
+            nodes.append(renumbered(group_nodes, numbers, "nodes").ravel())
+        node_numbers = np.unique(np.concatenate(nodes))
+        if not len(node_numbers):
             raise Flaw(
                 "the mesh has no elements of this physical group",
                 expected=f"one of {', '.join(self._names)}" if self._names else "a group by its number",
                 actual=str(group),
                 todo="correct `group:`; Gmsh saves no elements without a group unless it is told to save all",
             )
-        return np.ascontiguousarray(points[found][:, :3], np.float64)
+        return np.ascontiguousarray(points[node_numbers][:, :3], np.float64)

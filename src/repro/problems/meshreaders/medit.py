@@ -80,8 +80,8 @@ def _text(path: Path) -> Contents:
                 todo="export the whole mesh with linear triangles or tetrahedra (order 1)",
             )
         else:
-            found = _KEYWORD.search(content.content, content.place)
-            content.place = found.start() if found else len(content.content)
+            match = _KEYWORD.search(content.content, content.place)
+            content.place = match.start() if match else len(content.content)
     raise truncated("End behind the last section", "the end of the file")
 
 
@@ -90,7 +90,7 @@ def _binary(path: Path, order: Order) -> Contents:
     version = int(content.raw(1, np.dtype(np.int32), "versions")[0])
     if version not in (1, 2, 3, 4):
         raise Flaw("unknown version of MEDIT's format", expected="1, 2, 3 or 4", actual=version, todo="export another")
-    real = np.dtype(np.float32 if version == 1 else np.float64)
+    real_type = np.dtype(np.float32 if version == 1 else np.float64)
     index = np.dtype(np.int64 if version == 4 else np.int32)
     address = np.dtype(np.int64 if version > 2 else np.int32)
     points: Floats = np.empty((0, 3))
@@ -105,7 +105,7 @@ def _binary(path: Path, order: Order) -> Contents:
             _check_dimension(int(content.raw(1, np.dtype(np.int32), "dimensions")[0]))
         elif code == _VERTICES:
             _check_first(points)
-            row = np.dtype([("x", real, (3,)), ("reference", index)])
+            row = np.dtype([("x", real_type, (3,)), ("reference", index)])
             points = content.raw(_count(content, index), row, "vertices")["x"].astype(np.float64)
         elif code in _CODES:
             kind, cell_kind, corners = _CELLS[_CODES[code]]
@@ -122,12 +122,12 @@ def _check_first(points: Floats) -> None:
         raise Flaw("the mesh has vertices twice", expected="one section Vertices", actual="another one")
 
 
-def _check_dimension(said: int) -> None:
-    if said != 3:
+def _check_dimension(dimension: int) -> None:
+    if dimension != 3:
         raise Flaw(
             "the mesh has no vertices in three dimensions",
             expected="Dimension 3",
-            actual=said,
+            actual=dimension,
             todo="export it with three coordinates a vertex",
         )
 

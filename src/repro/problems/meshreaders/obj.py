@@ -24,17 +24,17 @@ def read(path: Path, values: bool = False) -> Contents:
     """Read a surface; `Flaw` for a vertex with too few numbers or a weight, or an invalid corner."""
     text = load_text(path, b"#")
     if b"\\" in text:
-        text = _CONTINUED.sub(lambda found: _BREAK.sub(b" ", found[0]), text)
+        text = _CONTINUED.sub(lambda match: _BREAK.sub(b" ", match[0]), text)
     vertices: list[bytes] = []
     faces: list[bytes] = []
-    before: list[int] = []  # for negative indices: number of vertices before each face
+    vertices_before: list[int] = []  # for negative indices: number of vertices before each face
     for line in text.split(b"\n"):
         key, _, numbers = line.strip().replace(b"\t", b" ").partition(b" ")
         if key == _VERTEX:
             vertices.append(numbers)
         elif key in _FACES:
             faces.append(numbers)
-            before.append(len(vertices))
+            vertices_before.append(len(vertices))
         elif key in _NOT_READ:
             raise Flaw(
                 "the mesh has free-form curves or surfaces, or is in several files",
@@ -45,23 +45,23 @@ def read(path: Path, values: bool = False) -> Contents:
     points = _points(vertices)
     sizes = np.array([len(face.split()) for face in faces], np.int64)
     if (sizes < 3).any():
-        few = int(sizes.argmin())
+        shortest = int(sizes.argmin())
         raise Flaw(
             "the mesh has faces of less than three corners",
             expected="f with three corners at least",
-            actual=f"f {faces[few].decode(errors='replace').strip()[:80]} (number {few}, counted from 0)",
+            actual=f"f {faces[shortest].decode(errors='replace').strip()[:80]} (number {shortest}, counted from 0)",
         )
-    return points, split(sizes, _corners(faces, sizes, np.array(before, np.int64), len(points)), face)
+    return points, split(sizes, _corners(faces, sizes, np.array(vertices_before, np.int64), len(points)), face)
 
 
 def _points(vertices: list[bytes]) -> Floats:
     widths = np.array([len(vertex.split()) for vertex in vertices], np.int64)
-    odd = np.flatnonzero(~np.isin(widths, _WIDTHS))
-    if odd.size:
+    odd_lines = np.flatnonzero(~np.isin(widths, _WIDTHS))
+    if odd_lines.size:
         raise Flaw(
             "the mesh has vertices without three coordinates",
             expected="v x y z, with a weight or a colour behind",
-            actual=f"v {vertices[odd[0]].decode(errors='replace')[:80]} (number {odd[0]}, counted from 0)",
+            actual=f"v {vertices[odd_lines[0]].decode(errors='replace')[:80]} (number {odd_lines[0]}, counted from 0)",
         )
     numbers = parse(b" ".join(vertices), np.float64, int(widths.sum()), "vertices")
     starts = np.cumsum(widths) - widths
@@ -76,20 +76,22 @@ def _points(vertices: list[bytes]) -> Floats:
     return np.asarray(numbers[starts[:, None] + np.arange(3)])
 
 
-def _corners(faces: list[bytes], sizes: Numbers, before: Numbers, count: int) -> Numbers:
+def _corners(faces: list[bytes], sizes: Numbers, vertices_before: Numbers, count: int) -> Numbers:
     text = b"\n".join(faces)
     if _NO_CORNER.search(text):
-        wrong = next((face for face in faces if _NO_CORNER.search(face)), text)
+        wrong_face = next((face for face in faces if _NO_CORNER.search(face)), text)
         raise Flaw(
             "the mesh has faces whose corners are no numbers",
             expected="f with v, v/vt, v//vn or v/vt/vn for each corner",
-            actual=f"f {wrong.decode(errors='replace')[:80]}",
+            actual=f"f {wrong_face.decode(errors='replace')[:80]}",
         )
     corners = parse(_BESIDE.sub(b"", text), np.int64, int(sizes.sum()), "corners")
-    corners = np.where(corners < 0, corners + np.repeat(before, sizes), np.where(corners == 0, -1, corners - 1))
-    outside = (corners < 0) | (corners >= count)
-    if outside.any():
-        first = int(np.repeat(np.arange(len(sizes)), sizes)[outside][0])
+    corners = np.where(
+        corners < 0, corners + np.repeat(vertices_before, sizes), np.where(corners == 0, -1, corners - 1)
+    )
+    is_outside = (corners < 0) | (corners >= count)
+    if is_outside.any():
+        first = int(np.repeat(np.arange(len(sizes)), sizes)[is_outside][0])
         raise Flaw(
             "the mesh has elements with vertices that do not exist; it is damaged or truncated",
             expected=f"numbers from 1 to {count}, or negative ones that count back from the vertex above",

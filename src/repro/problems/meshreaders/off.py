@@ -48,8 +48,8 @@ def read(path: Path, values: bool = False) -> Contents:
         )
     vertices, faces = whole(counts[0], "vertices"), whole(counts[1], "faces")
     if len(lines) - 1 != vertices + faces:
-        if (found := _unlined(b" ".join(lines[1:]).split(), vertices, faces)) is not None:
-            return found
+        if (content := _unlined(b" ".join(lines[1:]).split(), vertices, faces)) is not None:
+            return content
         parts = f"{vertices + faces:,} lines, a vertex or a face each"
         if len(lines) - 1 < vertices + faces:
             raise truncated(parts, f"{len(lines) - 1:,}")
@@ -78,12 +78,12 @@ def _unlined(words: list[bytes], vertices: int, faces: int) -> Contents | None:
 
 def _points(lines: list[bytes]) -> Floats:
     widths = np.array([len(line.split()) for line in lines], np.int64)
-    odd = np.flatnonzero(widths < 3)
-    if odd.size:
+    odd_lines = np.flatnonzero(widths < 3)
+    if odd_lines.size:
         raise Flaw(
             "the mesh has vertices without three coordinates",
             expected="three numbers",
-            actual=f"{lines[odd[0]].decode(errors='replace')[:80]} (number {odd[0]}, counted from 0)",
+            actual=f"{lines[odd_lines[0]].decode(errors='replace')[:80]} (number {odd_lines[0]}, counted from 0)",
         )
     numbers = parse(b" ".join(lines), np.float64, int(widths.sum()), "vertices")
     return np.asarray(numbers[(np.cumsum(widths) - widths)[:, None] + np.arange(3)])
@@ -91,13 +91,13 @@ def _points(lines: list[bytes]) -> Floats:
 
 def _faces(lines: list[bytes]) -> list[Cells]:
     words = [line.split() for line in lines]
-    sizes = [whole(listed[0], "corners") for listed in words]
-    odd = [i for i, listed in enumerate(words) if sizes[i] >= len(listed)]
-    if odd:
+    sizes = [whole(face_words[0], "corners") for face_words in words]
+    odd_faces = [i for i, face_words in enumerate(words) if sizes[i] >= len(face_words)]
+    if odd_faces:
         raise Flaw(
             "the mesh has faces with fewer corners than they say",
             expected="the number of corners, and so many numbers of vertices",
-            actual=f"{lines[odd[0]].decode(errors='replace')[:80]} (number {odd[0]}, counted from 0)",
+            actual=f"{lines[odd_faces[0]].decode(errors='replace')[:80]} (number {odd_faces[0]}, counted from 0)",
         )
-    text = b" ".join(b" ".join(listed[1 : 1 + size]) for listed, size in zip(words, sizes, strict=True))
+    text = b" ".join(b" ".join(face_words[1 : 1 + size]) for face_words, size in zip(words, sizes, strict=True))
     return split(np.array(sizes, np.int64), parse(text, np.int64, sum(sizes), "corners"), face)

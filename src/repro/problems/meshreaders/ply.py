@@ -65,11 +65,11 @@ def read(path: Path, values: bool = False) -> Contents:
     body = _Body(content, order)
     points, cells = np.empty((0, 3)), []
     for element in elements:
-        found = body.rows(element, (*_COORDINATES, *_CORNERS))
+        element_values = body.rows(element, (*_COORDINATES, *_CORNERS))
         if element.name == "vertex":
-            points = _points(element, found)
+            points = _points(element, element_values)
         elif element.name == "face":
-            cells = _faces(element, found)
+            cells = _faces(element, element_values)
         elif element.name == "tristrips" and element.count:
             raise Flaw(
                 "the surface is in strips of triangles",
@@ -108,10 +108,10 @@ def _header(raw: bytes) -> tuple[list[_Element], Order, int]:
             case [b"element", name, count]:
                 elements.append(_Element(name.decode(errors="replace"), whole(count, "elements")))
             case [b"property", b"list", count, dtype, name] if elements:
-                added = _Property(name.decode(errors="replace"), _type(dtype), _type(count))
-                if added.count is not None and added.count.kind == "f":
+                new_property = _Property(name.decode(errors="replace"), _type(dtype), _type(count))
+                if new_property.count is not None and new_property.count.kind == "f":
                     raise _wrong(line, "a whole number for the length of a list")
-                elements[-1].properties.append(added)
+                elements[-1].properties.append(new_property)
             case [b"property", dtype, name] if elements:
                 elements[-1].properties.append(_Property(name.decode(errors="replace"), _type(dtype)))
             case [word] if word == _END:
@@ -132,9 +132,11 @@ def _no_header(actual: str) -> Flaw:
 
 
 def _check_names(subject: str, names: Sequence[str]) -> None:
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
-        raise Flaw(f"the PLY file has {subject} twice", expected="names that differ", actual=", ".join(twice)[:80])
+    repeated_names = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if repeated_names:
+        raise Flaw(
+            f"the PLY file has {subject} twice", expected="names that differ", actual=", ".join(repeated_names)[:80]
+        )
 
 
 def _wrong(line: bytes, expected: str) -> Flaw:
@@ -164,7 +166,7 @@ class _Body:
         """Number of remaining bytes (binary) or words (text)."""
         return len(self._content) - self.place
 
-    def rows(self, element: _Element, wanted: Sequence[str]) -> dict[str, tuple[Numbers, NDArray[Any]]]:
+    def rows(self, element: _Element, names: Sequence[str]) -> dict[str, tuple[Numbers, NDArray[Any]]]:
         """Read all rows of an element; return for each wanted property the number of values per row, and all values."""
         if not element.properties:
             return {}
@@ -173,21 +175,21 @@ class _Body:
             lengths = self._lengths(element, element.count)
         else:
             lengths = np.repeat(lengths, element.count, axis=0) if len(lengths) else lengths
-        found = {}
+        values = {}
         widths = [self._width(item.dtype) for item in element.properties]
         heads = [0 if item.count is None else self._width(item.count) for item in element.properties]
         ends = np.cumsum(np.array(heads) + lengths * np.array(widths, np.int64), axis=1)
         total = ends[:, -1]
         rows = self.place + np.cumsum(total) - total
         for i, item in enumerate(element.properties):
-            if item.name in wanted:
+            if item.name in names:
                 starts = rows + (ends[:, i - 1] if i else 0) + heads[i]
                 numbers = self._take(starts, lengths[:, i], item.dtype)
                 if item.dtype.kind in "iu":
                     numbers = whole_numbers(numbers, f"{item.name} of {element.name}, a property of type {item.dtype}")
-                found[item.name] = (lengths[:, i], numbers)
+                values[item.name] = (lengths[:, i], numbers)
         self.place += int(total.sum())
-        return found
+        return values
 
     def _width(self, dtype: np.dtype[Any]) -> int:
         return dtype.itemsize if self._order else 1
@@ -198,12 +200,12 @@ class _Body:
         heads = [0 if item.count is None else self._width(item.count) for item in element.properties]
         ends = np.cumsum(np.array(heads, np.int64) + lengths * np.array(widths, np.int64))
         row = int(ends[-1])
-        listed = [i for i, item in enumerate(element.properties) if item.count is not None]
+        list_properties = [i for i, item in enumerate(element.properties) if item.count is not None]
         if element.count * row > self.left:
-            if not listed:
+            if not list_properties:
                 raise self._truncated(element)
             return False
-        for i in listed:
+        for i in list_properties:
             counter = element.properties[i].count
             assert counter is not None
             start = self.place + (int(ends[i - 1]) if i else 0)
@@ -239,16 +241,16 @@ class _Body:
         if self._order:
             order: Any = "little" if self._order == "<" else "big"
             number = int.from_bytes(self._content[place : place + dtype.itemsize], order, signed=dtype.kind == "i")
-            wrong = number < 0
+            is_wrong = number < 0
         else:
-            given = float(self._content[place])
-            wrong = not (given >= 0 and given == given // 1)
-            number = -1 if wrong else int(given)
-        if wrong:
+            value = float(self._content[place])
+            is_wrong = not (value >= 0 and value == value // 1)
+            number = -1 if is_wrong else int(value)
+        if is_wrong:
             raise Flaw(
                 "the mesh is damaged: a list has no length",
                 expected=f"a whole number of 0 or more in each row of {element.name}",
-                actual=number if self._order else given,
+                actual=number if self._order else value,
             )
         return number
 
@@ -258,28 +260,28 @@ class _Body:
         places = np.repeat(starts - width * first, lengths) + width * np.arange(int(lengths.sum()))
         if not self._order:
             return self._content[places]
-        stored = np.empty((len(places), width), np.uint8)
+        stored_bytes = np.empty((len(places), width), np.uint8)
         for i in range(width):
-            stored[:, i] = self._content[places + i]
-        return stored.view(dtype.newbyteorder(self._order or "=")).ravel().astype(dtype)
+            stored_bytes[:, i] = self._content[places + i]
+        return stored_bytes.view(dtype.newbyteorder(self._order or "=")).ravel().astype(dtype)
 
     def _truncated(self, element: _Element) -> Flaw:
-        left = f"{self.left:,} {'bytes' if self._order else 'numbers'}"
-        return truncated(f"{element.count:,} rows of {element.name}", f"{left} for them and all behind")
+        remaining_text = f"{self.left:,} {'bytes' if self._order else 'numbers'}"
+        return truncated(f"{element.count:,} rows of {element.name}", f"{remaining_text} for them and all behind")
 
 
-def _points(element: _Element, found: dict[str, tuple[Numbers, NDArray[Any]]]) -> Floats:
-    listed = [item.name for item in element.properties if item.count is not None]
-    if any(name not in found or name in listed for name in _COORDINATES):
+def _points(element: _Element, values: dict[str, tuple[Numbers, NDArray[Any]]]) -> Floats:
+    list_names = [item.name for item in element.properties if item.count is not None]
+    if any(name not in values or name in list_names for name in _COORDINATES):
         raise Flaw(
             "the mesh has no vertices in three dimensions",
             expected="properties x, y and z, a number each",
             actual=", ".join(item.name for item in element.properties) or "none",
         )
-    return np.stack([found[name][1] for name in _COORDINATES], axis=1).astype(np.float64)
+    return np.stack([values[name][1] for name in _COORDINATES], axis=1).astype(np.float64)
 
 
-def _faces(element: _Element, found: dict[str, tuple[Numbers, NDArray[Any]]]) -> list[Cells]:
+def _faces(element: _Element, values: dict[str, tuple[Numbers, NDArray[Any]]]) -> list[Cells]:
     corners = [item for item in element.properties if item.name in _CORNERS and item.count is not None]
     if len(corners) != 1 or corners[0].dtype.kind == "f":
         raise Flaw(
@@ -287,5 +289,5 @@ def _faces(element: _Element, found: dict[str, tuple[Numbers, NDArray[Any]]]) ->
             expected=f"one list of whole numbers, {' or '.join(_CORNERS)}",
             actual=", ".join(item.name for item in element.properties) or "no properties",
         )
-    sizes, given = found[corners[0].name]
-    return split(sizes, given, face)
+    sizes, corner_values = values[corners[0].name]
+    return split(sizes, corner_values, face)

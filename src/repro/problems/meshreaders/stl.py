@@ -38,16 +38,16 @@ def read(path: Path, values: bool = False) -> Contents:
 def _text(text: bytes) -> NDArray[np.float64]:
     kinds: list[int] = []
     corners: list[bytes] = []
-    solids, wrong = 0, ""
+    solids, wrong_line = 0, ""
     for number, line in enumerate(text.split(b"\n"), 1):
-        key, _, rest = line.strip().replace(b"\t", b" ").partition(b" ")
+        key, _, arguments = line.strip().replace(b"\t", b" ").partition(b" ")
         key = key.lower()
         if key in _LINES:
             kinds.append(_LINES[key])
-            if solids < 1 or (key == b"vertex" and len(rest.split()) != 3):
-                wrong = wrong or f"{line[:60].decode(errors='replace').strip()} (line {number})"
+            if solids < 1 or (key == b"vertex" and len(arguments.split()) != 3):
+                wrong_line = wrong_line or f"{line[:60].decode(errors='replace').strip()} (line {number})"
             if key == b"vertex":
-                corners.append(rest)
+                corners.append(arguments)
         elif key in _BESIDE:
             solids += {b"solid": 1, b"endsolid": -1, b"color": 0}[key]
         elif key:
@@ -58,11 +58,11 @@ def _text(text: bytes) -> NDArray[np.float64]:
             )
     if solids > 0:
         raise truncated("endsolid behind the facets", "text without endsolid")
-    if wrong:
+    if wrong_line:
         raise Flaw(
             "the mesh is damaged: a line of the STL file is not where or what it should be",
             expected="facets between solid and endsolid, three numbers a vertex",
-            actual=wrong,
+            actual=wrong_line,
         )
     if len(kinds) % len(_PATTERN) or (np.array(kinds, np.int64).reshape(-1, len(_PATTERN)) != _PATTERN).any():
         raise Flaw(

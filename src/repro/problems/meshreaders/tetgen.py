@@ -37,14 +37,14 @@ def _table(path: Path, subject: str, defaults: tuple[int, ...]) -> tuple[list[in
             expected=f"the number of {subject}, and up to {len(defaults)} more",
             actual=b" ".join(words)[:80].decode(errors="replace") or "nothing",
         )
-    given = [whole(word, subject) for word in words]
-    header = [*given, *defaults[len(given) - 1 :]]
+    header_numbers = [whole(word, subject) for word in words]
+    header = [*header_numbers, *defaults[len(header_numbers) - 1 :]]
     width = 1 + sum(header[1:])
     rows = content.numbers(header[0] * width, np.float64, f"{subject} in the {path.suffix} file")
-    if left := content.word():
+    if excess_word := content.word():
         raise Flaw(
             f"the {path.suffix} file has more in it than its first line says",
             expected=f"{header[0]:,} rows of {width} numbers",
-            actual=f"{left[:40].decode(errors='replace')} behind them",
+            actual=f"{excess_word[:40].decode(errors='replace')} behind them",
         )
     return header, rows.reshape(header[0], width)

@@ -55,41 +55,41 @@ def blocks(types: Numbers, sizes: Numbers, corners: Numbers, values: Mapping[str
     if len(types) != len(sizes):
         raise Flaw("the mesh is damaged: cells and their types are not as many",
                    expected=f"{len(sizes)} types", actual=len(types))  # fmt: skip
-    unknown = np.setdiff1d(types, [0, *_KINDS])
-    if unknown.size:
+    unknown_types = np.setdiff1d(types, [0, *_KINDS])
+    if unknown_types.size:
         raise Flaw(
             "the mesh has cells of a type that is not read",
             expected="triangles and polygons, or tetrahedra, and others of VTK's types beside them",
-            actual=f"type {unknown[0]}",
+            actual=f"type {unknown_types[0]}",
             todo="export the whole mesh with linear triangles or tetrahedra",
         )
-    found = []
+    cell_blocks = []
     for block in split(sizes, corners, lambda code, size: (str(code), size), types, values):
         code, size = int(block.kind), block.dimension
         if not code:
             continue
-        kind, dimension, wanted = _KINDS[code]
-        if wanted and size != wanted:
+        kind, dimension, corner_count = _KINDS[code]
+        if corner_count and size != corner_count:
             assert block.places is not None
             raise Flaw(
                 "the mesh is damaged: a cell has another number of corners than its type",
-                expected=f"{wanted} for a {kind}",
+                expected=f"{corner_count} for a {kind}",
                 actual=f"{size} in cell {block.places[0]} (counted from 0)",
             )
-        data, kept, places = block.data, block.values, block.places
+        data, block_values, places = block.data, block.values, block.places
         if code == _POLYGON:
             kind = {3: "triangle", 4: "quad"}.get(size, kind)
         elif code == _PIXEL:
             data = data[:, [0, 1, 3, 2]]
         elif code == _STRIP and size > 2:
             # The orientation of triangles in a strip alternates.
-            turned = np.arange(size - 2)[:, None] + np.array([0, 1, 2])
-            turned[1::2] = turned[1::2][:, [1, 0, 2]]
-            kind, data = "triangle", data[:, turned].reshape(-1, 3)
-            kept = {name: np.repeat(array, size - 2, axis=0) for name, array in kept.items()}
+            fan_offsets = np.arange(size - 2)[:, None] + np.array([0, 1, 2])
+            fan_offsets[1::2] = fan_offsets[1::2][:, [1, 0, 2]]
+            kind, data = "triangle", data[:, fan_offsets].reshape(-1, 3)
+            block_values = {name: np.repeat(array, size - 2, axis=0) for name, array in block_values.items()}
             places = np.repeat(places, size - 2) if places is not None else None
-        found.append(Cells(kind, dimension, data, kept, places))
-    return found
+        cell_blocks.append(Cells(kind, dimension, data, block_values, places))
+    return cell_blocks
 
 
 _TYPES = {
@@ -231,13 +231,13 @@ class _Reader:
                 raise truncated("an array with name, numbers, rows and type", " ".join(words) or "the end of the file")
             *name, width, rows, dtype = words
             numbers = self._number([width], 0, "numbers") * self._number([rows], 0, "rows")
-            found = self._array(numbers, dtype, name[0])
+            values = self._array(numbers, dtype, name[0])
             if int(rows) == self._rows:
-                self._keep_values(unquote(" ".join(name)), int(width), found)
+                self._keep_values(unquote(" ".join(name)), int(width), values)
 
-    def _keep_values(self, name: str, width: int, found: NDArray[Any]) -> None:
-        if self._keep and self._of_cells and found.dtype.kind in "iuf":
-            values = found.astype(np.float64)
+    def _keep_values(self, name: str, width: int, array: NDArray[Any]) -> None:
+        if self._keep and self._of_cells and array.dtype.kind in "iuf":
+            values = array.astype(np.float64)
             self._values[name] = values if width == 1 else values.reshape(-1, width)
 
     def _connectivity(self, words: list[str]) -> tuple[Numbers, Numbers]:
@@ -294,10 +294,10 @@ class _Reader:
             return np.empty(0, "S1")
         if dtype not in _TYPES:
             raise Flaw("unknown type in the VTK file", expected=f"one of {', '.join(_TYPES)}", actual=dtype)
-        stored = np.dtype(_TYPES[dtype])
+        stored_type = np.dtype(_TYPES[dtype])
         # Numbers in text may be more precise than the stated type.
         return content.array(
-            count, stored if content.order else np.dtype(f"{'f' if stored.kind == 'f' else 'i'}8"), subject
+            count, stored_type if content.order else np.dtype(f"{'f' if stored_type.kind == 'f' else 'i'}8"), subject
         )
 
     def _pass_strings(self, count: int, dtype: str) -> None:
@@ -375,8 +375,8 @@ class _Reader:
             z, y, x = np.meshgrid(*(self._axes[axis] for axis in "zyx"), indexing="ij")
             self._points = np.stack([x.ravel(), y.ravel(), z.ravel()], axis=1)
         if self._points is None or len(self._points) != np.prod(np.array(sizes, float)):
-            found = 0 if self._points is None else len(self._points)
-            raise truncated(f"as many points as {sizes} says", f"{found:,}")
+            point_count = 0 if self._points is None else len(self._points)
+            raise truncated(f"as many points as {sizes} says", f"{point_count:,}")
         cells = _between(sizes)
         kind, dimension = {1: ("vertex", 0), 2: ("line", 1), 4: ("quad", 2), 8: ("hexahedron", 3)}[cells.shape[1]]
         return self._points, [Cells(kind, dimension, cells, self._checked(len(cells)))]
@@ -385,11 +385,11 @@ class _Reader:
 def _between(sizes: list[int]) -> Numbers:
     """Return the cells of a structured grid, whose first index varies fastest."""
     number = np.arange(int(np.prod(sizes))).reshape(sizes[::-1]).transpose(2, 1, 0)
-    wide = [axis for axis in range(3) if sizes[axis] > 1]
-    steps = [(0,), (0, 1), (0, 1, 3, 2), (0, 1, 3, 2, 4, 5, 7, 6)][len(wide)]
+    wide_axes = [axis for axis in range(3) if sizes[axis] > 1]
+    steps = [(0,), (0, 1), (0, 1, 3, 2), (0, 1, 3, 2, 4, 5, 7, 6)][len(wide_axes)]
     corners = []
     for step in steps:
-        corner = {axis: (step >> i) & 1 for i, axis in enumerate(wide)}
+        corner = {axis: (step >> i) & 1 for i, axis in enumerate(wide_axes)}
         part = tuple(
             slice(corner[axis], sizes[axis] - 1 + corner[axis]) if axis in corner else slice(None) for axis in range(3)
         )
@@ -404,17 +404,17 @@ def _counted(table: Numbers, count: int) -> tuple[Numbers, Numbers]:
     size = int(table[0]) if len(table) else -1
     if size >= 0 and len(table) == count * (size + 1) and (table.reshape(count, -1)[:, 0] == size).all():
         return np.full(count, size), table.reshape(count, -1)[:, 1:].ravel()
-    starts, place, listed = (
+    starts, place, entries = (
         np.empty(count, np.int64) if count <= len(table) else np.empty(0, np.int64),
         0,
         table.tolist(),
     )
     for i in range(len(starts)):
-        if place >= len(listed) or listed[place] < 0:
+        if place >= len(entries) or entries[place] < 0:
             break
         starts[i] = place
-        place += listed[place] + 1
-    if place != len(listed) or len(starts) != count or (table[starts] < 0).any():
+        place += entries[place] + 1
+    if place != len(entries) or len(starts) != count or (table[starts] < 0).any():
         raise Flaw("the mesh is damaged: the sizes of cells do not add up", expected=f"{count} cells in {len(table)} "
                    "numbers", actual="others")  # fmt: skip
     mask = np.ones(len(table), bool)

@@ -116,15 +116,17 @@ class _Reader:
         if not parts:
             return np.empty((0, 3)), []
         points = np.concatenate([part[0] for part in parts])
-        before = np.cumsum([0, *(len(part[0]) for part in parts)])
-        corners = np.concatenate([_moved(part[3], len(part[0]), int(before[i])) for i, part in enumerate(parts)])
+        vertex_offsets = np.cumsum([0, *(len(part[0]) for part in parts)])
+        corners = np.concatenate(
+            [_shifted_corners(part[3], len(part[0]), int(vertex_offsets[i])) for i, part in enumerate(parts)]
+        )
         types, sizes = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
         if len(parts) > 1 and not values:
-            points, merged = _merged(points, before)
-            corners = np.where(corners >= 0, merged[np.maximum(corners, 0)], -1)
+            points, vertex_of_point = _merged_points(points, vertex_offsets)
+            corners = np.where(corners >= 0, vertex_of_point[np.maximum(corners, 0)], -1)
         shared = set.intersection(*(set(part[4]) for part in parts))
-        kept = {name: np.concatenate([part[4][name] for part in parts]) for name in shared}
-        cells: list[Cells] = blocks(types, sizes, corners, kept)
+        shared_values = {name: np.concatenate([part[4][name] for part in parts]) for name in shared}
+        cells: list[Cells] = blocks(types, sizes, corners, shared_values)
         return points, cells
 
     def _piece(
@@ -163,13 +165,13 @@ class _Reader:
         return points, types, sizes, corners, data
 
     def _data(self, piece: ElementTree.Element, count: int, values: bool) -> dict[str, Floats]:
-        found = {}
+        arrays = {}
         for element in piece.findall("CellData/DataArray") if values else ():
             if element.get("type") in _TYPES:
                 width = whole((element.get("NumberOfComponents") or "1").encode(), "components")
                 numbers = self._array(element, count * width).astype(np.float64)
-                found[element.get("Name", "")] = numbers if width == 1 else numbers.reshape(count, width)
-        return found
+                arrays[element.get("Name", "")] = numbers if width == 1 else numbers.reshape(count, width)
+        return arrays
 
     def _array(self, element: ElementTree.Element, count: int) -> NDArray[Any]:
         """Return the numbers of an array after checking their count."""
@@ -182,24 +184,26 @@ class _Reader:
         match element.get("format", "ascii"):
             case "ascii":
                 # Numbers in text may be more precise than the stated type.
-                wide = "f8" if dtype.kind == "f" else "i8"
+                wide_type = "f8" if dtype.kind == "f" else "i8"
                 return parse(
                     "".join(element.itertext() if not len(element) else [element.text or ""]).encode(),
-                    wide,
+                    wide_type,
                     count,
                     name,
                 )
             case "binary":
                 text = element.text or ""
-                stored = self._bytes("".join(text.split()).encode(), 0, False, name)
+                stored_bytes = self._bytes("".join(text.split()).encode(), 0, False, name)
             case "appended":
                 start = whole((element.get("offset") or "").strip().encode(), f"offset of {name}")
-                stored = self._bytes(self._appended, start, self._raw, name)
-            case other:
-                raise Flaw("unknown form in the .vtu file", expected="ascii, binary or appended", actual=other)
-        if len(stored) != count * dtype.itemsize:
-            raise truncated(f"{count:,} numbers of {name}, {count * dtype.itemsize:,} bytes", f"{len(stored):,} bytes")
-        return np.frombuffer(stored, dtype.newbyteorder(self._order or "=")).astype(dtype)
+                stored_bytes = self._bytes(self._appended, start, self._raw, name)
+            case other_format:
+                raise Flaw("unknown form in the .vtu file", expected="ascii, binary or appended", actual=other_format)
+        if len(stored_bytes) != count * dtype.itemsize:
+            raise truncated(
+                f"{count:,} numbers of {name}, {count * dtype.itemsize:,} bytes", f"{len(stored_bytes):,} bytes"
+            )
+        return np.frombuffer(stored_bytes, dtype.newbyteorder(self._order or "=")).astype(dtype)
 
     def _bytes(self, source: bytes, start: int, raw: bool, name: str) -> bytes:
         """Return the bytes of an array, which follow a header that states their number."""
@@ -209,20 +213,20 @@ class _Reader:
         if not self._unpack:
             count = int(np.frombuffer(stream.take(0, size), head)[0])
             return stream.take(size, count)
-        parts, full, last = (int(size_word) for size_word in np.frombuffer(stream.take(0, 3 * size), head))
+        parts, full, last_size = (int(size_word) for size_word in np.frombuffer(stream.take(0, 3 * size), head))
         if not parts:
             return b""
         sizes = np.frombuffer(stream.take(0, (3 + parts) * size), head)[3:].astype(np.int64)
-        packed = stream.take((3 + parts) * size, int(sizes.sum()))
+        packed_sizes = stream.take((3 + parts) * size, int(sizes.sum()))
         ends = np.cumsum(sizes)
-        found = []
+        unpacked_blocks = []
         for i in range(parts):
-            wanted = last if last and i == parts - 1 else full
+            expected_size = last_size if last_size and i == parts - 1 else full
             try:
-                found.append(self._unpack(packed[ends[i] - sizes[i] : ends[i]], wanted))
+                unpacked_blocks.append(self._unpack(packed_sizes[ends[i] - sizes[i] : ends[i]], expected_size))
             except (zlib.error, lzma.LZMAError, OSError, EOFError, pa.ArrowException, ValueError) as error:
                 raise Flaw(f"the mesh is damaged: {name} cannot be unpacked", actual=error) from None
-        return b"".join(found)
+        return b"".join(unpacked_blocks)
 
 
 class _Stream:
@@ -234,32 +238,32 @@ class _Stream:
     def take(self, skip: int, count: int) -> bytes:
         """Return `count` bytes after skipping others."""
         if self._raw:
-            found = self._source[self._start + skip : self._start + skip + count]
+            content = self._source[self._start + skip : self._start + skip + count]
         else:
-            place, left = self._start, skip
-            ahead = self._source[place : place + 4 * -(-skip // 3)]
-            if skip and (ahead.endswith(b"=") or skip % 3 == 0):
-                place, left = place + len(ahead), 0
+            place, skipped_bytes = self._start, skip
+            start_text = self._source[place : place + 4 * -(-skip // 3)]
+            if skip and (start_text.endswith(b"=") or skip % 3 == 0):
+                place, skipped_bytes = place + len(start_text), 0
             try:
-                text = self._source[place : place + 4 * -(-(left + count) // 3)]
+                text = self._source[place : place + 4 * -(-(skipped_bytes + count) // 3)]
                 # If only the header is encoded in this stream, its padding follows the requested bytes.
-                found = base64.b64decode(text, validate=True)[left : left + count]
+                content = base64.b64decode(text, validate=True)[skipped_bytes : skipped_bytes + count]
             except (binascii.Error, ValueError) as error:
                 raise Flaw(f"the mesh is damaged: {self._name} is no base64", actual=error) from None
-        if len(found) != count:
-            raise truncated(f"{count:,} bytes of {self._name}", f"{len(found):,}")
-        return found
+        if len(content) != count:
+            raise truncated(f"{count:,} bytes of {self._name}", f"{len(content):,}")
+        return content
 
 
-def _moved(corners: Numbers, vertices: int, before: int) -> Numbers:
-    return np.where((corners >= 0) & (corners < vertices), corners + before, -1)
+def _shifted_corners(corners: Numbers, vertices: int, offset: int) -> Numbers:
+    return np.where((corners >= 0) & (corners < vertices), corners + offset, -1)
 
 
-def _merged(points: Floats, before: NDArray[Any]) -> tuple[Floats, Numbers]:
+def _merged_points(points: Floats, offsets: NDArray[Any]) -> tuple[Floats, Numbers]:
     """Merge equal points of different pieces, in order of first appearance; also return the new number of each
     point.
     """
-    pieces = np.repeat(np.arange(len(before) - 1), np.diff(before))
+    pieces = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     rows = np.column_stack([points + 0.0, pieces])
     order = np.lexsort(rows.T[::-1])
     starts = np.concatenate([[True], (np.diff(rows[order], axis=0) != 0).any(axis=1)])
@@ -267,5 +271,5 @@ def _merged(points: Floats, before: NDArray[Any]) -> tuple[Floats, Numbers]:
     rank = np.empty(len(points))
     rank[order] = np.arange(len(points)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
     _, first, place = np.unique(np.column_stack([points + 0.0, rank]), axis=0, return_index=True, return_inverse=True)
-    kept = np.sort(first)
-    return points[kept], np.searchsorted(kept, first)[place.ravel()]
+    kept_points = np.sort(first)
+    return points[kept_points], np.searchsorted(kept_points, first)[place.ravel()]

@@ -146,19 +146,19 @@ class Surface(NamedTuple):
 
 def first_of(source: SurfaceSource, *problems: str) -> tuple[Surface, tuple[str, ...]]:
     """Return the first available surface (for a tetrahedral mesh its boundary), and a note if it is a substitute."""
-    missing: ReproError | None = None
+    first_error: ReproError | None = None
     for name in problems:
         try:
             mesh = source(name)
         except ReproError as error:
-            missing = missing or error
+            first_error = first_error or error
             continue
         solid = mesh.cells.shape[1] == 4
         surface = boundary(mesh.vertices, mesh.cells) if solid else Surface(mesh.vertices, mesh.cells)
         note = f"made from {'the boundary of ' if solid else ''}{name}"
-        return surface, (note + (f", which stands in for {problems[0]}" if missing else ""),)
-    assert missing is not None  # recipes name at least one problem
-    raise missing
+        return surface, (note + (f", which stands in for {problems[0]}" if first_error else ""),)
+    assert first_error is not None  # recipes name at least one problem
+    raise first_error
 
 
 def boundary(vertices: Floats, tets: Integers) -> Surface:
@@ -167,8 +167,8 @@ def boundary(vertices: Floats, tets: Integers) -> Surface:
     """
     faces = tets[:, [[1, 2, 3], [0, 3, 2], [0, 1, 3], [0, 2, 1]]].reshape(-1, 3)
     _, first, count = np.unique(np.sort(faces, axis=1), axis=0, return_index=True, return_counts=True)
-    used, faces = np.unique(faces[np.sort(first[count == 1])], return_inverse=True)
-    return Surface(vertices[used], faces.reshape(-1, 3))
+    used_vertices, faces = np.unique(faces[np.sort(first[count == 1])], return_inverse=True)
+    return Surface(vertices[used_vertices], faces.reshape(-1, 3))
 
 
 def repair(surface: Surface) -> Surface:
@@ -189,13 +189,13 @@ def simplify(surface: Surface, faces: int, aggressiveness: float) -> Surface:
     simplification = load_package("fast_simplification")
     origin, diagonal = surface.vertices.min(axis=0), np.linalg.norm(np.ptp(surface.vertices, axis=0))
     with failing_as("simplifying the surface by fast-simplification"):
-        vertices, kept = simplification.simplify(
+        vertices, kept_faces = simplification.simplify(
             (surface.vertices - origin) / diagonal,
             surface.faces.astype(np.int32),
             target_count=faces,
             agg=aggressiveness,
         )
-    return Surface(vertices.astype(np.float64) * diagonal + origin, kept)
+    return Surface(vertices.astype(np.float64) * diagonal + origin, kept_faces)
 
 
 def fit_vertices(make: Callable[[int], Made], faces: int, rows: int) -> Made:
@@ -205,11 +205,11 @@ def fit_vertices(make: Callable[[int], Made], faces: int, rows: int) -> Made:
     For the surface of the recipe, the first attempt fits; for another scan, the number is rescaled after each attempt.
     """
     for _ in range(PASSES):
-        made = make(faces)
-        if abs(len(made.vertices) - rows) <= CLOSE * rows:
+        mesh = make(faces)
+        if abs(len(mesh.vertices) - rows) <= CLOSE * rows:
             break
-        faces = round(faces * rows / len(made.vertices))
-    return made
+        faces = round(faces * rows / len(mesh.vertices))
+    return mesh
 
 
 TETRAHEDRON = 4  # Gmsh's number of the element type
@@ -241,11 +241,11 @@ def make_from_scan(
     """Simplify a scanned surface to about `faces` triangles and fill it, such that about `rows` vertices result."""
     surface, notes = scan
 
-    def filled(count: int) -> Made:
+    def filled_mesh(count: int) -> Made:
         return Made(*fill(repair(simplify(surface, count, aggressiveness))), notes)
 
-    made = fit_vertices(filled, faces, rows)
-    return made._replace(notes=(*notes, f"made with {versions('pymeshfix', 'fast-simplification', mesher)}"))
+    mesh = fit_vertices(filled_mesh, faces, rows)
+    return mesh._replace(notes=(*notes, f"made with {versions('pymeshfix', 'fast-simplification', mesher)}"))
 
 
 def fill_by_tetgen(surface: Surface, *, ratio: float, dihedral: float, flattest: float) -> Tetrahedra:

@@ -100,8 +100,8 @@ def draw_nut(occ: Any) -> None:
         (outer, NUT_CHAMFER),
         (inner, 0.0),
     ]
-    turned = occ.revolve([(2, _polygon(occ, [(r, 0.0, z) for r, z in profile]))], 0, 0, 0, 0, 0, 1, 2 * pi)
-    occ.intersect(_solids(prism), _solids(turned))
+    solid_of_revolution = occ.revolve([(2, _polygon(occ, [(r, 0.0, z) for r, z in profile]))], 0, 0, 0, 0, 0, 1, 2 * pi)
+    occ.intersect(_solids(prism), _solids(solid_of_revolution))
 
 
 def nut_edge(position: Floats) -> float:

@@ -82,12 +82,12 @@ def measure_memory(problem: Matrix) -> dict[str, dict[str, int]]:
         Bytes by precision, then by outer format or `cuSPARSE`.
     """
     entry = get_entry(problem.entry)
-    expanded = len(entry.members) if problem.entry in CUSPARSE_HAS else entry.size**2
+    expansion_factor = len(entry.members) if problem.entry in CUSPARSE_HAS else entry.size**2
     lengths = problem.row_lengths
     return {
         precision: {
             **{outer: count_bytes(lengths, len(entry.members), size, outer) for outer in outer_formats()},
-            "cuSPARSE": count_bytes(lengths, expanded, size, "CSR"),
+            "cuSPARSE": count_bytes(lengths, expansion_factor, size, "CSR"),
         }
         for precision, (_, size) in SCALARS.items()
     }

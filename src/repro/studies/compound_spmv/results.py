@@ -10,7 +10,14 @@ from repro.bench.rows import ClockName
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName, Variants
-from repro.results.problem_lines import ABBREVIATIONS, MethodTimes, ProblemLine, join_sentences, measurement_note, ours
+from repro.results.problem_lines import (
+    ABBREVIATIONS,
+    MethodTimes,
+    ProblemLine,
+    join_sentences,
+    measurement_note,
+    recorded_lines,
+)
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
@@ -150,12 +157,12 @@ class Times(MethodTimes[CompoundRow]):
 
     def iteration(self, solver: Method) -> Time | None:
         """Return the time of one iteration of conjugate gradients."""
-        timed = self[solver]
-        if timed is None or not timed.row.iterations:
+        solver_time = self[solver]
+        if solver_time is None or not solver_time.row.iterations:
             return None
-        count = timed.row.iterations
-        rounds = [[seconds / count for seconds in part] for part in timed.rounds]
-        return replace(timed, seconds=timed.seconds / count, rounds=rounds)
+        count = solver_time.row.iterations
+        rounds = [[seconds / count for seconds in part] for part in solver_time.rounds]
+        return replace(solver_time, seconds=solver_time.seconds / count, rounds=rounds)
 
     @property
     def kept(self) -> float | None:
@@ -188,17 +195,17 @@ class Times(MethodTimes[CompoundRow]):
         return Times(self.line, replace(self.case, cache="cold"), "event", self)
 
 
-def with_conjugate_gradients(cases: Sequence[Times]) -> list[Times]:
+def cases_of_conjugate_gradients(cases: Sequence[Times]) -> list[Times]:
     """Return the cases in which conjugate gradients were tried; older records have none."""
     return [case for case in cases if case.case.select(kind="solver")]
 
 
-def with_dependent_launches(cases: Sequence[Times]) -> list[Times]:
+def cases_of_dependent_launches(cases: Sequence[Times]) -> list[Times]:
     """Return the cases in which dependent launches were tried; older records and devices without them have none."""
     return [case for case in cases if case.case.select(kind=DEPENDENT)]
 
 
-def of_pairs_or_none(kernel: Time | None) -> Time | None:
+def pair_kernel(kernel: Time | None) -> Time | None:
     """Return the kernel if its format is one of pairs, else None."""
     return kernel if kernel and kernel.row.outer in TILE_ROWS else None
 
@@ -207,7 +214,7 @@ def all_times(campaign: Campaign, published: Published, clock: ClockName = "grap
     """Return all times of a campaign, problem by problem, single precision first."""
     return [
         Times(line, Case(campaign, line.problem, precision), clock)
-        for line in ours(campaign, published)
+        for line in recorded_lines(campaign, published)
         for precision in campaign.precisions
     ]  # fmt: skip
 
@@ -234,9 +241,9 @@ class Sensitivity:
 
     def spread(self, kind: str) -> tuple[float, Time, Time] | None:
         """Return the slowest time over the fastest for a kind of schedule in the best layout, and both times."""
-        timed = [time for row in self.used.select(schedule=kind) if (time := Selection([row]).fastest("event"))]
-        timed.sort(key=lambda timing: timing.seconds)
-        return (timed[-1].seconds / timed[0].seconds, timed[0], timed[-1]) if timed else None
+        times = [time for row in self.used.select(schedule=kind) if (time := Selection([row]).fastest("event"))]
+        times.sort(key=lambda timing: timing.seconds)
+        return (times[-1].seconds / times[0].seconds, times[0], times[-1]) if times else None
 
     @property
     def layouts_won(self) -> tuple[int, int]:
@@ -246,9 +253,9 @@ class Sensitivity:
             if (seconds := row.seconds("event")) is not None:
                 key = (str(row.layout), str(row.schedule))
                 best[key] = min(seconds, best.get(key, seconds))
-        both = [name for name, kind in best if kind == "static" and (name, "dynamic") in best]
+        layout_names = [name for name, kind in best if kind == "static" and (name, "dynamic") in best]
         margin = 1 + self.case.campaign.tie
-        return sum(best[name, "static"] > best[name, "dynamic"] * margin for name in both), len(both)
+        return sum(best[name, "static"] > best[name, "dynamic"] * margin for name in layout_names), len(layout_names)
 
 
 # claims --------------------------------------------------------------------------------------------------------------
@@ -276,8 +283,8 @@ class ClaimCases:
 
         With `variants` = `none`, any space will do.
         """
-        shown: Variants = "as_published" if papers_space(campaign) == PAPER else "paper_tuned"
-        if variants not in (shown, "none"):
+        searched_space: Variants = "as_published" if papers_space(campaign) == PAPER else "paper_tuned"
+        if variants not in (searched_space, "none"):
             return None
         return cls([times for times in all_times(campaign, published, "event") if times.line.published is not None])
 
@@ -290,14 +297,14 @@ def _quantity(
     """Return a function that measures a statistic of `number` over all cases for which `counts` holds."""
 
     def measure(data: ClaimCases) -> Measured:
-        numbers, missing = [], []
+        numbers, missing_cases = [], []
         for times in filter(counts, data.cases):
-            if measured := number(times):
-                numbers.append(measured)
+            if case_number := number(times):
+                numbers.append(case_number)
             else:
-                why = next(iter(times.why_not), "not timed")
-                missing.append(MissingCase(_name(times), why, notes=_remark(times)))
-        return Measured(numbers, missing, nothing="no problem of the papers is in this campaign")
+                reason = next(iter(times.why_not), "not timed")
+                missing_cases.append(MissingCase(_name(times), reason, notes=_remark(times)))
+        return Measured(numbers, missing_cases, nothing="no problem of the papers is in this campaign")
 
     return Quantity(measure, statistic)
 
@@ -318,40 +325,44 @@ def _case(times: Times, value: float | None, *pair: Time | None) -> CaseNumber |
     return CaseNumber(value, _name(times), notes, interval_of_ratio(*pair) if len(pair) == 2 else None)
 
 
-def _speedup(base: Method, over: Method = PAPERS) -> Callable[[Times], CaseNumber | None]:
-    return lambda times: _case(times, ratio_of(times[base], times[over]), times[base], times[over])
+def _speedup(base: Method, divisor: Method = PAPERS) -> Callable[[Times], CaseNumber | None]:
+    return lambda times: _case(times, ratio_of(times[base], times[divisor]), times[base], times[divisor])
 
 
-def _over_separate(times: Times) -> CaseNumber | None:
+def _speedup_over_separate(times: Times) -> CaseNumber | None:
     """Return the better time of schedule tuning alone and layout tuning alone, over the time of joint tuning."""
-    alone = [timed for method in (SCHEDULE, LAYOUT) if (timed := times[method])]
-    base = min(alone, key=lambda timed: timed.seconds, default=None)
+    separate_times = [time for method in (SCHEDULE, LAYOUT) if (time := times[method])]
+    base = min(separate_times, key=lambda time: time.seconds, default=None)
     return _case(times, ratio_of(base, times[PAPERS]), base, times[PAPERS])
 
 
-def _over_real(times: Times) -> CaseNumber | None:
+def _speedup_over_real(times: Times) -> CaseNumber | None:
     """Return the time of the library's fastest routine for the matrix expanded to real numbers, over our time."""
-    real = {"kind": "baseline", "ordering": "natural", "representation": real_expansion(str(times.line.entry)).name}
-    base = times.case.select(**real).fastest(times.clock)
+    real_columns = {
+        "kind": "baseline",
+        "ordering": "natural",
+        "representation": real_expansion(str(times.line.entry)).name,
+    }
+    base = times.case.select(**real_columns).fastest(times.clock)
     return _case(times, ratio_of(base, times[PAPERS]), base, times[PAPERS])
 
 
-def _has(holds: Callable[[Time], bool]) -> Callable[[Times], CaseNumber | None]:
+def _condition_number(condition: Callable[[Time], bool]) -> Callable[[Times], CaseNumber | None]:
     """Return a function that gives 1 if a condition holds for the fastest variant, else 0."""
 
     def number(times: Times) -> CaseNumber | None:
         best = times[PAPERS]
-        return _case(times, float(holds(best))) if best else None
+        return _case(times, float(condition(best))) if best else None
 
     return number
 
 
-def _blocks_win(times: Times) -> CaseNumber | None:
+def _has_faster_blocks(times: Times) -> CaseNumber | None:
     ratio = ratio_of(times[PAPERS_CHOICE], times[PAPERS])
     return _case(times, float(ratio > 1)) if ratio else None
 
 
-def _dynamic_preferred(times: Times) -> CaseNumber | None:
+def _prefers_dynamic(times: Times) -> CaseNumber | None:
     """Return 100 if the best dynamic schedule is faster than the best static one by more than a tie, else 0."""
     ratio = ratio_of(times[STATIC], times[DYNAMIC])
     return _case(times, 100.0 * (ratio > 1 + times.case.campaign.tie)) if ratio else None
@@ -381,8 +392,8 @@ def _memory(outer: str, statistic: StatisticName, problem_name: str | None = Non
         numbers = []
         for times in data.cases:
             layouts = memory_of(times.line.record).get("double", {})
-            named = problem_name in (None, times.line.problem, times.line.published)
-            if named and times.case.precision == "double" and layouts.get("CSR") and layouts.get(outer):
+            is_named = problem_name in (None, times.line.problem, times.line.published)
+            if is_named and times.case.precision == "double" and layouts.get("CSR") and layouts.get(outer):
                 numbers.append(CaseNumber(layouts[outer] / layouts["CSR"], times.line.problem))
         return Measured(numbers, [] if numbers else [MissingCase(problem_name or outer, "not in this campaign")])
 
@@ -408,12 +419,12 @@ CLAIMS: ClaimQuantities[ClaimCases] = {
     "library_most_single": _quantity(_speedup(PAPERS_CHOICE), "most", _of_precision("single")),
     "library_most_double": _quantity(_speedup(PAPERS_CHOICE), "most", _of_precision("double")),
     "complex_double_range": _quantity(_speedup(PAPERS_CHOICE), "median", _entry("complex", "double")),
-    "aos_share": _quantity(_has(lambda best: best.row.vector == "AoS"), "arithmetic mean"),
+    "aos_share": _quantity(_condition_number(lambda best: best.row.vector == "AoS"), "arithmetic mean"),
     "ell_quaternion_share": _quantity(
-        _has(lambda best: best.row.outer == "ELL"), "arithmetic mean", _entry("quaternion")
+        _condition_number(lambda best: best.row.outer == "ELL"), "arithmetic mean", _entry("quaternion")
     ),
-    "blocks_over_bsr_share": _quantity(_blocks_win, "arithmetic mean", _larger_blocks),
-    "dynamic_share": _quantity(_dynamic_preferred, "arithmetic mean"),
+    "blocks_over_bsr_share": _quantity(_has_faster_blocks, "arithmetic mean", _larger_blocks),
+    "dynamic_share": _quantity(_prefers_dynamic, "arithmetic mean"),
     "dynamic_over_static_loss": _quantity(_loss_ratio, "mean"),
     "registers_least": _quantity(_registers, "least"),
     "registers_most": _quantity(_registers, "most"),
@@ -422,6 +433,6 @@ CLAIMS: ClaimQuantities[ClaimCases] = {
     "memory_sl32_rfdevice": _memory("Sl-32", "worst", "RFdevice"),
     # the text names no matrix whose ELL needs 200 times the bytes, and Table 9 has none
     "memory_ell_most": _memory("ELL", "most", "the matrix with a dense row, which the text does not name"),
-    "over_hamilton_mean": _quantity(_over_real, "mean", _entry("quaternion")),
-    "joint_over_separate_mean": _quantity(_over_separate, "mean"),
+    "over_hamilton_mean": _quantity(_speedup_over_real, "mean", _entry("quaternion")),
+    "joint_over_separate_mean": _quantity(_speedup_over_separate, "mean"),
 }

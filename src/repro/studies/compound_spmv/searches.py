@@ -27,13 +27,13 @@ SPACE_TITLES: Mapping[str, str] = {
 COMPLETE = 0.7
 
 
-def searched(campaign: Campaign, space: str) -> list[Recording]:
+def recordings_of_space(campaign: Campaign, space: str) -> list[Recording]:
     """Return the complete searches of a space, in natural ordering, by problem and precision.
 
     Partial searches are left out, since replays need a complete reference. The reference of a problem has all searched
     variants, except those that a search with a budget would not try.
     """
-    searches = all_searched(campaign, space)
+    searches = all_recordings(campaign, space)
     names: dict[tuple[str, str], set[str]] = {}
     for recording in searches:
         names.setdefault((recording.family, recording.precision), set()).update(recording.seconds)
@@ -44,7 +44,7 @@ def searched(campaign: Campaign, space: str) -> list[Recording]:
     ]
 
 
-def all_searched(campaign: Campaign, space: str | None = None) -> list[Recording]:
+def all_recordings(campaign: Campaign, space: str | None = None) -> list[Recording]:
     """Return complete and partial searches of a space, or of both spaces, in natural ordering."""
     rows = campaign.search
     rows = rows[(rows.space == space if space else rows.space.notna()) & (rows.ordering == "natural")]
@@ -55,18 +55,18 @@ def all_searched(campaign: Campaign, space: str | None = None) -> list[Recording
     return recordings(rows, records, campaign.environments, features, prune_mask)
 
 
-def judged_searches(campaign: Campaign, space: str, budget: float) -> list[Evaluation]:
+def replayed_searches(campaign: Campaign, space: str, budget: float) -> list[Evaluation]:
     """Replay predicted and random searches with a budget on the complete searches of a space.
 
     If `campaign.beside` has campaigns on other devices, searches that learn only from these are replayed too.
     """
-    elsewhere = [
+    reference_recordings = [
         recording
-        for other in campaign.beside
-        if other.device != campaign.device
-        for recording in searched(other, space)
+        for reference in campaign.beside
+        if reference.device != campaign.device
+        for recording in recordings_of_space(reference, space)
     ]
-    return evaluate(searched(campaign, space), budget, VariantId, str(REFERENCE), elsewhere)
+    return evaluate(recordings_of_space(campaign, space), budget, VariantId, str(REFERENCE), reference_recordings)
 
 
 @dataclass(frozen=True)
@@ -84,40 +84,43 @@ class Transfer:
     loss_there: float
 
 
-def journeys(campaign: Campaign, other: Campaign) -> dict[tuple[str, str], Transfer]:
+def transfers(campaign: Campaign, reference: Campaign) -> dict[tuple[str, str], Transfer]:
     """Return a `Transfer` for each problem and precision that both campaigns searched on the same backend.
 
     At least one variant works on both devices. A variant that was not timed in full has its screened time from few
     launches; a screened time below the best full time is noise and counts as no loss. Problems with equal names but
     different content are not compared.
     """
-    others = conflicting_names(campaign, other)
-    elsewhere = {
+    conflicts = conflicting_names(campaign, reference)
+    reference_recordings = {
         (recording.problem, recording.precision): recording
-        for recording in all_searched(other)
-        if recording.problem not in others
+        for recording in all_recordings(reference)
+        if recording.problem not in conflicts
     }
     pairs = [
-        (recording, elsewhere.get((recording.problem, recording.precision))) for recording in all_searched(campaign)
+        (recording, reference_recordings.get((recording.problem, recording.precision)))
+        for recording in all_recordings(campaign)
     ]
-    made = [
-        _journey(recording, far) for recording, far in pairs if far is not None and far.backend == recording.backend
+    transfers = [
+        _transfer(recording, target_recording)
+        for recording, target_recording in pairs
+        if target_recording is not None and target_recording.backend == recording.backend
     ]
-    return {(recording.problem, recording.precision): recording for recording in made if recording is not None}
+    return {(recording.problem, recording.precision): recording for recording in transfers if recording is not None}
 
 
-def _journey(near: Recording, far: Recording) -> Transfer | None:
-    works = [name for name in near.seconds if None not in (near.seconds[name], far.seconds.get(name))]
-    if not works:
+def _transfer(source: Recording, target: Recording) -> Transfer | None:
+    common_names = [name for name in source.seconds if None not in (source.seconds[name], target.seconds.get(name))]
+    if not common_names:
         return None
-    near, far = near.among(works), far.among(works)
+    source, target = source.among(common_names), target.among(common_names)
     return Transfer(
-        near.problem,
-        near.precision,
-        near.fastest,
-        far.fastest,
-        float(near.losses([far.fastest])[0]),
-        float(far.losses([near.fastest])[0]),
+        source.problem,
+        source.precision,
+        source.fastest,
+        target.fastest,
+        float(source.losses([target.fastest])[0]),
+        float(target.losses([source.fastest])[0]),
     )
 
 
@@ -179,8 +182,8 @@ def schedule_first(times: Times) -> OrderOutcome:
     if first.variant is None:
         return first
     schedule = first.variant.schedule
-    then = _outcome(times, [VariantId(layout, schedule) for layout in times if schedule in times[layout]])
-    return OrderOutcome(then.variant, first.tried + then.tried - 1)  # one variant is in both stages
+    second_outcome = _outcome(times, [VariantId(layout, schedule) for layout in times if schedule in times[layout]])
+    return OrderOutcome(second_outcome.variant, first.tried + second_outcome.tried - 1)  # one variant is in both stages
 
 
 def layout_first(times: Times) -> OrderOutcome:
@@ -189,22 +192,27 @@ def layout_first(times: Times) -> OrderOutcome:
     if first.variant is None:
         return first
     layout = first.variant.layout
-    then = _outcome(times, [VariantId(layout, schedule) for schedule in times[layout]])
-    return OrderOutcome(then.variant, first.tried + then.tried - 1)
+    second_outcome = _outcome(times, [VariantId(layout, schedule) for schedule in times[layout]])
+    return OrderOutcome(second_outcome.variant, first.tried + second_outcome.tried - 1)
 
 
-def by_product(prefer: Callable[[Schedule], float]) -> Order:
-    """Return joint tuning by n_t·n_b only: for each product n_t·n_b, it tries the schedule with the least `prefer`."""
+def by_product(preference: Callable[[Schedule], float]) -> Order:
+    """Return joint tuning by n_t·n_b only: for each product n_t·n_b, it tries the schedule of least `preference`."""
 
     def order(times: Times) -> OrderOutcome:
         schedules = {schedule for by_schedule in times.values() for schedule in by_schedule}
-        kept: dict[tuple[str, int], Schedule] = {}
-        for schedule in sorted(schedules, key=lambda candidate: (prefer(candidate), candidate)):
-            kept.setdefault((schedule.kind, schedule.block_size * schedule.blocks_per_sm), schedule)
-        wanted = set(kept.values())
+        kept_schedules: dict[tuple[str, int], Schedule] = {}
+        for schedule in sorted(schedules, key=lambda candidate: (preference(candidate), candidate)):
+            kept_schedules.setdefault((schedule.kind, schedule.block_size * schedule.blocks_per_sm), schedule)
+        selected_schedules = set(kept_schedules.values())
         return _outcome(
             times,
-            [VariantId(layout, schedule) for layout in times for schedule in times[layout] if schedule in wanted],
+            [
+                VariantId(layout, schedule)
+                for layout in times
+                for schedule in times[layout]
+                if schedule in selected_schedules
+            ],
         )
 
     return order

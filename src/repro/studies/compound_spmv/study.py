@@ -119,55 +119,57 @@ def choose(rows: Sequence[Row], tie: float, ids: Iterable[VariantId] = ()) -> li
     `reordered_unpaired` (the same two without formats of pairs). `operator` is the best of all spaces in the matrix's
     own order among layouts that use vectors of NumPy, CuPy and PyTorch without conversion.
     """
-    return pick(rows, tie, _asked, ids)
+    return pick(rows, tie, _candidates_by_tuning, ids)
 
 
 def schedules_of_reference(rows: Sequence[Row]) -> set[str]:
     """Return the names of all rows, in any layout, whose schedule is a best schedule of the reference layout."""
-    by_name = {row.name: row for row in rows}
+    rows_by_name = {row.name: row for row in rows}
     by_schedule = ("schedule", f"{TUNED}schedule")
-    fixed = [_schedule(by_name[choice.name]) for choice in choose(rows, 0) if choice.tuning in by_schedule]
-    return {row.name for row in rows if _schedule(row) in fixed}
+    reference_schedules = [
+        _schedule(rows_by_name[choice.name]) for choice in choose(rows, 0) if choice.tuning in by_schedule
+    ]
+    return {row.name for row in rows if _schedule(row) in reference_schedules}
 
 
-def _asked(timed: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
-    natural, unpaired = _having(timed, ordering="natural"), _unpaired(timed)
-    asked: dict[str, Sequence[Row]] = {OPERATOR: _having(natural, vector="AoS")}
+def _candidates_by_tuning(timed_rows: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
+    natural_rows, unpaired_rows = _rows_with(timed_rows, ordering="natural"), _rows_without_pairs(timed_rows)
+    candidates: dict[str, Sequence[Row]] = {OPERATOR: _rows_with(natural_rows, vector="AoS")}
     for space, prefix in TUNING_PREFIXES.items():
-        papers = _of_the_papers([row for row in natural if row.space == space], clock)
-        asked |= {f"{prefix}{tuning}": chosen for tuning, chosen in papers.items()}
-    if any(row.space == EXTENDED for row in timed):
-        asked |= {EXTENDED: natural, "reordered": timed}
-    if len(unpaired) < len(timed):
-        asked |= {UNPAIRED: _unpaired(natural), REORDERED_UNPAIRED: unpaired}
-    return asked
+        papers = _papers_candidates([row for row in natural_rows if row.space == space], clock)
+        candidates |= {f"{prefix}{tuning}": tuning_rows for tuning, tuning_rows in papers.items()}
+    if any(row.space == EXTENDED for row in timed_rows):
+        candidates |= {EXTENDED: natural_rows, "reordered": timed_rows}
+    if len(unpaired_rows) < len(timed_rows):
+        candidates |= {UNPAIRED: _rows_without_pairs(natural_rows), REORDERED_UNPAIRED: unpaired_rows}
+    return candidates
 
 
-def _having(rows: Iterable[Row], **columns: object) -> list[Row]:
+def _rows_with(rows: Iterable[Row], **columns: object) -> list[Row]:
     """Return the rows whose columns have the given values."""
     return [row for row in rows if all(row.own.get(name) == value for name, value in columns.items())]
 
 
-def _unpaired(rows: Iterable[Row]) -> list[Row]:
+def _rows_without_pairs(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row.own.get("outer") not in TILE_ROWS]
 
 
-def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+def _papers_candidates(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     """Return, for each of the papers' tunings, the rows of a space from which it chooses; {} without rows.
 
     Without times of the reference layout, the lists of `schedule` and `layout` are empty.
     """
-    reference = _having(rows, layout=str(REFERENCE))
-    schedule, joint = best_row(reference, clock), best_row(rows, clock)
-    if joint is None:
+    reference = _rows_with(rows, layout=str(REFERENCE))
+    schedule, joint_winner = best_row(reference, clock), best_row(rows, clock)
+    if joint_winner is None:
         return {}
-    in_layout = _having(rows, layout=joint.own.get("layout"))
+    layout_rows = _rows_with(rows, layout=joint_winner.own.get("layout"))
     return {
         "schedule": reference,
-        "layout": _having(rows, **_schedule(schedule)) if schedule else [],
+        "layout": _rows_with(rows, **_schedule(schedule)) if schedule else [],
         "joint": [*rows],
-        "static": _having(in_layout, schedule="static"),
-        "dynamic": _having(in_layout, schedule="dynamic"),
+        "static": _rows_with(layout_rows, schedule="static"),
+        "dynamic": _rows_with(layout_rows, schedule="dynamic"),
     }
 
 
@@ -185,25 +187,25 @@ def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Arr
     symmetric.
     """
     facts = record.get("facts", {}).get(STUDY_NAME, {})
-    of_pairs = np.full(4, np.nan)
+    pair_features = np.full(4, np.nan)
     if "pairs" in facts:
         # plain keys instead of an import: changes in `facts` would otherwise repeat all measurements
         pairs = facts["pairs"]
-        of_pairs[0] = float(bool(pairs["symmetry"][precision]))
-    if of_pairs[0] == 1:
+        pair_features[0] = float(bool(pairs["symmetry"][precision]))
+    if pair_features[0] == 1:
         statistics, number = record["statistics"], np.dtype(DTYPES[precision]).itemsize
         entry_bytes = len(get_entry(record["entry"]).members) * number
         csr = statistics["nonzeros"] * (entry_bytes + 4) + (statistics["rows"] + 1) * 4
         foreign = pairs["foreign_per_tile"] / pairs["tile_rows"]
-        of_pairs[1:] = pairs["inside"], np.log2(pairs["bytes"][precision] / csr), np.log2(1 + foreign)
-    return np.append(features_of_a_product(record, precision, machine), of_pairs)
+        pair_features[1:] = pairs["inside"], np.log2(pairs["bytes"][precision] / csr), np.log2(1 + foreign)
+    return np.append(features_of_a_product(record, precision, machine), pair_features)
 
 
 def prune_mask(frame: pd.DataFrame) -> pd.Series:
     """Return a mask of rows to skip in a search with a budget: formats of pairs on a matrix that is not symmetric."""
-    of_pairs = frame["name"].str.startswith(tuple(f"{outer}-" for outer in TILE_ROWS))
-    why = frame.message.fillna("").astype(str)
-    return of_pairs & (frame.status == "unsupported") & why.str.startswith(NOT_SYMMETRIC)
+    is_of_pairs = frame["name"].str.startswith(tuple(f"{outer}-" for outer in TILE_ROWS))
+    messages = frame.message.fillna("").astype(str)
+    return is_of_pairs & (frame.status == "unsupported") & messages.str.startswith(NOT_SYMMETRIC)
 
 
 class CompoundSpmv(Study):
@@ -316,19 +318,19 @@ class CompoundSpmv(Study):
         choices = [*choose(rows, tie, ids), *choose_by_memory(rows, settings.memory_weight, ids)]
         winners = {choice.name for choice in choices}
         yardsticks = [session.yardsticks(), *_own_floors(session, variants, rows, winners)]
-        yield "baseline", [row for timed in yardsticks for _, row in timed]
-        floors = [floor for timed in yardsticks for floor in fastest_yardsticks(timed)]
+        yield "baseline", [row for yardstick_rows in yardsticks for _, row in yardstick_rows]
+        floors = [floor for yardstick_rows in yardsticks for floor in fastest_yardsticks(yardstick_rows)]
         for ordering in worthwhile_orderings(choices, rows, tie):
             library += asked_for(settings.baselines, entry, backend, ordering)
-        chosen = [variant for variant in variants if variant.name in winners]
+        winning_variants = [variant for variant in variants if variant.name in winners]
         rivals = products_of(session.rivals, entry)
         dependent = []
         if self._chains(settings, session.precision, session.target):
             dependent = dependent_variants(variants, rows, session)
-        report = session.time_in_rounds([*chosen, *dependent, *floors, *library, *rivals])
+        report = session.time_in_rounds([*winning_variants, *dependent, *floors, *library, *rivals])
         if self._solves(settings, entry, session.precision) and not refusal(session.bench.workspace):
-            fastest = [product for side in (chosen, library) for product in fastest_of(side, report)]
-            report += session.time_in_rounds(solvers_with(fastest, entry, session.precision, session.target))
+            fastest = [product for side in (winning_variants, library) for product in fastest_of(side, report)]
+            report += session.time_in_rounds(solvers_of_products(fastest, entry, session.precision, session.target))
         yield "report", report
         yield "choices", choices
 
@@ -337,22 +339,22 @@ class CompoundSpmv(Study):
         kinds = PAPERS_KINDS if settings.search == "exhaustive" else ()
         prefixes = [prefix for space, prefix in TUNING_PREFIXES.items() if space in settings.spaces]
         papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*TUNINGS, *kinds)]
-        ours = EXTENDED in settings.spaces and layouts(settings, EXTENDED, _entry(problem))
-        by_memory = [MEMORY] if settings.memory_weight else []
-        return [*papers, *(OUR_TUNINGS if ours else ()), *by_memory]
+        has_own_layouts = EXTENDED in settings.spaces and layouts(settings, EXTENDED, _entry(problem))
+        memory_tunings = [MEMORY] if settings.memory_weight else []
+        return [*papers, *(OUR_TUNINGS if has_own_layouts else ()), *memory_tunings]
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: VariantId, target: Target) -> Variant:
         """Return the variant of an id, from a compiled module that contains it, or from a module compiled for it."""
         fitting(id, target)
-        entry, schedule, stored = _entry(problem), id.schedule, id.layout.stored
+        entry, schedule, stored_layout = _entry(problem), id.schedule, id.layout.stored
         for space in SPACES:
-            path = manifest_path(target.name, STUDY_NAME, f"{space}/{entry}-{precision}/{stored}")
-            if schedule in schedules(target, space, stored) and path.exists():
-                built = Module.load(path)
-                if built.binary and (not built.resources or kernel_name(schedule, target) in built.resources):
-                    return Variant(id, built, path.parent, space)
+            path = manifest_path(target.name, STUDY_NAME, f"{space}/{entry}-{precision}/{stored_layout}")
+            if schedule in schedules(target, space, stored_layout) and path.exists():
+                module = Module.load(path)
+                if module.binary and (not module.resources or kernel_name(schedule, target) in module.resources):
+                    return Variant(id, module, path.parent, space)
         path = single_manifest(entry, precision, id, target)
-        source = render_module(templates, entry, precision, stored, [schedule], target, STUDY_NAME)
+        source = render_module(templates, entry, precision, stored_layout, [schedule], target, STUDY_NAME)
         return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
@@ -363,7 +365,7 @@ class CompoundSpmv(Study):
         number = DTYPES[precision]().nbytes
         rows, nonzeros = problem.size or (0, 0)
         matrix = 4 * (rows + 1) + nonzeros * (4 + number * len(entry.members))
-        tried = [
+        schedule_counts = [
             len(schedules(target, space, layout))
             for space in settings.spaces
             for layout in layouts(settings, space, entry.name, target)
@@ -371,16 +373,18 @@ class CompoundSpmv(Study):
         routines = len(for_problem(entry.name, target.dialect))
         routines += (1 + 2 * FASTEST) * self._solves(settings, entry.name, precision)
         routines += FASTEST * self._chains(settings, precision, target)
-        return Workload(sum(tried), len(tried), routines, matrix, matrix + 2 * rows * number * entry.size)
+        return Workload(
+            sum(schedule_counts), len(schedule_counts), routines, matrix, matrix + 2 * rows * number * entry.size
+        )
 
     def layouts(self) -> list[tuple[str, str | None]]:
         """Return every layout: the papers' layouts, then ours."""
         papers = all_layouts()
-        ours = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry))
+        own_layouts = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry))
         remarks = {REFERENCE: "the reference"}
         return [
             (str(layout), remarks.get(layout, None if layout in papers else "ours"))
-            for layout in dict.fromkeys([*papers, *ours])
+            for layout in dict.fromkeys([*papers, *own_layouts])
         ]
 
 
@@ -389,9 +393,9 @@ STUDY = CompoundSpmv()
 
 def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
     """Raise an error for layouts that do not exist, or that are not in the configured spaces."""
-    known = {str(layout) for layout in all_layouts()}
+    known_layouts = {str(layout) for layout in all_layouts()}
     if EXTENDED in settings.spaces:
-        known |= {str(layout) for entry in entries for layout in extended_layouts(get_entry(entry))}
+        known_layouts |= {str(layout) for entry in entries for layout in extended_layouts(get_entry(entry))}
     for text in () if settings.layouts == "all" else settings.layouts:
         where = f"studies.{STUDY_NAME}.layouts"
         try:
@@ -400,12 +404,12 @@ def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
             raise ReproError(
                 error.what, where=where, expected=error.expected, actual=error.actual, todo=error.todo
             ) from None
-        if str(layout) not in known:
+        if str(layout) not in known_layouts:
             raise ReproError(
                 "a layout that is not in the space",
                 where=where,
                 expected=f"for `space: {', '.join(settings.spaces)}` and these problems one of "
-                f"{', '.join(sorted(known))}",
+                f"{', '.join(sorted(known_layouts))}",
                 actual=text,
                 todo="`repro list layouts` prints all; what it calls ours is in `space: extended`",
             )
@@ -417,10 +421,14 @@ def layouts(settings: StudySettings, space: Space, entry: str, target: Target | 
     With a target, return only layouts that have schedules on this target.
     """
     papers = space != EXTENDED
-    known = all_layouts() if papers else extended_layouts(get_entry(entry))
-    asked = set(map(str, known)) if settings.layouts == "all" else {text.strip() for text in settings.layouts}
-    tried = [layout for layout in known if str(layout) in asked or (papers and layout == REFERENCE)]
-    return [layout for layout in tried if target is None or schedules(target, space, layout)]
+    known_layouts = all_layouts() if papers else extended_layouts(get_entry(entry))
+    configured_names = (
+        set(map(str, known_layouts)) if settings.layouts == "all" else {text.strip() for text in settings.layouts}
+    )
+    selected_layouts = [
+        layout for layout in known_layouts if str(layout) in configured_names or (papers and layout == REFERENCE)
+    ]
+    return [layout for layout in selected_layouts if target is None or schedules(target, space, layout)]
 
 
 def single_manifest(entry: str, precision: str, id: VariantId, target: Target) -> Path:
@@ -450,9 +458,9 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
     variants = []
     for space in settings.spaces:
         for layout in layouts(settings, space, entry, target):
-            built = read_module(target, STUDY_NAME, f"{space}/{entry}-{precision}/{layout}")
+            entry_module = read_module(target, STUDY_NAME, f"{space}/{entry}-{precision}/{layout}")
             for schedule in schedules(target, space, layout):
-                variants.append(Variant(VariantId(layout, schedule), built.module, built.folder, space))
+                variants.append(Variant(VariantId(layout, schedule), entry_module.module, entry_module.folder, space))
     return variants
 
 
@@ -477,7 +485,7 @@ def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session
     another.
     """
     target, entry, precision = session.target, _matrix(session).entry, session.precision
-    made = []
+    dependents = []
     for variant in fastest_of([variant for variant in variants if variant.schedule.kind != DYNAMIC], rows):
         layout, schedule = variant.layout.stored, variant.schedule
         key = f"{DEPENDENT_LAUNCHES}/{entry}-{precision}/{layout}/{schedule}"
@@ -485,12 +493,14 @@ def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session
         render = partial(
             render_module, session.templates, entry, precision, layout, [schedule], target, STUDY_NAME, dependent=True
         )
-        made.append(DependentVariant(variant.id, ModuleOnDemand(render, target, path), path.parent, variant.space))
-    session.compile(made)
-    return made
+        dependents.append(
+            DependentVariant(variant.id, ModuleOnDemand(render, target, path), path.parent, variant.space)
+        )
+    session.compile(dependents)
+    return dependents
 
 
-def solvers_with(products: Sequence[ProductRunnable], entry: str, precision: str, target: Target) -> list[CgRun]:
+def solvers_of_products(products: Sequence[ProductRunnable], entry: str, precision: str, target: Target) -> list[CgRun]:
     """Return conjugate gradients with the matrix kept on the chip, and conjugate gradients with each of these products.
 
     Raises
@@ -499,7 +509,7 @@ def solvers_with(products: Sequence[ProductRunnable], entry: str, precision: str
         A module is not compiled yet.
     """
     chip, product = (read_module(target, STUDY_NAME, key) for key in _solver_keys(entry, precision))
-    over_products = [ProductCgRun(each, product.module, product.folder) for each in products]
+    over_products = [ProductCgRun(product_kernel, product.module, product.folder) for product_kernel in products]
     return [PersistentCgRun(chip.module, chip.folder), *over_products]
 
 
@@ -521,7 +531,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
         # layout tuning alone: time the best schedule of the reference layout in every other layout
         rows += session.search(strategy, candidates, f"{space} space", schedules_of_reference)
     best = [row.name for row in rank_rows(rows)[: session.timing.finalists]]
-    reordered = _reordered(variants, best)
+    reordered = _reordered_variants(variants, best)
     if reordered:
         rows += session.measure_all(reordered, "reordered")
     return [*variants, *reordered], rows
@@ -541,17 +551,17 @@ def _own_floors(
     ]
 
 
-def _reordered(variants: Sequence[Variant], best: Sequence[str]) -> list[Variant]:
+def _reordered_variants(variants: Sequence[Variant], best: Sequence[str]) -> list[Variant]:
     """Return the best variants with renumbered unknowns, if our space is searched.
 
     Variants that store rows in clusters are tried without clusters: the new order of the unknowns replaces them.
     """
     if not any(variant.space == EXTENDED for variant in variants):
         return []
-    natural = {variant.id: variant for variant in variants if variant.layout.ordering == "natural"}
+    natural_variants = {variant.id: variant for variant in variants if variant.layout.ordering == "natural"}
     ids_by_name = {variant.name: variant.id for variant in variants}
     ids = [replace(id, layout=replace(id.layout, ordering="natural")) for id in map(ids_by_name.__getitem__, best)]
-    winners = [natural[id] for id in dict.fromkeys(ids) if id in natural]
+    winners = [natural_variants[id] for id in dict.fromkeys(ids) if id in natural_variants]
     return [variant.reordered(ordering) for ordering in UNKNOWNS[1:] for variant in winners]
 
 
@@ -561,16 +571,16 @@ def worthwhile_orderings(choices: Sequence[Choice], rows: Sequence[Row], tie: fl
     An ordering counts if a choice in it is faster than the best in natural order by more than a tie, by either clock:
     a reordered matrix must be compared with the library on the reordered matrix.
     """
-    by_name = {row.name: row for row in rows}
-    chosen = {(choice.clock, choice.tuning): by_name[choice.name] for choice in choices}
+    rows_by_name = {row.name: row for row in rows}
+    chosen_rows = {(choice.clock, choice.tuning): rows_by_name[choice.name] for choice in choices}
     orderings = set()
     for clock in CLOCKS:
-        natural, reordered = (chosen.get((clock, tuning)) for tuning in (EXTENDED, "reordered"))
-        if not natural or not reordered:
+        natural_row, reordered_row = (chosen_rows.get((clock, tuning)) for tuning in (EXTENDED, "reordered"))
+        if not natural_row or not reordered_row:
             continue
-        before, after = natural.median(clock), reordered.median(clock)
-        if before and after and after * (1 + tie) < before:
-            orderings.add(str(reordered.own.get("ordering")))
+        natural_median, reordered_median = natural_row.median(clock), reordered_row.median(clock)
+        if natural_median and reordered_median and reordered_median * (1 + tie) < natural_median:
+            orderings.add(str(reordered_row.own.get("ordering")))
     return sorted(orderings)
 
 

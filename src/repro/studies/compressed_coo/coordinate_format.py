@@ -155,23 +155,23 @@ def balance(
         More slots than 32-bit indices can count.
     """
     lengths = np.diff(indptr).astype(np.int64)
-    taken = _slots_of_rows(lengths, chunking)
-    total = int(taken.sum())
+    occupied_slots = _slots_of_rows(lengths, chunking)
+    total = int(occupied_slots.sum())
     if total > np.iinfo(np.int32).max:
         raise Unsupported(
             f"too large for 32-bit indices: {total} slots in balanced coordinates, {chunking.split}, "
             f"{chunking.threads} threads of {chunking.entries} entries"
         )
-    pads = taken - lengths
-    padding = np.repeat(np.cumsum(taken) - np.cumsum(pads), pads) + np.arange(total - len(indices))
-    real = np.ones(total, bool)
-    real[padding] = False
-    last = np.arange(n, dtype=np.int32)
-    last[lengths > 0] = indices[indptr[1:][lengths > 0] - 1]
-    columns, packed = np.empty(total, np.int32), np.zeros(total, values.dtype)
-    columns[padding], columns[real], packed[real] = np.repeat(last, pads), indices, values
-    rows = np.repeat(np.arange(n, dtype=np.int32), taken // chunking.unit)
-    return Balanced(n, len(indices), chunking, rows, columns, packed)
+    pads = occupied_slots - lengths
+    padding = np.repeat(np.cumsum(occupied_slots) - np.cumsum(pads), pads) + np.arange(total - len(indices))
+    is_entry = np.ones(total, bool)
+    is_entry[padding] = False
+    last_rows = np.arange(n, dtype=np.int32)
+    last_rows[lengths > 0] = indices[indptr[1:][lengths > 0] - 1]
+    columns, slot_values = np.empty(total, np.int32), np.zeros(total, values.dtype)
+    columns[padding], columns[is_entry], slot_values[is_entry] = np.repeat(last_rows, pads), indices, values
+    rows = np.repeat(np.arange(n, dtype=np.int32), occupied_slots // chunking.unit)
+    return Balanced(n, len(indices), chunking, rows, columns, slot_values)
 
 
 def _slots_of_rows(row_lengths: NDArray[np.integer], chunking: Chunking) -> NDArray[np.int64]:
@@ -179,22 +179,22 @@ def _slots_of_rows(row_lengths: NDArray[np.integer], chunking: Chunking) -> NDAr
     lengths = row_lengths.astype(np.int64, copy=False)
     units = np.maximum(-(-lengths // chunking.unit), 1)
     ends = np.cumsum(units)
-    last = _last_rows(ends, chunking.rows) if chunking.split == "aligned" else np.arange(len(units))[-1:]
-    units[last] += -np.diff(ends[last], prepend=0) % chunking.rows
+    last_rows = _last_rows(ends, chunking.rows) if chunking.split == "aligned" else np.arange(len(units))[-1:]
+    units[last_rows] += -np.diff(ends[last_rows], prepend=0) % chunking.rows
     return units * chunking.unit
 
 
 def _last_rows(ends: NDArray[np.int64], chunk: int) -> NDArray[np.int64]:
     """Return the rows to pad so that a chunk holds as many whole rows as fit; a longer row gets its own chunks."""
     n, view = len(ends), ends.data
-    last: list[int] = []
-    row = before = 0
+    last_rows: list[int] = []
+    row = previous_end = 0
     while row < n:
         # every row takes at least one unit, so a chunk holds at most `chunk` rows
-        row = max(bisect_right(view, before + chunk, row, min(row + chunk, n)), row + 1)
-        before = view[row - 1]
-        last.append(row - 1)
-    return np.array(last, np.int64)
+        row = max(bisect_right(view, previous_end + chunk, row, min(row + chunk, n)), row + 1)
+        previous_end = view[row - 1]
+        last_rows.append(row - 1)
+    return np.array(last_rows, np.int64)
 
 
 def interleave(array: NDArray[T], threads: int, entries: int) -> NDArray[T]:
@@ -348,19 +348,19 @@ def compress(balanced: Balanced) -> Compressed:
 
     blob = np.empty(units.sum(), UNIT)
     for encoding in encodings:
-        same = chunks[:, 3] == encoding.byte
+        chunk_mask = chunks[:, 3] == encoding.byte
         sections = encoding.sections(chunking, value_bytes)
-        block = np.empty((np.count_nonzero(same), sum(sections)), np.uint8)
+        block = np.empty((np.count_nonzero(chunk_mask), sum(sections)), np.uint8)
         parts = np.split(block, np.cumsum(sections)[:-1], axis=1)
         if encoding.rows:
-            offsets = _subtract(rows[same], chunks[same, 1], ROW_BYTES[encoding.rows])
+            offsets = _subtract(rows[chunk_mask], chunks[chunk_mask, 1], ROW_BYTES[encoding.rows])
             # padded chunks store one row per thread, which is in thread order already
             _write(parts[0], offsets, chunking, chunking.entries // chunking.unit)
-        offsets = _subtract(columns[same], chunks[same, 2], COLUMN_BYTES[encoding.columns])
+        offsets = _subtract(columns[chunk_mask], chunks[chunk_mask, 2], COLUMN_BYTES[encoding.columns])
         _write(parts[1], offsets, chunking, chunking.entries)
-        patterns = bits[same]
+        patterns = bits[chunk_mask]
         _write(parts[2], lookup.places(patterns) if encoding.values else patterns, chunking, chunking.entries)
-        blob[np.repeat(same, units)] = block.view(UNIT).ravel()
+        blob[np.repeat(chunk_mask, units)] = block.view(UNIT).ravel()
 
     one_row = chunks[:, 3] & ROWS_MASK == 0
     return Compressed(
@@ -375,40 +375,40 @@ def compress(balanced: Balanced) -> Compressed:
     )
 
 
-def decompress(compressed: Compressed) -> Balanced:
+def decompress(matrix: Compressed) -> Balanced:
     """Decode every chunk; the inverse of `compress`, bit for bit."""
-    chunking, chunks, value_bytes = compressed.chunking, compressed.chunks, compressed.dtype.itemsize
+    chunking, chunks, value_bytes = matrix.chunking, matrix.chunks, matrix.dtype.itemsize
     count, slots = len(chunks), chunking.slots
     rows = np.empty((count, chunking.rows), np.int32)
     columns, bits = np.empty((count, slots), np.int32), np.empty((count, slots), UNSIGNED[value_bytes])
-    blob, table = compressed.blob.view(UNIT), compressed.table.view(bits.dtype)
+    blob, table = matrix.blob.view(UNIT), matrix.table.view(bits.dtype)
     units = np.diff(chunks[:, 0], append=len(blob))
     for byte in np.unique(chunks[:, 3]):
         encoding = Encoding.of(int(byte))
-        same = chunks[:, 3] == byte
+        chunk_mask = chunks[:, 3] == byte
         sections = encoding.sections(chunking, value_bytes)
-        block = blob[np.repeat(same, units)].view(np.uint8).reshape(-1, sum(sections))
+        block = blob[np.repeat(chunk_mask, units)].view(np.uint8).reshape(-1, sum(sections))
         parts = np.split(block, np.cumsum(sections)[:-1], axis=1)
-        rows[same] = chunks[same, 1, None]
+        rows[chunk_mask] = chunks[chunk_mask, 1, None]
         if encoding.rows:
-            rows[same] += _read(parts[0], ROW_BYTES[encoding.rows], chunking, chunking.entries // chunking.unit)
+            rows[chunk_mask] += _read(parts[0], ROW_BYTES[encoding.rows], chunking, chunking.entries // chunking.unit)
         offsets = _read(parts[1], COLUMN_BYTES[encoding.columns], chunking, chunking.entries)
-        columns[same] = offsets + chunks[same, 2, None]
+        columns[chunk_mask] = offsets + chunks[chunk_mask, 2, None]
         patterns = _read(parts[2], 1 if encoding.values else value_bytes, chunking, chunking.entries)
-        bits[same] = table[patterns] if encoding.values else patterns
-    values: NDArray[Any] = bits.ravel().view(compressed.dtype)
-    return Balanced(compressed.n, compressed.nnz, chunking, rows.ravel(), columns.ravel(), values)
+        bits[chunk_mask] = table[patterns] if encoding.values else patterns
+    values: NDArray[Any] = bits.ravel().view(matrix.dtype)
+    return Balanced(matrix.n, matrix.nnz, chunking, rows.ravel(), columns.ravel(), values)
 
 
-def _narrowest(spread: NDArray[np.int32], largest: tuple[int, int]) -> NDArray[np.int32]:
+def _narrowest(spread: NDArray[np.int32], max_values: tuple[int, int]) -> NDArray[np.int32]:
     """Return the code (0, 1 or 2) of the narrowest offsets that can represent `spread`."""
-    return np.searchsorted(largest, spread).astype(np.int32)
+    return np.searchsorted(max_values, spread).astype(np.int32)
 
 
 def _subtract(numbers: NDArray[np.int32], base: NDArray[np.int32], item_bytes: int) -> NDArray[np.unsignedinteger]:
-    out = np.empty(numbers.shape, UNSIGNED[item_bytes])
-    np.subtract(numbers, base[:, None], out=out, casting="unsafe")
-    return out
+    difference = np.empty(numbers.shape, UNSIGNED[item_bytes])
+    np.subtract(numbers, base[:, None], out=difference, casting="unsafe")
+    return difference
 
 
 def _write(part: NDArray[np.uint8], numbers: NDArray[Any], chunking: Chunking, entries: int) -> None:
@@ -446,9 +446,9 @@ class Lookup:
                 return
 
     def _hash(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
-        hashed: NDArray[np.unsignedinteger] = bits * self.factor
-        hashed >>= self.shift
-        return hashed
+        hashes: NDArray[np.unsignedinteger] = bits * self.factor
+        hashes >>= self.shift
+        return hashes
 
     def places(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
         """Return the position of each bit pattern in the table; an arbitrary position if the table lacks it."""
@@ -465,8 +465,8 @@ def frequent_values(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedint
         return _most_frequent(bits, TABLE)
     table = _most_frequent(bits[np.random.default_rng(0).integers(0, len(bits), SAMPLE)], TABLE)
     if len(table) < TABLE:
-        missed = bits[~Lookup(table).holds(bits)]
-        table = np.concatenate([table, _most_frequent(missed, TABLE - len(table))])
+        missing_bits = bits[~Lookup(table).holds(bits)]
+        table = np.concatenate([table, _most_frequent(missing_bits, TABLE - len(table))])
     return table
 
 

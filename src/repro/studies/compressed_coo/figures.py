@@ -13,8 +13,8 @@ from repro.bench.rows import TIMED
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, brief_reason
 from repro.results.problem_lines import (
-    footnote,
     join_sentences,
+    mark_meanings,
     measurement_note,
     remarks,
     unavailable_note,
@@ -41,15 +41,15 @@ from repro.studies.compressed_coo.results import (
     Time,
     Times,
     all_times,
-    counted,
     fastest_formats,
     format_of,
     kernels_note,
-    near_launch,
-    not_searched,
+    launch_sentence,
+    median_cases_and_note,
     on_chip,
     precision_of,
-    solved_with,
+    solver_note,
+    unsearched_note,
 )
 
 if TYPE_CHECKING:
@@ -161,12 +161,12 @@ class Panel:
         return inches / self.row_height - 0.5
 
 
-def bar_rows(panel: Panel, cases: Sequence[Times], counted: Sequence[Times]) -> list[BarRow]:
+def bar_rows(panel: Panel, cases: Sequence[Times], median_cases: Sequence[Times]) -> list[BarRow]:
     """Return the rows of a figure by group; a group of several problems ends with a row of medians.
 
     Parameters
     ----------
-    counted
+    median_cases
         The problems over which medians are taken.
     """
     rows: list[BarRow] = []
@@ -175,20 +175,20 @@ def bar_rows(panel: Panel, cases: Sequence[Times], counted: Sequence[Times]) -> 
         if not group:
             continue
         rows += [BarRow(head), *(_row(panel, case) for case in group)]
-        over = [case for case in group if case in counted]
-        if values and len(over) > 1:
-            rows.append(_median(panel, over, MEDIAN if len(over) == len(group) else LARGE_MEDIAN))
+        group_cases = [case for case in group if case in median_cases]
+        if values and len(group_cases) > 1:
+            rows.append(_median(panel, group_cases, MEDIAN if len(group_cases) == len(group) else LARGE_MEDIAN))
     return rows
 
 
 def _row(panel: Panel, case: Times) -> BarRow:
     bars, marks = (tuple(kind.number(case) for kind in series) for series in (panel.bars, panel.marks))
-    missing = None
+    reason_text = None
     if not any(value is not None for value in (*bars, *marks)):
-        why = case.case.why_not() if case[COMPRESSED_COO] is None else panel.absent(case)
-        missing = brief_reason(why)
+        reason = case.case.why_not() if case[COMPRESSED_COO] is None else panel.absent(case)
+        reason_text = brief_reason(reason)
     launch = panel.stars and case.case.mostly_launch("graph", case[OURS] or case[COMPRESSED_COO])
-    return BarRow(case.line.label, bars, marks, missing, launch, tuple(bar.sure(case) for bar in panel.bars))
+    return BarRow(case.line.label, bars, marks, reason_text, launch, tuple(bar.sure(case) for bar in panel.bars))
 
 
 def _median(panel: Panel, cases: Sequence[Times], label: str) -> BarRow:
@@ -207,33 +207,35 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
         Meaning of the marks at names; None if no name is marked.
     """
     if not any(value is not None for row in rows for value in (*row.bars, *row.marks)):
-        return figure_style.empty("nothing was measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(rows), 1.05, panel.row_height))
-    axes = drawn.add_subplot()
-    shown = [index for index in range(len(panel.bars)) if any(row.bars and row.bars[index] for row in rows)]
+        return figure_style.empty_canvas("nothing was measured in this campaign")
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(rows), 1.05, panel.row_height))
+    axes = drawing.add_subplot()
+    bar_indices = [index for index in range(len(panel.bars)) if any(row.bars and row.bars[index] for row in rows)]
     values = [value for row in rows for value in (*row.bars, *row.marks)]
     values += [*panel.reference.values(), *([1.0] if panel.unity is not None else [])]
-    right = figure_style.right_end(values, [sure for row in rows for sure in row.sure], 1.05)
+    right = figure_style.right_end(values, [interval for row in rows for interval in row.sure], 1.05)
     for y, row in enumerate(rows):
-        _draw_row(axes, panel, y, row, shown, right)
-    if shown:
-        first = [row.bars[shown[0]] if row.bars else None for row in rows]
+        _draw_row(axes, panel, y, row, bar_indices, right)
+    if bar_indices:
+        first = [row.bars[bar_indices[0]] if row.bars else None for row in rows]
         texts = [
             None if number is None else panel.printed(number) + "*" * row.mostly_launch
             for number, row in zip(first, rows, strict=True)
         ]
         bold = [y for y, row in enumerate(rows) if row.label in (MEDIAN, LARGE_MEDIAN)]
-        figure_style.column(axes, texts, (panel.bars[shown[0]].label.replace(" ", "\n"), "black"), bold=bold)
+        figure_style.write_column(
+            axes, texts, (panel.bars[bar_indices[0]].label.replace(" ", "\n"), "black"), bold=bold
+        )
     axes.set_xlim(0, right)
     axes.grid(axis="x")
     axes.set_title(panel.title)
     axes.set_xlabel(panel.unit)
-    figure_style.rows_axis(axes, [row.label for row in rows], missing=[row.missing for row in rows])
+    figure_style.rows_axis(axes, [row.label for row in rows], reasons=[row.missing for row in rows])
     for row, text in zip(rows, axes.get_yticklabels(), strict=True):
         text.set_fontweight("bold" if row.label in (MEDIAN, LARGE_MEDIAN) or not row.bars else "normal")
         text.set_color(figure_style.GREY if not row.bars else "black")
     handles: list[Patch | Line2D] = [
-        plotting.Patch(color=panel.bars[i].colour, label=panel.bars[i].label) for i in shown
+        plotting.Patch(color=panel.bars[i].colour, label=panel.bars[i].label) for i in bar_indices
     ]
     for index, series in enumerate(panel.marks):
         if any(row.marks and row.marks[index] is not None for row in rows):
@@ -244,12 +246,12 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
             handles.append(plotting.Line2D([], [], color=figure_style.GREY, linewidth=0.7, label=panel.unity))
     if panel.reference:
         label = f"{panel.referred}: " + ", ".join(f"{value:g} ({gpu})" for gpu, value in panel.reference.items())
-        dashed: dict[str, Any] = {"color": panel.reference_colour, "linewidth": 0.7, "linestyle": (0, (4, 2))}
-        handles.append(plotting.Line2D([], [], label=label, **dashed))
-        _draw_reference(axes, panel, dashed)
-    drawn.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.4)
-    figure_style.footnote(drawn, mark)
-    return drawn
+        line_style: dict[str, Any] = {"color": panel.reference_colour, "linewidth": 0.7, "linestyle": (0, (4, 2))}
+        handles.append(plotting.Line2D([], [], label=label, **line_style))
+        _draw_reference(axes, panel, line_style)
+    drawing.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.4)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 def _draw_reference(axes: Axes, panel: Panel, look: Mapping[str, Any]) -> None:
@@ -266,20 +268,20 @@ def _draw_reference(axes: Axes, panel: Panel, look: Mapping[str, Any]) -> None:
         )  # fmt: skip
 
 
-def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, shown: Sequence[int], right: float) -> None:
+def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, bar_indices: Sequence[int], right: float) -> None:
     if not row.bars:
         if y:
             axes.axhline(y - 0.5, color=figure_style.GREY, linewidth=0.4)
         return
-    there = [index for index in shown if row.bars[index] is not None]
+    row_indices = [index for index in bar_indices if row.bars[index] is not None]
     bars, scale = y + panel.below_centre(BARS_HEIGHT / 2), BARS_HEIGHT / panel.row_height
-    for place, index in enumerate(there):
-        two = len(there) > 1
-        centre = bars + scale * (0.4 * place - 0.2) * two
+    for place, index in enumerate(row_indices):
+        has_several_bars = len(row_indices) > 1
+        centre = bars + scale * (0.4 * place - 0.2) * has_several_bars
         series, value = panel.bars[index], row.bars[index] or 0.0
-        height = scale * (NARROW_BAR if two else WIDE_BAR)
+        height = scale * (NARROW_BAR if has_several_bars else WIDE_BAR)
         axes.barh(centre, value, height=height, color=series.colour, linewidth=0)
-        figure_style.whisker(axes, row.sure[index] if row.sure else None, centre, right)
+        figure_style.draw_whisker(axes, row.sure[index] if row.sure else None, centre, right)
     for place, (mark, number) in enumerate(zip(panel.marks, row.marks, strict=True)):
         if number is not None:  # marks have lanes below the bars, so that they cover neither bars nor each other
             lane = place * panel.lanes // len(panel.marks)
@@ -291,15 +293,15 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
     """GFLOPS of products: one row for each problem; below each group of problems, its median."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
-    large, over = counted(cases)
+    median_cases, median_note = median_cases_and_note(cases)
     on_gpu = not campaign.on_cpu
     best = {gpu: published.quantity("largest GFLOPS of SpMV", "double", gpu) for gpu in GPUS}
     library = library_of(campaign)
     default = MarkerSeries(f"{library} CSR, default", "o", figure_style.ACCENT, lambda s: s.gflops(s.csr_default))
     fastest = MarkerSeries(f"{library} CSR{', fastest' * on_gpu}", "|", figure_style.ACCENT, lambda s: s.gflops(s[CSR]))
     coo = MarkerSeries(f"{library} COO, fastest", "s", figure_style.GREY, lambda s: s.gflops(s[COO]))
-    formats = dict.fromkeys(format_of(case) for case in large if case[LIBRARY])
-    of_all = MarkerSeries(
+    formats = dict.fromkeys(format_of(case) for case in median_cases if case[LIBRARY])
+    library_marks = MarkerSeries(
         f"{library}, fastest of all: {' or '.join(formats)}", "^", "black", lambda s: s.gflops(s[LIBRARY])
     )
     panel = Panel(
@@ -307,7 +309,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
             Bar("ours", figure_style.DARK, lambda s: s.gflops(s[OURS])),
             Bar("compressed COO", figure_style.LIGHT, lambda s: s.gflops(s[COMPRESSED_COO])),
         ),
-        marks=(default, fastest, coo, of_all) if on_gpu else (fastest,),
+        marks=(default, fastest, coo, library_marks) if on_gpu else (fastest,),
         title=f"{precision} precision",
         unit="GFLOPS: 2 × non-zeros / time",
         printed=digits,
@@ -316,7 +318,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
     )
     marks = (
         f"Marks: {library}’s product of CSR, by default as in the paper and by its fastest algorithm, its fastest of "
-        f"COO, and its fastest of all, which the paper does not compare with. {fastest_formats(large)}"
+        f"COO, and its fastest of all, which the paper does not compare with. {fastest_formats(median_cases)}"
         if on_gpu
         else "Mark: SciPy’s product of CSR, in place of cuSPARSE’s."
     )
@@ -327,17 +329,17 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         "paper’s space.",
         marks,
         f"Dashed: the most that {CITED} states, {best['V100']} on a V100, {best['A100']} on an A100." if on_gpu else "",
-        over,
+        median_note,
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        near_launch(cases),
-        not_searched(cases),
+        launch_sentence(cases),
+        unsearched_note(cases),
         unconfirmed_note((case.case, case[OURS], case[COMPRESSED_COO]) for case in cases),
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
-    rows = bar_rows(panel, cases, large)
-    return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
+    rows = bar_rows(panel, cases, median_cases)
+    return Figure(lambda: draw(panel, rows, mark_meanings(lines)), join_sentences(caption))
 
 
 @figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {CITED}")
@@ -345,7 +347,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
     """Bytes of the matrix over CSR: one row for each problem; below each group of problems, its median."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
-    large, over = counted(cases)
+    median_cases, median_note = median_cases_and_note(cases)
     panel = Panel(
         bars=(
             Bar("compressed COO", figure_style.DARK, lambda s: s.memory(s[COMPRESSED_COO])),
@@ -360,20 +362,21 @@ def memory(campaign: Campaign, published: Published) -> Figure:
     medians = [
         f"{value:.2f} where values {'repeat' if kind == REPEAT else 'are distinct'}"
         for kind in (REPEAT, DISTINCT)
-        if (value := median_of(case.memory(case[COMPRESSED_COO]) for case in large if case.values == kind)) is not None
+        if (value := median_of(case.memory(case[COMPRESSED_COO]) for case in median_cases if case.values == kind))
+        is not None
     ]
     caption = [
         "Memory of the matrix, padding, chunks’ starts and table of values included, over that of CSR with 4-byte",
         "indices: compressed COO (dark, and in numbers) and plain balanced COO (light), each with the K that was",
         "fastest, and the format of our fastest variant. Values repeat: most chunks look them up in the table.",
         f"Medians of compressed COO: {'; '.join(medians)}." if medians else "",
-        over,
-        not_searched(cases),
+        median_note,
+        unsearched_note(cases),
         remarks(lines),
         unavailable_note(campaign),
     ]
-    rows = bar_rows(panel, cases, large)
-    return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
+    rows = bar_rows(panel, cases, median_cases)
+    return Figure(lambda: draw(panel, rows, mark_meanings(lines)), join_sentences(caption))
 
 
 @figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {CITED}")
@@ -381,7 +384,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     """Speedup of BiCGSTAB over the library's: one row for each problem; below each group, its median."""
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
-    large, over = counted(cases)
+    median_cases, median_note = median_cases_and_note(cases)
     library = library_of(campaign)
     defaults = MarkerSeries(
         f"ours over that with {library}’s default for CSR",
@@ -389,7 +392,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         figure_style.ACCENT,
         lambda s: ratio_of(s.default_solver, s.ours_solver or s[COMPRESSED_SOLVER]),
     )
-    stated = {
+    published_medians = {
         gpu: float(published.quantity("median speedup of BiCGSTAB over cuSPARSE", "double", gpu))
         for gpu in GPUS
         if not campaign.on_cpu
@@ -410,36 +413,36 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         title=f"{precision} precision",
         unit=f"speedup of BiCGSTAB over the fastest with a routine of {library}",
         unity="",
-        reference=stated,
+        reference=published_medians,
         referred="published median over the default",
         reference_colour=figure_style.ACCENT,
-        absent=_why_not,
+        absent=_missing_reason,
     )
-    words = " and ".join(f"{value:g}× on a {gpu}" for gpu, value in stated.items())
+    words = " and ".join(f"{value:g}× on a {gpu}" for gpu, value in published_medians.items())
     lines = [case.line for case in cases]
     series = (*panel.bars, *((chip,) if on_chip(cases) else ()))
-    pairs = [(each.label, median_of(each.number(case) for case in large)) for each in series]
+    pairs = [(one_series.label, median_of(one_series.number(case) for case in median_cases)) for one_series in series]
     medians = [f"{label} {value:.2f}×" for label, value in pairs if value is not None]
-    compared = any(defaults.number(case) for case in cases) and not campaign.on_cpu
-    rows = bar_rows(panel, cases, large)
+    has_defaults = any(defaults.number(case) for case in cases) and not campaign.on_cpu
+    rows = bar_rows(panel, cases, median_cases)
     caption = [
         f"Speedup of ten iterations of BiCGSTAB over those with the product of {library} that makes them fastest: with",
         "the product of ours that does (dark, and in numbers), and with compressed COO (light).",
-        solved_with(cases),
-        f"Diamonds: ours over the one with {library}’s default for CSR, as in the paper." if compared else "",
+        solver_note(cases),
+        f"Diamonds: ours over the one with {library}’s default for CSR, as in the paper." if has_defaults else "",
         "Circles: all iterations in one launch, on the chip, over the library’s fastest." if on_chip(cases) else "",
-        WHISKERS if any(sure for row in rows for sure in row.sure) else "",
+        WHISKERS if any(interval for row in rows for interval in row.sure) else "",
         f"Medians: {'; '.join(medians)}." if medians else "",
-        over,
+        median_note,
         f"Dashed: what {CITED} states, a median over the default of about {words}: the diamonds are its counterpart."
-        if stated else "",
+        if published_medians else "",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        not_searched(cases),
+        unsearched_note(cases),
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
-    return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw(panel, rows, mark_meanings(lines)), join_sentences(caption))
 
 
 def _bar(label: str, colour: str, pick: Callable[[Times], Time | None]) -> Bar:
@@ -452,8 +455,8 @@ def _bar(label: str, colour: str, pick: Callable[[Times], Time | None]) -> Bar:
     )
 
 
-def _why_not(case: Times) -> str:
+def _missing_reason(case: Times) -> str:
     """Return the reason why a problem with timed products has no speedup."""
     statuses = {row.status for row in case.case.select(kind="solver")}
-    failed = ", ".join(sorted(statuses - set(TIMED)))
-    return f"BiCGSTAB failed: {failed}" if failed else "BiCGSTAB was not timed with both"
+    failures = ", ".join(sorted(statuses - set(TIMED)))
+    return f"BiCGSTAB failed: {failures}" if failures else "BiCGSTAB was not timed with both"

@@ -97,8 +97,8 @@ class Blocking:
         """
         if layout not in PAPERS:
             return EXTENDED
-        literal = self.threads in PAPERS_THREADS and self.chunks == 1 and self.load == "ca"
-        return PAPER if literal else PAPER_TUNED
+        is_as_published = self.threads in PAPERS_THREADS and self.chunks == 1 and self.load == "ca"
+        return PAPER if is_as_published else PAPER_TUNED
 
 
 def blockings(target: Target, layout: str, space: Space | None = None) -> list[Blocking]:
@@ -106,8 +106,8 @@ def blockings(target: Target, layout: str, space: Space | None = None) -> list[B
     sizes = THREADS[layout] if target.dialect == "cuda" else (CPU_THREADS,)
     entries: Sequence[int] = SLICED_ENTRIES if layout in HEIGHTS else RUNS if layout in PAIRS else ENTRIES_PER_THREAD
     chunks = CHUNKS[:1] if layout in PAIRS else CHUNKS
-    tried = [Blocking(*blocking) for blocking in product(sizes, entries, chunks, LOADS)]
-    return [blocking for blocking in tried if space in (None, blocking.space(layout))]
+    candidates = [Blocking(*blocking) for blocking in product(sizes, entries, chunks, LOADS)]
+    return [blocking for blocking in candidates if space in (None, blocking.space(layout))]
 
 
 @dataclass(frozen=True, order=True)
@@ -137,8 +137,8 @@ class CoordinateId(BaseId):
                 todo="spell the variant as the tables do, for example CCOO/b256-k4-c1",
             )
         blocking = Blocking(int(parts["threads"]), int(parts["entries"]), int(parts["chunks"]), parts["load"] or "ca")
-        of_tile = blocking.threads in TILES and blocking.entries in RUNS and blocking.chunks == 1
-        if layout in PAIRS and not of_tile:
+        is_tile = blocking.threads in TILES and blocking.entries in RUNS and blocking.chunks == 1
+        if layout in PAIRS and not is_tile:
             raise ReproError(
                 "pairs have a block for each tile",
                 where=text,

@@ -66,7 +66,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
     return render_coo(templates, precision, layout, blockings(target, layout, space), target)
 
 
-def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blocking], target: Target) -> str:
+def render_coo(templates: Path, precision: str, layout: str, blockings: Sequence[Blocking], target: Target) -> str:
     """Return the source of the module with the kernels of a layout, for the given blockings.
 
     Raises
@@ -74,7 +74,7 @@ def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blo
     ReproError
         A template is missing or wrong; template and line are named.
     """
-    unique = {blocking.kernel: blocking for blocking in tried}
+    unique = {blocking.kernel: blocking for blocking in blockings}
     if layout in PAIRS:
         return _render_pairs(templates, precision, layout, unique, target)
     common = {
@@ -92,7 +92,7 @@ def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blo
             "compressed_coo/sliced.j2",
             **common,
             height=HEIGHTS[layout],
-            shapes=sorted({(blocking.entries, blocking.load) for blocking in tried}),
+            shapes=sorted({(blocking.entries, blocking.load) for blocking in blockings}),
             code_bits=CODE_BITS,
             codes_of_word=CODES_OF_WORD,
             flags={"tabled": TABLED, "moved": MOVED, "whole": WHOLE},

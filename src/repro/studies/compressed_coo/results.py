@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, Quantity, StatisticName, Variants
-from repro.results.problem_lines import MethodTimes, ours
+from repro.results.problem_lines import MethodTimes, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
@@ -76,8 +76,8 @@ class Times(MethodTimes[CooRow]):
         """
         if self[OURS] is None:
             return None
-        chosen = self.case.winner(SOLVER, self.clock, "solver")
-        return chosen or self.case.select(lambda row: row.layout is not None, kind="solver").fastest(self.clock)
+        choice = self.case.winner(SOLVER, self.clock, "solver")
+        return choice or self.case.select(lambda row: row.layout is not None, kind="solver").fastest(self.clock)
 
     @property
     def default_solver(self) -> Time | None:
@@ -107,8 +107,8 @@ class Times(MethodTimes[CooRow]):
         chunks = encodings(self[COMPRESSED_COO])
         if not chunks:
             return None
-        looked_up = sum(count for name, count in chunks.items() if name.endswith("/table"))
-        return REPEAT if 2 * looked_up >= sum(chunks.values()) else DISTINCT
+        lookup_chunks = sum(count for name, count in chunks.items() if name.endswith("/table"))
+        return REPEAT if 2 * lookup_chunks >= sum(chunks.values()) else DISTINCT
 
     def memory(self, kernel: Time | None) -> float | None:
         """Return the bytes of the matrix in a kernel's format, over the bytes of CSR."""
@@ -122,7 +122,9 @@ class Times(MethodTimes[CooRow]):
 
 def all_times(campaign: Campaign, published: Published, precision: str, clock: ClockName = CLOCK) -> list[Times]:
     """Return all times in one precision, sorted by the number of non-zeros; unavailable problems come last."""
-    cases = [Times(line, Case(campaign, line.problem, precision), clock) for line in ours(campaign, published)]
+    cases = [
+        Times(line, Case(campaign, line.problem, precision), clock) for line in recorded_lines(campaign, published)
+    ]
     return sorted(cases, key=lambda case: case.nnz == 0)
 
 
@@ -137,29 +139,35 @@ def precision_of(campaign: Campaign) -> str:
     return campaign.precisions[-1]
 
 
-def counted(cases: Sequence[Times]) -> tuple[list[Times], str]:
+def median_cases_and_note(cases: Sequence[Times]) -> tuple[list[Times], str]:
     """Return the problems over which medians are taken, and the sentence that names them."""
-    large = [case for case in cases if case.n > LARGE]
-    if large:
-        return large, f"Medians are over the {len(large)} problems of more than {LARGE:,} rows, as in the paper."
-    there = [case for case in cases if case.n]
-    return there, f"Medians are over all {len(there)} problems: none has more than {LARGE:,} rows, as the paper’s have."
+    large_cases = [case for case in cases if case.n > LARGE]
+    if large_cases:
+        return (
+            large_cases,
+            f"Medians are over the {len(large_cases)} problems of more than {LARGE:,} rows, as in the paper.",
+        )
+    known_cases = [case for case in cases if case.n]
+    return (
+        known_cases,
+        f"Medians are over all {len(known_cases)} problems: none has more than {LARGE:,} rows, as the paper’s have.",
+    )
 
 
 def fastest_formats(cases: Sequence[Times]) -> str:
     """Return the sentence that names the formats of the library's fastest routines; empty on the CPU."""
-    timed = [case for case in cases if case[LIBRARY]]
-    if not timed or timed[0].case.campaign.on_cpu:
+    timed_cases = [case for case in cases if case[LIBRARY]]
+    if not timed_cases or timed_cases[0].case.campaign.on_cpu:
         return ""
-    formats = Counter(format_of(case) for case in timed)
+    formats = Counter(format_of(case) for case in timed_cases)
     words = ", ".join(f"for {name} on {count}" for name, count in formats.most_common())
-    return f"{library_of(timed[0].case.campaign)}’s fastest of all is {words} of {len(timed)} problems."
+    return f"{library_of(timed_cases[0].case.campaign)}’s fastest of all is {words} of {len(timed_cases)} problems."
 
 
-def solved_with(cases: Sequence[Times]) -> str:
+def solver_note(cases: Sequence[Times]) -> str:
     """Return the sentences that say with which products, and with which of our layouts, BiCGSTAB runs."""
-    chosen = [choice for case in cases for choice in case.case.choices if choice.tuning == SOLVER]
-    if not chosen:
+    choices = [choice for case in cases for choice in case.case.choices if choice.tuning == SOLVER]
+    if not choices:
         return "BiCGSTAB: ten iterations, with the products that were the fastest alone."
     layouts = Counter(str(case.ours_solver.row.layout) for case in cases if case.ours_solver)
     words = ", ".join(f"{name} on {count}" for name, count in layouts.most_common())
@@ -182,13 +190,13 @@ def format_of(case: Times) -> str:
     return FORMATS.get(name, name)
 
 
-def near_launch(cases: Sequence[Times]) -> str:
+def launch_sentence(cases: Sequence[Times]) -> str:
     """Return the sentence that counts problems whose times are mostly launch overhead; empty if there are none."""
-    near = sum(case.case.mostly_launch(CLOCK, case[OURS] or case[COMPRESSED_COO]) for case in cases)
-    return f"In {near} problems (marked *) a time is mostly launch." if near else ""
+    near_count = sum(case.case.mostly_launch(CLOCK, case[OURS] or case[COMPRESSED_COO]) for case in cases)
+    return f"In {near_count} problems (marked *) a time is mostly launch." if near_count else ""
 
 
-def not_searched(cases: Iterable[Times]) -> str:
+def unsearched_note(cases: Iterable[Times]) -> str:
     """Return the sentence that says why our variants have no times; empty if they have times."""
     return "" if any(case[OURS] for case in cases) else "Ours is absent: the space `extended` was not searched."
 
@@ -250,12 +258,12 @@ def _number(case: ClaimTimes, value: float | None, *pair: Time | None) -> CaseNu
     return CaseNumber(value, case.times.line.problem, (remark,) if remark else (), interval)
 
 
-def _over_csr(case: ClaimTimes) -> CaseNumber | None:
+def _speedup_over_csr(case: ClaimTimes) -> CaseNumber | None:
     base = case.times.csr_default
     return _number(case, ratio_of(base, case.compressed), base, case.compressed)
 
 
-def _over_coo(case: ClaimTimes) -> CaseNumber | None:
+def _speedup_over_coo(case: ClaimTimes) -> CaseNumber | None:
     base = case.times[COO]
     return _number(case, ratio_of(base, case.compressed), base, case.compressed)
 
@@ -263,8 +271,8 @@ def _over_coo(case: ClaimTimes) -> CaseNumber | None:
 def _bicgstab(case: ClaimTimes) -> CaseNumber | None:
     if case.variants == "as_published" and not as_published(case.times.case.campaign):
         return None  # no solver ran with the claim's fixed product
-    base, ours = case.times.default_solver, case.times[COMPRESSED_SOLVER]
-    return _number(case, ratio_of(base, ours), base, ours)
+    base, own_time = case.times.default_solver, case.times[COMPRESSED_SOLVER]
+    return _number(case, ratio_of(base, own_time), base, own_time)
 
 
 def _gflops(case: ClaimTimes) -> CaseNumber | None:
@@ -274,8 +282,8 @@ def _gflops(case: ClaimTimes) -> CaseNumber | None:
 def _more_than_coo(case: ClaimTimes) -> CaseNumber | None:
     """60, as many as the paper's matrices, if compressed COO with the fastest K needs more bytes than COO; else 0."""
     nbytes = case.compressed.row.matrix_bytes if case.compressed else None
-    plain = case.plain_bytes
-    return _number(case, float(PAPERS_MATRICES * (nbytes > plain))) if nbytes and plain else None
+    coo_bytes = case.plain_bytes
+    return _number(case, float(PAPERS_MATRICES * (nbytes > coo_bytes))) if nbytes and coo_bytes else None
 
 
 def _best_k(case: ClaimTimes) -> CaseNumber | None:
@@ -294,8 +302,8 @@ def _quantity(
 
 #: Functions that measure claims, by name in `config/claims/compressed_coo.csv`.
 CLAIMS: ClaimQuantities[list[ClaimTimes]] = {
-    "csr_median": _quantity(_over_csr, "median"),
-    "coo_median": _quantity(_over_coo, "median"),
+    "csr_median": _quantity(_speedup_over_csr, "median"),
+    "coo_median": _quantity(_speedup_over_coo, "median"),
     "bicgstab_median": _quantity(_bicgstab, "median"),
     "gflops_most": _quantity(_gflops, "most"),
     "memory_above_coo": _quantity(_more_than_coo, "arithmetic mean"),

@@ -90,8 +90,8 @@ class SymmetricPairs:
 
     def encodings(self) -> dict[str, int]:
         """Count the tiles for each encoding that occurs."""
-        tabled = int(np.count_nonzero(self.tiles[:, 2]))
-        counts = {PLAIN: len(self.tiles) - tabled, TABLED: tabled}
+        table_tiles = int(np.count_nonzero(self.tiles[:, 2]))
+        counts = {PLAIN: len(self.tiles) - table_tiles, TABLED: table_tiles}
         return {name: count for name, count in counts.items() if count}
 
 
@@ -109,8 +109,8 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
     entries
         Number of entries of a row that a thread loads at once.
     """
-    coded = np.zeros(pairs.slots, values.dtype)
-    coded[pairs.position] = values[pairs.tiles.entries]
+    coded_values = np.zeros(pairs.slots, values.dtype)
+    coded_values[pairs.position] = values[pairs.tiles.entries]
     diagonal = np.where(pairs.tiles.diagonal < 0, 0, values[pairs.tiles.diagonal])
     count = len(diagonal) // tile_rows
     first_codes = pairs.index[: count * tile_rows // SLICE + 1 : tile_rows // SLICE]
@@ -118,26 +118,26 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
 
     bits = UNSIGNED[values.itemsize]
     lookup = Lookup(frequent_with_zero(values.view(bits)))
-    missed = np.asarray(~lookup.holds(diagonal.view(bits)).reshape(count, tile_rows).all(axis=1))
+    missed_tiles = np.asarray(~lookup.holds(diagonal.view(bits)).reshape(count, tile_rows).all(axis=1))
     tile_of_code = np.repeat(np.arange(count), codes_of_tiles)
-    missed[tile_of_code[~lookup.holds(coded.view(bits))]] = True
+    missed_tiles[tile_of_code[~lookup.holds(coded_values.view(bits))]] = True
 
     tiles = np.zeros((count, 4), np.int32)
-    tiles[:, 1], tiles[:, 2] = first_codes[:-1], ~missed
-    units = -(-(tile_rows + codes_of_tiles) * np.where(missed, values.itemsize, 1) // UNIT.itemsize)
+    tiles[:, 1], tiles[:, 2] = first_codes[:-1], ~missed_tiles
+    units = -(-(tile_rows + codes_of_tiles) * np.where(missed_tiles, values.itemsize, 1) // UNIT.itemsize)
     tiles[:, 0] = np.cumsum(units) - units
     blob = np.zeros(int(units.sum()), UNIT).view(np.uint8)
     # positions in a tile: first its rows (diagonal entries), then its coded entries
-    number_of_code = tile_rows + np.arange(len(coded)) - tiles[tile_of_code, 1]
-    for chosen, item_bytes in ((~missed, 1), (missed, values.itemsize)):
+    number_of_code = tile_rows + np.arange(len(coded_values)) - tiles[tile_of_code, 1]
+    for tile_mask, item_bytes in ((~missed_tiles, 1), (missed_tiles, values.itemsize)):
         first = tiles[:, 0].astype(np.int64) * (UNIT.itemsize // item_bytes)
-        of_rows, of_codes = np.repeat(chosen, tile_rows), chosen[tile_of_code]
-        rows_of_kind, codes_of_kind = diagonal.view(bits)[of_rows], coded.view(bits)[of_codes]
+        row_mask, code_mask = np.repeat(tile_mask, tile_rows), tile_mask[tile_of_code]
+        rows_of_kind, codes_of_kind = diagonal.view(bits)[row_mask], coded_values.view(bits)[code_mask]
         if item_bytes == 1:
             rows_of_kind, codes_of_kind = lookup.places(rows_of_kind), lookup.places(codes_of_kind)
         numbers = blob.view(UNSIGNED[item_bytes])
-        numbers[np.add.outer(first, np.arange(tile_rows)).ravel()[of_rows]] = rows_of_kind
-        numbers[(first[tile_of_code] + number_of_code)[of_codes]] = interleave(codes_of_kind, SLICE, entries)
+        numbers[np.add.outer(first, np.arange(tile_rows)).ravel()[row_mask]] = rows_of_kind
+        numbers[(first[tile_of_code] + number_of_code)[code_mask]] = interleave(codes_of_kind, SLICE, entries)
     return SymmetricPairs(pairs, tiles, blob, lookup.table.view(values.dtype))
 
 
@@ -247,11 +247,15 @@ class CoordinateVariant(CompiledProduct):
         """Pack and upload the matrix; return its facts, and a function that binds the kernel to vectors."""
         matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
         device, per_block = workspace.device, self.blocking.chunks
-        taken = PLAIN_ARRAYS if self.plain else COMPRESSED_ARRAYS
+        array_names = PLAIN_ARRAYS if self.plain else COMPRESSED_ARRAYS
         long_rows = buffers.get("long_rows")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            arguments: list[Argument] = [np.int32(matrix.chunks), np.int32(per_block), *(buffers[a] for a in taken)]
+            arguments: list[Argument] = [
+                np.int32(matrix.chunks),
+                np.int32(per_block),
+                *(buffers[a] for a in array_names),
+            ]
             kernel = program.kernel(self.blocking.kernel)  # one per binding: an OpenCL kernel holds its arguments
             run = device.bind(kernel, -(-matrix.chunks // per_block), self.blocking.threads, [*arguments, x, y])
             if SPLITS[self.layout] != "aligned":
@@ -370,16 +374,16 @@ class SlicedVariant(CoordinateVariant):
         problem, values = operands_of(workspace).problem, operands_of(workspace).values.ravel()
         slices = make_slices(problem.row_lengths, self.height)
         refuse_padding(slices.slots(problem.row_lengths), problem.nnz)
-        stored = slice_up(slices, problem.indptr, problem.indices, values)
+        sliced = slice_up(slices, problem.indptr, problem.indices, values)
         facts = SlicedFacts(
-            stored.nbytes,
-            len(stored.slices),
-            stored.steps,
-            len(stored.long_rows),
-            stored.pieces,
-            stored.parts * values.itemsize,
+            sliced.nbytes,
+            len(sliced.slices),
+            sliced.steps,
+            len(sliced.long_rows),
+            sliced.pieces,
+            sliced.parts * values.itemsize,
         )
-        return facts, stored.arrays
+        return facts, sliced.arrays
 
 
 @dataclass(frozen=True)
@@ -417,15 +421,17 @@ class PairsVariant(CoordinateVariant):
         operands, tile_rows = operands_of(workspace), self.blocking.threads
         problem = operands.problem
         symmetry = symmetry_on(workspace)
-        of_clusters = bool(symmetry.kind) and SPLITS[self.layout] == "clustered"
+        has_clusters = bool(symmetry.kind) and SPLITS[self.layout] == "clustered"
 
         def cut() -> Tiles:
-            rows = clusters_on(workspace) if of_clusters else None
+            rows = clusters_on(workspace) if has_clusters else None
             return cut_into_tiles(problem, symmetry, tile_rows, rows)
 
-        tiles = workspace.cached(("tiles of pairs", tile_rows, of_clusters), cut)
+        tiles = workspace.cached(("tiles of pairs", tile_rows, has_clusters), cut)
         pairs = lay_out_pairs(tiles, self.blocking.entries)
         refuse_padding(pairs.slots, problem.nnz)  # the slots of pairs within tiles are counted once
         shared = shared_bytes(tiles.shared, tile_rows, operands.dtype.itemsize)
-        stored = store_pairs(pairs, operands.values.ravel(), tile_rows, self.blocking.entries)
-        return PairsFacts(stored.nbytes, len(stored.tiles), stored.encodings(), 0, shared, tiles.leading), stored.arrays
+        packed_pairs = store_pairs(pairs, operands.values.ravel(), tile_rows, self.blocking.entries)
+        return PairsFacts(
+            packed_pairs.nbytes, len(packed_pairs.tiles), packed_pairs.encodings(), 0, shared, tiles.leading
+        ), packed_pairs.arrays

@@ -60,9 +60,9 @@ class Slices:
 
     def slots(self, row_lengths: NDArray[np.integer]) -> int:
         """Count the slots of a matrix with row lengths `(n,)`; all rows of a slice are padded to its longest row."""
-        longest = np.append(row_lengths, 0)[self.rows].max(axis=1, initial=0)
+        longest_rows = np.append(row_lengths, 0)[self.rows].max(axis=1, initial=0)
         steps = -(-row_lengths[self.apart].astype(np.int64) // self.height)
-        return self.height * int(longest.sum(dtype=np.int64) + steps.sum())
+        return self.height * int(longest_rows.sum(dtype=np.int64) + steps.sum())
 
 
 def make_slices(row_lengths: NDArray[np.integer], height: int) -> Slices:
@@ -78,44 +78,46 @@ def make_slices(row_lengths: NDArray[np.integer], height: int) -> Slices:
         Rows of a slice: 8, 16 or 32.
     """
     lengths = row_lengths.astype(np.int64, copy=False)
-    n, longest = len(lengths), int(lengths.max(initial=0))
-    limits = [limit for limit in LIMITS if limit < longest or limit == MAX_STEPS]
+    n, longest_row = len(lengths), int(lengths.max(initial=0))
+    limits = [limit for limit in LIMITS if limit < longest_row or limit == MAX_STEPS]
     windows = -(-n // WINDOW)
     padded = np.full(windows * WINDOW, -1, np.int64)
     padded[:n] = lengths
-    tried = (
+    limit_candidates = (
         [(_padded_slots(padded, limit, height), -limit) for limit in limits] if len(limits) > 1 else [(0, -limits[0])]
     )
-    limit = -min(tried)[1]
-    kept = np.where(padded <= limit, padded, -1).reshape(windows, WINDOW)
-    natural, ordered = _natural(kept, height), _ordered(kept, height)
-    chosen = ordered <= WORTH_SORTING * natural
+    limit = -min(limit_candidates)[1]
+    kept_lengths = np.where(padded <= limit, padded, -1).reshape(windows, WINDOW)
+    natural_slots, sorted_slots = _natural_slots(kept_lengths, height), _sorted_slots(kept_lengths, height)
+    is_sorted = sorted_slots <= WORTH_SORTING * natural_slots
     rows = np.arange(windows * WINDOW).reshape(windows, WINDOW)
     # longest rows first; rows of equal length keep their order, so that neighbours stay together
-    rows[chosen] = np.take_along_axis(rows[chosen], np.argsort(-kept[chosen], axis=1, kind="stable"), axis=1)
-    rows = np.where(kept.ravel()[rows] >= 0, rows, -1).reshape(-1, height)[: -(-n // height)]
-    moved = (rows != np.arange(rows.size).reshape(rows.shape)).any(axis=1)
-    return Slices(height, rows, moved, np.flatnonzero(lengths > limit))
+    rows[is_sorted] = np.take_along_axis(
+        rows[is_sorted], np.argsort(-kept_lengths[is_sorted], axis=1, kind="stable"), axis=1
+    )
+    rows = np.where(kept_lengths.ravel()[rows] >= 0, rows, -1).reshape(-1, height)[: -(-n // height)]
+    is_moved = (rows != np.arange(rows.size).reshape(rows.shape)).any(axis=1)
+    return Slices(height, rows, is_moved, np.flatnonzero(lengths > limit))
 
 
 def _padded_slots(padded: NDArray[np.int64], limit: int, height: int) -> int:
     """Return the number of slots needed if every row of at most `limit` entries is stored in slices."""
-    kept = np.where(padded <= limit, padded, -1).reshape(-1, WINDOW)
-    natural, ordered = _natural(kept, height), _ordered(kept, height)
-    in_slices = np.where(ordered <= WORTH_SORTING * natural, ordered, natural).sum()
-    return int(in_slices) + int(_apart(padded[padded > limit], height).sum())
+    kept_lengths = np.where(padded <= limit, padded, -1).reshape(-1, WINDOW)
+    natural_slots, sorted_slots = _natural_slots(kept_lengths, height), _sorted_slots(kept_lengths, height)
+    slot_count = np.where(sorted_slots <= WORTH_SORTING * natural_slots, sorted_slots, natural_slots).sum()
+    return int(slot_count) + int(_apart(padded[padded > limit], height).sum())
 
 
-def _natural(kept: NDArray[np.int64], height: int) -> NDArray[np.int64]:
+def _natural_slots(kept_lengths: NDArray[np.int64], height: int) -> NDArray[np.int64]:
     """Return the slots of each window with its rows in natural order, `(windows,)`; a length of -1 means no row."""
-    longest = np.maximum(kept.reshape(len(kept), -1, height).max(axis=2), 0)
-    return np.asarray(height * longest.sum(axis=1))
+    longest_rows = np.maximum(kept_lengths.reshape(len(kept_lengths), -1, height).max(axis=2), 0)
+    return np.asarray(height * longest_rows.sum(axis=1))
 
 
-def _ordered(kept: NDArray[np.int64], height: int) -> NDArray[np.int64]:
+def _sorted_slots(kept_lengths: NDArray[np.int64], height: int) -> NDArray[np.int64]:
     """Return the slots of each window with its rows sorted by length, `(windows,)`."""
-    longest = np.maximum(np.sort(kept, axis=1)[:, height - 1 :: height], 0)
-    return np.asarray(height * longest.sum(axis=1))
+    longest_rows = np.maximum(np.sort(kept_lengths, axis=1)[:, height - 1 :: height], 0)
+    return np.asarray(height * longest_rows.sum(axis=1))
 
 
 def _apart(lengths: NDArray[np.int64], height: int) -> NDArray[np.int64]:
@@ -143,9 +145,9 @@ class SliceRange:
     begins: NDArray[np.int32]
     ends: NDArray[np.int32]
 
-    def part(self, which: NDArray[Any] | slice) -> SliceRange:
+    def part(self, index: NDArray[Any] | slice) -> SliceRange:
         """Return the selected slices."""
-        return SliceRange(self.begins[which], self.ends[which])
+        return SliceRange(self.begins[index], self.ends[index])
 
 
 def assign_steps(
@@ -170,22 +172,27 @@ def assign_steps(
     steps, counts = np.zeros(len(columns), np.uint8), np.zeros(len(value_bytes), np.int64)
     for first in range(0, len(stretch.begins), BATCH):
         batch = stretch.part(slice(first, first + BATCH))
-        of_value = value_bytes[first : first + BATCH]
+        batch_value_bytes = value_bytes[first : first + BATCH]
         # an unlimited window needs the fewest steps, and its bytes are an upper bound for the other windows
-        dealt = _walk(batch, columns, None, np.full(len(of_value), MAX_STEPS), steps)
-        best, count = dealt.nbytes(batch, of_value), dealt.counts.sum(axis=1)
-        least = count * _step_bytes(batch, of_value)
+        assignment = _walk(batch, columns, None, np.full(len(batch_value_bytes), MAX_STEPS), steps)
+        best, count = assignment.nbytes(batch, batch_value_bytes), assignment.counts.sum(axis=1)
+        minimum = count * _step_bytes(batch, batch_value_bytes)
         for window in MAX_CODES:
-            left = np.flatnonzero(best > least)
-            if not len(left):
+            open_slices = np.flatnonzero(best > minimum)
+            if not len(open_slices):
                 break
-            some = batch.part(left)
-            max_steps = np.minimum((best[left] - 1) // _step_bytes(some, of_value[left]), MAX_STEPS)
-            walked = _walk(some, columns, window, max_steps)
-            nbytes = walked.nbytes(some, of_value[left])
-            better = walked.done & (nbytes < best[left])
-            _walk(some.part(better), columns, window, max_steps[better], steps)
-            best[left[better]], count[left[better]] = nbytes[better], walked.counts[better].sum(axis=1)
+            open_batch = batch.part(open_slices)
+            max_steps = np.minimum(
+                (best[open_slices] - 1) // _step_bytes(open_batch, batch_value_bytes[open_slices]), MAX_STEPS
+            )
+            walk = _walk(open_batch, columns, window, max_steps)
+            nbytes = walk.nbytes(open_batch, batch_value_bytes[open_slices])
+            is_better = walk.done & (nbytes < best[open_slices])
+            _walk(open_batch.part(is_better), columns, window, max_steps[is_better], steps)
+            best[open_slices[is_better]], count[open_slices[is_better]] = (
+                nbytes[is_better],
+                walk.counts[is_better].sum(axis=1),
+            )
         counts[first : first + BATCH] = count
     return steps, counts
 
@@ -220,28 +227,33 @@ def _walk(
     steps: NDArray[np.uint8] | None = None,
 ) -> _Walked:
     """Assign entries of slices to steps, up to `max_steps` per slice; if `steps` is given, store each entry's step."""
-    done = np.ones(len(max_steps), bool)
+    is_done = np.ones(len(max_steps), bool)
     counts = np.zeros((len(max_steps), WIDTHS), np.int64)
-    which, heads, ends = np.arange(len(max_steps)), stretch.begins.copy(), stretch.ends
+    open_slices, heads, ends = np.arange(len(max_steps)), stretch.begins.copy(), stretch.ends
     places = np.arange(heads.shape[1], dtype=np.int32)
     step = 0
     while True:
-        there = heads < ends
-        going = there.any(axis=1)
-        done[which[going & (max_steps[which] <= step)]] = False
-        going &= max_steps[which] > step
-        if not going.all():
-            which, heads, ends, there = which[going], heads[going], ends[going], there[going]
-        if not len(which):
-            return _Walked(done, counts)
-        offsets = np.where(there, columns.take(heads, mode="clip") - places, FAR)
+        is_inside = heads < ends
+        is_open = is_inside.any(axis=1)
+        is_done[open_slices[is_open & (max_steps[open_slices] <= step)]] = False
+        is_open &= max_steps[open_slices] > step
+        if not is_open.all():
+            open_slices, heads, ends, is_inside = (
+                open_slices[is_open],
+                heads[is_open],
+                ends[is_open],
+                is_inside[is_open],
+            )
+        if not len(open_slices):
+            return _Walked(is_done, counts)
+        offsets = np.where(is_inside, columns.take(heads, mode="clip") - places, FAR)
         base = offsets.min(axis=1)
-        taken = there if window is None else there & (offsets - base[:, None] <= window)
-        spread = np.where(taken, offsets, base[:, None]).max(axis=1) - base
-        counts[which, np.searchsorted(MAX_CODES, spread)] += 1
+        is_taken = is_inside if window is None else is_inside & (offsets - base[:, None] <= window)
+        spread = np.where(is_taken, offsets, base[:, None]).max(axis=1) - base
+        counts[open_slices, np.searchsorted(MAX_CODES, spread)] += 1
         if steps is not None:
-            steps[heads[taken]] = step
-        heads = heads + taken
+            steps[heads[is_taken]] = step
+        heads = heads + is_taken
         step += 1
 
 
@@ -273,10 +285,10 @@ def code_columns(offsets: NDArray[np.int32], n: int) -> EncodedColumns:
     # a row without an entry still reads x at code 0; near the first and last column this may be out of range
     edge = np.flatnonzero((bases < 0) | (bases > n - height))
     places = np.arange(height, dtype=np.int32)
-    there = np.clip(bases[edge, None] + places, 0, n - 1) - places
-    inside = np.where(offsets[edge] == FAR, there, offsets[edge])
-    bases[edge] = inside.min(axis=1, initial=FAR)
-    codes[edge] = inside - bases[edge, None]
+    edge_distances = np.clip(bases[edge, None] + places, 0, n - 1) - places
+    edge_codes = np.where(offsets[edge] == FAR, edge_distances, offsets[edge])
+    bases[edge] = edge_codes.min(axis=1, initial=FAR)
+    codes[edge] = edge_codes - bases[edge, None]
     return EncodedColumns(bases, codes, np.searchsorted(MAX_CODES, codes.max(axis=1, initial=0)))
 
 
@@ -310,42 +322,44 @@ class Groups:
 
     def write_codes(self, codes: NDArray[np.int32], height: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """Return all codes packed into words, and each slice's first word as a position in units of `height` words."""
-        taken = np.zeros_like(self.counts)
+        word_counts = np.zeros_like(self.counts)
         for width in range(1, WIDTHS):
-            taken[:, width] = -(-self.counts[:, width] // CODES_OF_WORD[width])
-        starts = (np.cumsum(taken) - taken.ravel()).astype(np.int64)
-        words = np.zeros((int(taken.sum()), height), np.uint32)
+            word_counts[:, width] = -(-self.counts[:, width] // CODES_OF_WORD[width])
+        starts = (np.cumsum(word_counts) - word_counts.ravel()).astype(np.int64)
+        words = np.zeros((int(word_counts.sum()), height), np.uint32)
         for width in range(1, WIDTHS):
-            of_word = CODES_OF_WORD[width]
-            mine = np.flatnonzero(self._group % WIDTHS == width)
-            parts = words.view(UNSIGNED[CODE_WORD_BYTES // of_word]).reshape(-1, height, of_word)
-            place = starts[self._group[mine]] + self._rank[mine] // of_word
-            parts[place, :, self._rank[mine] % of_word] = codes[self.order[mine]]
+            codes_per_word = CODES_OF_WORD[width]
+            group_steps = np.flatnonzero(self._group % WIDTHS == width)
+            parts = words.view(UNSIGNED[CODE_WORD_BYTES // codes_per_word]).reshape(-1, height, codes_per_word)
+            place = starts[self._group[group_steps]] + self._rank[group_steps] // codes_per_word
+            parts[place, :, self._rank[group_steps] % codes_per_word] = codes[self.order[group_steps]]
         return words.ravel(), starts.reshape(-1, WIDTHS)[:, 0]
 
     def write_values(
-        self, bits: NDArray[np.unsignedinteger], lookup: Lookup, tabled: NDArray[np.bool_]
+        self, bits: NDArray[np.unsignedinteger], lookup: Lookup, in_table: NDArray[np.bool_]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """Return values of steps `(steps, height)` as bytes, and each slice's first position in units of `height`.
 
         Parameters
         ----------
-        tabled
+        in_table
             For each slice, whether values are stored as table indices, in words of `CODE_WORD_BYTES` bytes.
         """
         height, size = bits.shape[1], bits.itemsize
-        taken = np.where(tabled[:, None], CODE_WORD_BYTES * -(-self.counts // CODE_WORD_BYTES), self.counts * size)
-        starts = np.cumsum(taken) - taken.ravel()
-        stored = np.zeros(int(taken.sum()) * height, np.uint8)
-        looked_up = tabled[self._group // WIDTHS]
-        mine = np.flatnonzero(looked_up)
-        place = starts[self._group[mine]] // CODE_WORD_BYTES + self._rank[mine] // CODE_WORD_BYTES
-        indices: NDArray[Any] = lookup.places(bits[self.order[mine]])
-        stored.reshape(-1, height, CODE_WORD_BYTES)[place, :, self._rank[mine] % CODE_WORD_BYTES] = indices
-        mine = np.flatnonzero(~looked_up)
-        place = (starts[self._group[mine]] + self._rank[mine] * size) * height // size
-        stored.view(bits.dtype)[place[:, None] + np.arange(height)] = bits[self.order[mine]]
-        return stored, starts.reshape(-1, WIDTHS)[:, 0]
+        byte_counts = np.where(
+            in_table[:, None], CODE_WORD_BYTES * -(-self.counts // CODE_WORD_BYTES), self.counts * size
+        )
+        starts = np.cumsum(byte_counts) - byte_counts.ravel()
+        value_bytes = np.zeros(int(byte_counts.sum()) * height, np.uint8)
+        step_in_table = in_table[self._group // WIDTHS]
+        group_steps = np.flatnonzero(step_in_table)
+        place = starts[self._group[group_steps]] // CODE_WORD_BYTES + self._rank[group_steps] // CODE_WORD_BYTES
+        indices: NDArray[Any] = lookup.places(bits[self.order[group_steps]])
+        value_bytes.reshape(-1, height, CODE_WORD_BYTES)[place, :, self._rank[group_steps] % CODE_WORD_BYTES] = indices
+        group_steps = np.flatnonzero(~step_in_table)
+        place = (starts[self._group[group_steps]] + self._rank[group_steps] * size) * height // size
+        value_bytes.view(bits.dtype)[place[:, None] + np.arange(height)] = bits[self.order[group_steps]]
+        return value_bytes, starts.reshape(-1, WIDTHS)[:, 0]
 
 
 #: Flags of a slice: values are table indices; its rows are not consecutive; it is a piece of one row.
@@ -411,14 +425,14 @@ class Sliced:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Arrays that a kernel reads, by name."""
-        of_parts = {"long_rows": self.long_rows, "first_parts": self.first_parts} if self.parts else {}
+        part_arrays = {"long_rows": self.long_rows, "first_parts": self.first_parts} if self.parts else {}
         return {
             "slices": self.slices,
             "bases": self.bases,
             "words": self.words,
             "values": self.values,
             "table": self.table,
-            **of_parts,
+            **part_arrays,
         }
 
     @property
@@ -456,29 +470,29 @@ def slice_up(
     bits = values.view(UNSIGNED[values.itemsize])
     lookup = Lookup(frequent_with_zero(bits))
     pieces = _Pieces.of(slices.apart, indptr)
-    missing = np.concatenate([[0], np.cumsum(~lookup.holds(bits))])
-    missed = np.append(missing[indptr[1:]] - missing[indptr[:-1]], 0)[slices.rows].sum(axis=1)
-    tabled = np.concatenate([missing[pieces.ends] == missing[pieces.begins], missed == 0])
+    missing_counts = np.concatenate([[0], np.cumsum(~lookup.holds(bits))])
+    missing_in_slices = np.append(missing_counts[indptr[1:]] - missing_counts[indptr[:-1]], 0)[slices.rows].sum(axis=1)
+    in_table = np.concatenate([missing_counts[pieces.ends] == missing_counts[pieces.begins], missing_in_slices == 0])
 
     stretch = SliceRange(*(np.append(ends, 0)[slices.rows].astype(np.int32) for ends in (indptr[:-1], indptr[1:])))
     columns = indices.astype(np.int32, copy=False)
-    value_bytes = np.where(tabled, 1, values.itemsize)
-    step_of, in_slices = assign_steps(stretch, columns, value_bytes[len(pieces.begins) :])
-    steps = np.concatenate([-(-(pieces.ends - pieces.begins) // height), in_slices])
+    value_bytes = np.where(in_table, 1, values.itemsize)
+    step_of, slice_steps = assign_steps(stretch, columns, value_bytes[len(pieces.begins) :])
+    steps = np.concatenate([-(-(pieces.ends - pieces.begins) // height), slice_steps])
     slot_of = _slots(slices, pieces, lengths, step_of, np.cumsum(steps) - steps)
     offsets = np.full((int(steps.sum()), height), FAR, np.int32)
     offsets.ravel()[slot_of] = columns - (slot_of % height).astype(np.int32)
-    coded = code_columns(offsets, n)
+    column_codes = code_columns(offsets, n)
     numbers: NDArray[Any] = np.zeros(offsets.shape, bits.dtype)
     numbers.ravel()[slot_of] = bits
 
-    groups = Groups(np.repeat(np.arange(len(steps)), steps), coded.widths, len(steps))
-    words, first_word = groups.write_codes(coded.codes, height)
-    stored, first_value = groups.write_values(numbers, lookup, tabled)
-    moved = np.concatenate([np.zeros(len(pieces.begins), bool), slices.moved])
-    flags = TABLED * tabled + MOVED * moved
+    groups = Groups(np.repeat(np.arange(len(steps)), steps), column_codes.widths, len(steps))
+    words, first_word = groups.write_codes(column_codes.codes, height)
+    stored_values, first_value = groups.write_values(numbers, lookup, in_table)
+    is_moved = np.concatenate([np.zeros(len(pieces.begins), bool), slices.moved])
+    flags = TABLED * in_table + MOVED * is_moved
     flags[: len(pieces.begins)] += WHOLE
-    bases, first_base = _bases(coded.bases[groups.order], steps, flags, pieces.targets, slices)
+    bases, first_base = _bases(column_codes.bases[groups.order], steps, flags, pieces.targets, slices)
     described = np.empty((len(steps), 4), np.uint32)
     described[:, 0], described[:, 1], described[:, 2] = first_base, first_word, first_value << FLAG_BITS | flags
     described[:, 3] = (groups.counts << np.arange(0, 8 * WIDTHS, 8)).sum(axis=1)
@@ -491,11 +505,11 @@ def slice_up(
         described.view(np.int32),
         bases,
         words,
-        stored,
+        stored_values,
         lookup.table.view(values.dtype),
         pieces.long_rows,
         pieces.first_parts,
-        _spelt(groups.counts, tabled),
+        _encoding_counts(groups.counts, in_table),
     )
 
 
@@ -510,18 +524,18 @@ class _Pieces:
     first_parts: NDArray[np.int32]
 
     @classmethod
-    def of(cls, apart: NDArray[np.int64], indptr: NDArray[np.integer]) -> _Pieces:
+    def of(cls, long_rows: NDArray[np.int64], indptr: NDArray[np.integer]) -> _Pieces:
         """Cut rows into pieces of `PIECE` entries; only rows with several pieces need partial sums."""
-        first, behind = indptr[apart].astype(np.int64), indptr[apart + 1].astype(np.int64)
-        count = -(-(behind - first) // PIECE)
+        first, row_ends = indptr[long_rows].astype(np.int64), indptr[long_rows + 1].astype(np.int64)
+        count = -(-(row_ends - first) // PIECE)
         number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         begins = np.repeat(first, count) + number * PIECE
-        several = np.repeat(count > 1, count)
-        parts = np.cumsum(several) - 1
-        targets = np.where(several, -1 - parts, np.repeat(apart, count)).astype(np.int32)
+        has_several_pieces = np.repeat(count > 1, count)
+        parts = np.cumsum(has_several_pieces) - 1
+        targets = np.where(has_several_pieces, -1 - parts, np.repeat(long_rows, count)).astype(np.int32)
         first_parts = np.concatenate([[0], np.cumsum(count[count > 1])]).astype(np.int32)
-        ends = np.minimum(begins + PIECE, np.repeat(behind, count))
-        return cls(begins, ends, targets, apart[count > 1].astype(np.int32), first_parts)
+        ends = np.minimum(begins + PIECE, np.repeat(row_ends, count))
+        return cls(begins, ends, targets, long_rows[count > 1].astype(np.int32), first_parts)
 
 
 def _slots(
@@ -533,17 +547,17 @@ def _slots(
 ) -> NDArray[np.int64]:
     """Return the slot of each entry, `(nnz,)`: slot s is place s % height of step s // height over all slices."""
     height = slices.height
-    of_row = np.zeros(len(lengths), np.int64)
-    there = slices.rows >= 0
-    of_place = first_step[len(pieces.begins) :, None] * height + np.arange(height)
-    of_row[slices.rows[there]] = of_place[there]
-    slots = np.repeat(of_row, lengths)
+    slots_of_rows = np.zeros(len(lengths), np.int64)
+    has_row = slices.rows >= 0
+    slots_of_places = first_step[len(pieces.begins) :, None] * height + np.arange(height)
+    slots_of_rows[slices.rows[has_row]] = slots_of_places[has_row]
+    slots = np.repeat(slots_of_rows, lengths)
     slots += step_of.astype(np.int64) * height
     # the entries of a piece are stored side by side
     sizes = pieces.ends - pieces.begins
-    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    entries = np.repeat(pieces.begins, sizes) + within
-    slots[entries] = np.repeat(first_step[: len(sizes)] * height, sizes) + within
+    place_in_row = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    entries = np.repeat(pieces.begins, sizes) + place_in_row
+    slots[entries] = np.repeat(first_step[: len(sizes)] * height, sizes) + place_in_row
     return slots
 
 
@@ -556,23 +570,23 @@ def _bases(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return all bases, with the additional data of pieces and non-consecutive slices, and each slice's first base."""
     height = slices.height
-    behind = np.where(flags & WHOLE, 1, np.where(flags & MOVED, height // 2, 0))
-    starts = np.cumsum(steps + behind) - (steps + behind)
-    whole = np.empty(int((steps + behind).sum()), np.int32)
-    whole[np.repeat(starts - (np.cumsum(steps) - steps), steps) + np.arange(len(bases))] = bases
-    whole[(starts + steps)[: len(targets)]] = targets
-    moved = np.flatnonzero(flags & MOVED)
-    rows = slices.rows[moved - len(targets)]
+    order_words = np.where(flags & WHOLE, 1, np.where(flags & MOVED, height // 2, 0))
+    starts = np.cumsum(steps + order_words) - (steps + order_words)
+    base_words = np.empty(int((steps + order_words).sum()), np.int32)
+    base_words[np.repeat(starts - (np.cumsum(steps) - steps), steps) + np.arange(len(bases))] = bases
+    base_words[(starts + steps)[: len(targets)]] = targets
+    moved_slices = np.flatnonzero(flags & MOVED)
+    rows = slices.rows[moved_slices - len(targets)]
     places = np.where(rows < 0, NOWHERE, rows % WINDOW).astype(np.uint16)
-    whole[(starts + steps)[moved, None] + np.arange(height // 2)] = places.view(np.int32)
-    return whole, starts
+    base_words[(starts + steps)[moved_slices, None] + np.arange(height // 2)] = places.view(np.int32)
+    return base_words, starts
 
 
-def _spelt(counts: NDArray[np.int64], tabled: NDArray[np.bool_]) -> dict[str, int]:
+def _encoding_counts(counts: NDArray[np.int64], in_table: NDArray[np.bool_]) -> dict[str, int]:
     """Count the steps per encoding, with names like a chunk's encoding: rows (none), columns, values."""
     steps_of = {
-        f"none/{bits}/{values}": int(counts[which, width].sum())
-        for values, which in (("plain", ~tabled), ("table", tabled))
+        f"none/{bits}/{values}": int(counts[mask, width].sum())
+        for values, mask in (("plain", ~in_table), ("table", in_table))
         for width, bits in enumerate(CODE_BITS)
     }
     return {name: count for name, count in steps_of.items() if count}

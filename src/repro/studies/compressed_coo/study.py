@@ -76,13 +76,13 @@ def fastest_of_layouts(variants: Sequence[CoordinateVariant], rows: Sequence[Row
     """Return the fastest timed variant of each layout, by the graph clock if that clock was used."""
     names = set()
     for layout in SPLITS:
-        of_layout = [row for row in rows if CooRow.of(row).layout == layout]
-        timed = rank_rows(of_layout, "graph") or rank_rows(of_layout)
-        names |= {row.name for row in timed[:1]}
+        layout_rows = [row for row in rows if CooRow.of(row).layout == layout]
+        ranked_rows = rank_rows(layout_rows, "graph") or rank_rows(layout_rows)
+        names |= {row.name for row in ranked_rows[:1]}
     return [variant for variant in variants if variant.name in names]
 
 
-def solvers_with(products: Iterable[ProductRunnable], precision: str, target: Target) -> list[SolverRun]:
+def solvers_of_products(products: Iterable[ProductRunnable], precision: str, target: Target) -> list[SolverRun]:
     """Return one BiCGSTAB solver for each of these products.
 
     Raises
@@ -90,38 +90,38 @@ def solvers_with(products: Iterable[ProductRunnable], precision: str, target: Ta
     ReproError
         The solver's module is not compiled yet.
     """
-    built = read_module(target, NAME, solver_key("bicgstab", precision))
-    return [SolverRun(product, built.module, built.folder) for product in products]
+    solver_module = read_module(target, NAME, solver_key("bicgstab", precision))
+    return [SolverRun(product, solver_module.module, solver_module.folder) for product in products]
 
 
 def persistent_solvers(precision: str, target: Target) -> list[PersistentRun]:
     """Return the BiCGSTAB solver that keeps the matrix on the chip; `ReproError` if its module is not compiled yet."""
-    built = read_module(target, NAME, solver_key("bicgstab", precision, ENTRY))
-    return [PersistentRun(built.module, built.folder)]
+    solver_module = read_module(target, NAME, solver_key("bicgstab", precision, ENTRY))
+    return [PersistentRun(solver_module.module, solver_module.folder)]
 
 
 def choose_solver(rows: Sequence[Row], tie: float) -> list[Choice]:
     """Return the fastest of the tried solvers, by each clock."""
-    return pick(rows, tie, lambda timed, clock: {SOLVER: timed})
+    return pick(rows, tie, lambda timed_rows, clock: {SOLVER: timed_rows})
 
 
-def reported(products: Sequence[ProductRunnable], rows: Sequence[Row]) -> list[ProductRunnable]:
+def fastest_products(products: Sequence[ProductRunnable], rows: Sequence[Row]) -> list[ProductRunnable]:
     """Return the best reported products: the fastest of each layout, and of each library format.
 
     Library routines are timed for the report only, so the search has tried none of them in the solver.
     """
     warm = {row.name: row for row in rows if row.cache == "warm" and row.status in TIMED}
     clock = "graph" if any(row.median("graph") for row in warm.values()) else "event"
-    timed = [row for product in products if (row := warm.get(product.name)) and row.median(clock)]
-    library = [row for row in timed if row.kind == "baseline"]
+    timed_rows = [row for product in products if (row := warm.get(product.name)) and row.median(clock)]
+    library = [row for row in timed_rows if row.kind == "baseline"]
     groups = [
-        *([row for row in timed if CooRow.of(row).layout == layout] for layout in SPLITS),
+        *([row for row in timed_rows if CooRow.of(row).layout == layout] for layout in SPLITS),
         library,
         *([row for row in library if CooRow.of(row).format == form] for form in ("csr", "coo")),
     ]
-    chosen = {best.name for group in groups if (best := best_row(group, clock))}
-    chosen |= {row.name for row in library if CooRow.of(row).papers_choice}
-    return [product for product in products if product.name in chosen]
+    selected_names = {best.name for group in groups if (best := best_row(group, clock))}
+    selected_names |= {row.name for row in library if CooRow.of(row).papers_choice}
+    return [product for product in products if product.name in selected_names]
 
 
 ENTRY = "real"
@@ -175,14 +175,16 @@ class CompressedCoo(Study):
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Raise an error for problems that are not real matrices, and for unknown layouts."""
         super().check(settings, problems)
-        offered = [*SPLITS] if EXTENDED in settings.spaces else [*PAPERS]
-        unknown = () if settings.layouts == "all" else [name for name in settings.layouts if name not in offered]
-        if unknown:
+        available_layouts = [*SPLITS] if EXTENDED in settings.spaces else [*PAPERS]
+        unknown_layouts = (
+            () if settings.layouts == "all" else [name for name in settings.layouts if name not in available_layouts]
+        )
+        if unknown_layouts:
             raise ReproError(
                 "unknown layout of coordinates",
                 where=f"studies.{NAME}.layouts",
-                expected=f"for `space: {', '.join(settings.spaces)}` one of {', '.join(offered)}",
-                actual=", ".join(unknown),
+                expected=f"for `space: {', '.join(settings.spaces)}` one of {', '.join(available_layouts)}",
+                actual=", ".join(unknown_layouts),
                 todo="`repro list layouts` prints all",
             )
         for space in settings.spaces:
@@ -234,34 +236,40 @@ class CompressedCoo(Study):
         rows: list[Row] = []
         for space in settings.spaces:
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
-        tried = solvers_with(fastest_of_layouts(variants, rows), session.precision, session.target)
-        solved = session.measure_all(tried, "BiCGSTAB") if tried else []
-        yield "search", [*rows, *solved]
+        candidate_solvers = solvers_of_products(fastest_of_layouts(variants, rows), session.precision, session.target)
+        solver_rows = session.measure_all(candidate_solvers, "BiCGSTAB") if candidate_solvers else []
+        yield "search", [*rows, *solver_rows]
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
         tie = session.timing.tie
         ids = [variant.id for variant in variants]
-        by_memory = choose_by_memory(rows, settings.memory_weight, ids)
-        choices = [*choose(rows, tie, ids), *by_memory, *choose_solver(solved, tie)]
+        memory_choices = choose_by_memory(rows, settings.memory_weight, ids)
+        choices = [*choose(rows, tie, ids), *memory_choices, *choose_solver(solver_rows, tie)]
         winners = {choice.name for choice in choices}
-        chosen = [variant for variant in variants if variant.name in winners]
-        report = session.time_in_rounds([*chosen, *fastest_yardsticks(yardsticks), *library, *rivals])
-        alone = solvers_with(reported([*chosen, *library], report), session.precision, session.target)
-        solvers = list({run.name: run for run in [*(run for run in tried if run.name in winners), *alone]}.values())
-        on_chip = persistent_solvers(session.precision, session.target) if EXTENDED in settings.spaces else []
-        timed = [*solvers, *on_chip]
-        yield "report", [*report, *(session.time_in_rounds(timed) if timed else [])]
+        winning_variants = [variant for variant in variants if variant.name in winners]
+        report = session.time_in_rounds([*winning_variants, *fastest_yardsticks(yardsticks), *library, *rivals])
+        report_solvers = solvers_of_products(
+            fastest_products([*winning_variants, *library], report), session.precision, session.target
+        )
+        solvers = list(
+            {
+                run.name: run for run in [*(run for run in candidate_solvers if run.name in winners), *report_solvers]
+            }.values()
+        )
+        chip_solvers = persistent_solvers(session.precision, session.target) if EXTENDED in settings.spaces else []
+        all_solvers = [*solvers, *chip_solvers]
+        yield "report", [*report, *(session.time_in_rounds(all_solvers) if all_solvers else [])]
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
-        """Return the tunings of the configured layouts; `plain` only if the search is exhaustive."""
-        asked = layouts(settings, PAPER)
-        plain = ["plain"] if PLAIN in asked and settings.search == "exhaustive" else []
-        joint = ["joint"] if set(asked) - {PLAIN} else []
+        """Return the tunings of the configured layouts; `plain_tunings` only if the search is exhaustive."""
+        selected_layouts = layouts(settings, PAPER)
+        plain_tunings = ["plain"] if PLAIN in selected_layouts and settings.search == "exhaustive" else []
+        joint_tunings = ["joint"] if set(selected_layouts) - {PLAIN} else []
         prefixes = [prefix for space, prefix in TUNING_PREFIXES.items() if space in settings.spaces]
-        papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*plain, *joint)]
-        ours = [EXTENDED] if EXTENDED in settings.spaces and layouts(settings, EXTENDED) else []
-        return [*papers, *ours, *([MEMORY] if settings.memory_weight else [])]
+        papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*plain_tunings, *joint_tunings)]
+        own_tunings = [EXTENDED] if EXTENDED in settings.spaces and layouts(settings, EXTENDED) else []
+        return [*papers, *own_tunings, *([MEMORY] if settings.memory_weight else [])]
 
     def variant(
         self, templates: Path, problem: Outline, precision: str, id: CoordinateId, target: Target
@@ -270,8 +278,8 @@ class CompressedCoo(Study):
         for space in SPACES:
             path = manifest_path(target.name, NAME, f"{space}/{precision}/{id.layout}")
             kernels = {blocking.kernel for blocking in blockings(target, id.layout, space)}
-            if id.blocking.kernel in kernels and path.exists() and (built := Module.load(path)).binary:
-                return variant_of(id, built, path.parent)
+            if id.blocking.kernel in kernels and path.exists() and (module := Module.load(path)).binary:
+                return variant_of(id, module, path.parent)
         path = single_manifest(precision, id, target)
         source = render_coo(templates, precision, id.layout, [id.blocking], target)
         return variant_of(id, compile_module(source, target, path), path.parent)
@@ -284,13 +292,23 @@ class CompressedCoo(Study):
         rows, nonzeros = problem.size or (0, 0)
         matrix = 4 * (rows + 1) + nonzeros * (4 + number)
         by_space = [(space, layout) for space in settings.spaces for layout in layouts(settings, space)]
-        tried = [len(blockings(target, layout, space)) for space, layout in by_space]
+        blocking_counts = [len(blockings(target, layout, space)) for space, layout in by_space]
         routines = len(for_problem(ENTRY, target.dialect))
-        moved = matrix + 2 * rows * number
+        moved_bytes = matrix + 2 * rows * number
         pairs = [layout for layout in PAIRS if EXTENDED in settings.spaces and layout in layouts(settings, EXTENDED)]
-        packed = matrix * len(pairs) * len(TILES) * len(RUNS) if target.dialect == "cuda" else 0
-        beside = 1 + len(tried) / REPORTED  # trying a solver in the search takes as long as timing one for the report
-        return Workload(sum(tried), len(tried), routines, matrix, moved, beside, packed * SECONDS_A_BYTE)
+        packed_bytes = matrix * len(pairs) * len(TILES) * len(RUNS) if target.dialect == "cuda" else 0
+        case_overhead = (
+            1 + len(blocking_counts) / REPORTED
+        )  # trying a solver in the search takes as long as timing one for the report
+        return Workload(
+            sum(blocking_counts),
+            len(blocking_counts),
+            routines,
+            matrix,
+            moved_bytes,
+            case_overhead,
+            packed_bytes * SECONDS_A_BYTE,
+        )
 
     def layouts(self) -> list[tuple[str, str | None]]:
         """Return the paper's two layouts, and our layouts."""
@@ -308,15 +326,15 @@ def layouts(settings: StudySettings, space: Space) -> list[str]:
     ReproError
         A configured layout does not exist, or is in none of the configured spaces.
     """
-    asked = list(SPLITS) if settings.layouts == "all" else list(map(check_layout, settings.layouts))
-    if not any(name in PAPERS or EXTENDED in settings.spaces for name in asked):
+    selected_layouts = list(SPLITS) if settings.layouts == "all" else list(map(check_layout, settings.layouts))
+    if not any(name in PAPERS or EXTENDED in settings.spaces for name in selected_layouts):
         raise ReproError(
             "no layout to try",
             where=f"studies.{NAME}.layouts",
             expected=f"one of {', '.join(PAPERS)}, or `space: extended`",
-            actual=", ".join(asked),
+            actual=", ".join(selected_layouts),
         )
-    return [name for name in SPLITS if name in asked and (name in PAPERS) == (space != EXTENDED)]
+    return [name for name in SPLITS if name in selected_layouts and (name in PAPERS) == (space != EXTENDED)]
 
 
 def variants_of(settings: StudySettings, precision: str, target: Target) -> list[CoordinateVariant]:
@@ -330,9 +348,9 @@ def variants_of(settings: StudySettings, precision: str, target: Target) -> list
     variants = []
     for space in settings.spaces:
         for layout in layouts(settings, space):
-            built = read_module(target, NAME, f"{space}/{precision}/{layout}")
+            layout_module = read_module(target, NAME, f"{space}/{precision}/{layout}")
             for blocking in sorted(blockings(target, layout, space)):
-                variants.append(variant_of(CoordinateId(layout, blocking), built.module, built.folder))
+                variants.append(variant_of(CoordinateId(layout, blocking), layout_module.module, layout_module.folder))
     return variants
 
 
@@ -372,14 +390,14 @@ def choose(rows: Sequence[Row], tie: float, ids: Iterable[CoordinateId] = ()) ->
     If our layouts were tried, `extended` is the best of all variants.
     """
 
-    def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
-        literal = [row for row in timed if row.space == PAPER]
-        papers = [row for row in timed if row.space != EXTENDED]
+    def candidates_by_tuning(timed_rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+        published_rows = [row for row in timed_rows if row.space == PAPER]
+        papers = [row for row in timed_rows if row.space != EXTENDED]
         tunings: dict[str, list[Row]] = {}
-        for prefix, tried in (("", literal), (TUNED, papers if len(papers) > len(literal) else [])):
-            is_plain = {row.name: CooRow.of(row).layout == PLAIN for row in tried}
-            tunings[f"{prefix}plain"] = [row for row in tried if is_plain[row.name]]
-            tunings[f"{prefix}joint"] = [row for row in tried if not is_plain[row.name]]
-        return {**tunings, EXTENDED: list(timed)} if len(papers) < len(timed) else tunings
+        for prefix, candidates in (("", published_rows), (TUNED, papers if len(papers) > len(published_rows) else [])):
+            is_plain = {row.name: CooRow.of(row).layout == PLAIN for row in candidates}
+            tunings[f"{prefix}plain"] = [row for row in candidates if is_plain[row.name]]
+            tunings[f"{prefix}joint"] = [row for row in candidates if not is_plain[row.name]]
+        return {**tunings, EXTENDED: list(timed_rows)} if len(papers) < len(timed_rows) else tunings
 
-    return pick(rows, tie, asked, ids)
+    return pick(rows, tie, candidates_by_tuning, ids)

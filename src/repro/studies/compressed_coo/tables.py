@@ -17,8 +17,8 @@ from repro.results.claims import (
     claims_table,
     load_claims,
     target_cells,
+    target_device_note,
     time_allowance,
-    wanted_on,
 )
 from repro.results.common_tables import (
     PACKED_CAPTION,
@@ -44,15 +44,15 @@ from repro.results.tables import (
     Cell,
     Column,
     Table,
+    add_row_keys,
     count,
     digits,
-    from_rows,
     microseconds,
     ratio,
     share,
     speedup_column,
     table_of,
-    tied,
+    tie_notes,
     time_column,
 )
 from repro.sparse.tuning_features import library_of, routine_text
@@ -77,14 +77,14 @@ from repro.studies.compressed_coo.results import (
     Time,
     Times,
     all_times,
-    counted,
     encodings,
     fastest_formats,
     kernels_note,
-    not_searched,
+    median_cases_and_note,
     on_chip,
     precision_of,
-    solved_with,
+    solver_note,
+    unsearched_note,
 )
 from repro.studies.compressed_coo.study import CooRow
 
@@ -138,9 +138,9 @@ HEADS = {"none": "one row: no row offsets", "8": "8-bit row offsets"}
 def chunks(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: for each encoding, the share of chunks that use it."""
     cases = all_times(campaign, published, precision_of(campaign))
-    used = {name for case in cases for name in encodings(case[COMPRESSED_COO])}
-    shown = [name for name in ENCODINGS if name in used]
-    unused = [name for name in ENCODINGS if name not in used]
+    used_encodings = {name for case in cases for name in encodings(case[COMPRESSED_COO])}
+    shown_encodings = [name for name in ENCODINGS if name in used_encodings]
+    unused = [name for name in ENCODINGS if name not in used_encodings]
     columns = (
         NAME,
         Column[Times]("K", "K", cell=_per_thread),
@@ -148,7 +148,7 @@ def chunks(campaign: Campaign, published: Published) -> Table:
         Column[Times](
             "chunks", "chunks", cell=lambda case: count(sum(encodings(case[COMPRESSED_COO]).values()) or None)
         ),
-        *(_encoding_column(name) for name in shown),
+        *(_encoding_column(name) for name in shown_encodings),
     )
     caption = [
         f"The encodings of Table 1 of {CITED}, and how many of each problem’s chunks have which, in percent, in the",
@@ -156,7 +156,7 @@ def chunks(campaign: Campaign, published: Published) -> Table:
         "chunk’s first row; column indices as 8-, 16- or 32-bit offsets from its base column; values as 8-bit indices",
         "into the table of the 256 most frequent (table), or as they are (plain). K by events: the fastest by the",
         "other clock.",
-        f"Used by no chunk (rows/columns/values): {', '.join(unused)}." if used and unused else "",
+        f"Used by no chunk (rows/columns/values): {', '.join(unused)}." if used_encodings and unused else "",
         f"{precision_of(campaign).capitalize()} precision. Nothing of the shares is published.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
@@ -172,12 +172,12 @@ def _why_not(case: Times) -> tuple[str, ...]:
 
 def _per_thread(case: Times) -> Cell:
     best = case[COMPRESSED_COO]
-    return from_rows(Cell(best.row.per_thread if best else None, notes=_why_not(case)), best)
+    return add_row_keys(Cell(best.row.per_thread if best else None, notes=_why_not(case)), best)
 
 
 def _per_thread_by_events(case: Times) -> Cell:
     best = case.case.time(COMPRESSED_COO, "event")
-    return from_rows(Cell(best.row.per_thread if best else None), best)
+    return add_row_keys(Cell(best.row.per_thread if best else None), best)
 
 
 def _chunks(case: Times) -> int:
@@ -210,23 +210,23 @@ def _share(chunks: int, total: int) -> Cell:
 )
 def problems(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision: times, and speedups over the library, also of BiCGSTAB."""
-    by_precision = {p: all_times(campaign, published, p) for p in campaign.precisions}
-    cases = [case for cases in zip(*by_precision.values(), strict=True) for case in cases]
-    timed = [case for case in cases if case[COMPRESSED_COO] or case[OURS]]
-    marked = sum(case.case.mostly_launch("graph", case[OURS] or case[COMPRESSED_COO]) for case in timed)
+    times_by_precision = {p: all_times(campaign, published, p) for p in campaign.precisions}
+    cases = [case for cases in zip(*times_by_precision.values(), strict=True) for case in cases]
+    timed_cases = [case for case in cases if case[COMPRESSED_COO] or case[OURS]]
+    marked_count = sum(case.case.mostly_launch("graph", case[OURS] or case[COMPRESSED_COO]) for case in timed_cases)
     caption = [
-        not_searched(cases),
+        unsearched_note(cases),
         "Ours: the fastest of all our variants. Compressed COO and COO: the fastest K and number of chunks a block of",
         f"the paper’s formats. {library_of(campaign)}: its fastest routine for CSR, for COO and of all. Of floor: the",
         "streaming floor’s time over the time; the floor streams the bytes of CSR, and who reads fewer can be above",
         "it. Bytes: of the matrix, over those of CSR with 4-byte indices. GFLOPS: two operations for each of the",
         "matrix’s own non-zeros, none for padding. Speedups are over the fastest of the library.",
-        solved_with(cases),
+        solver_note(cases),
         _cold_note(campaign),
         "Nothing of this is published.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        launch_note(marked, len(timed)),
+        launch_note(marked_count, len(timed_cases)),
         unconfirmed_note((case.case, case[OURS], case[COMPRESSED_COO]) for case in cases),
         unavailable_note(campaign),
     ]  # fmt: skip
@@ -244,7 +244,7 @@ def _cold_note(campaign: Campaign) -> str:
 
 
 def _problem_columns(library: str, chip: bool) -> tuple[Column[Times], ...]:
-    solver, cold = "BiCGSTAB, µs", "cold, by events, µs"
+    solver, cold_group = "BiCGSTAB, µs", "cold, by events, µs"
     return (
         NAME,
         Column("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision)),
@@ -268,13 +268,17 @@ def _problem_columns(library: str, chip: bool) -> tuple[Column[Times], ...]:
             lambda case: case.ours_solver,
         ),
         *(_on_chip_columns(solver) if chip else ()),
-        time_column("cold_us", "ours", cold, _cold(OURS)),
-        time_column("cold_compressed_us", "compressed COO", cold, _cold(COMPRESSED_COO)),
-        time_column("cold_csr_us", f"{library} CSR", cold, _cold(CSR)),
-        time_column("cold_library_us", f"{library}, fastest", cold, _cold(LIBRARY)),
-        speedup_column("cold_speedup", "speedup, ours", cold, _cold(LIBRARY), _cold(OURS)),
+        time_column("cold_us", "ours", cold_group, _cold_pick(OURS)),
+        time_column("cold_compressed_us", "compressed COO", cold_group, _cold_pick(COMPRESSED_COO)),
+        time_column("cold_csr_us", f"{library} CSR", cold_group, _cold_pick(CSR)),
+        time_column("cold_library_us", f"{library}, fastest", cold_group, _cold_pick(LIBRARY)),
+        speedup_column("cold_speedup", "speedup, ours", cold_group, _cold_pick(LIBRARY), _cold_pick(OURS)),
         speedup_column(
-            "cold_compressed_speedup", "speedup, compressed COO", cold, _cold(LIBRARY), _cold(COMPRESSED_COO)
+            "cold_compressed_speedup",
+            "speedup, compressed COO",
+            cold_group,
+            _cold_pick(LIBRARY),
+            _cold_pick(COMPRESSED_COO),
         ),
     )
 
@@ -293,8 +297,8 @@ def _on_chip_columns(head: str) -> tuple[Column[Times], ...]:
     )
 
 
-def _cold(method: Method) -> Pick:
-    return lambda case: cold[method] if (cold := case.cold) else None
+def _cold_pick(method: Method) -> Pick:
+    return lambda case: cold_case[method] if (cold_case := case.cold) else None
 
 
 def _floor(case: Times) -> Cell:
@@ -308,13 +312,13 @@ def _solver_product(case: Times) -> Cell:
 
 
 def _kernel_columns(
-    kernel: Method, why_not: Callable[[Times], tuple[str, ...]] = lambda case: ()
+    kernel: Method, reasons_of: Callable[[Times], tuple[str, ...]] = lambda case: ()
 ) -> tuple[Column[Times], ...]:
     key, head = kernel.key, kernel.title
 
     def name(case: Times) -> Cell:
-        timed = case[kernel]
-        return Cell(timed.name if timed else None, notes=why_not(case) + tied(timed, case.case.campaign.tie))
+        time = case[kernel]
+        return Cell(time.name if time else None, notes=reasons_of(case) + tie_notes(time, case.case.campaign.tie))
 
     return (
         Column(key, "variant", head, numeric=False, cell=name),
@@ -330,8 +334,8 @@ def _routine_columns(routine: Method, head: str) -> tuple[Column[Times], ...]:
     key = routine.key
 
     def name(case: Times) -> Cell:
-        timed = case[routine]
-        return Cell(timed.name, routine_text(timed)) if timed else Cell()
+        time = case[routine]
+        return Cell(time.name, routine_text(time)) if time else Cell()
 
     return (
         Column(key, "routine", head, numeric=False, cell=name),
@@ -379,8 +383,8 @@ class Line:
         if self.base is None:
             return max((rate for case in cases if (rate := case.gflops(pick(case)))), default=None)
         base = self.base
-        those = [case for case in cases if self.values in (None, case.values)]
-        return self.statistic(ratio_of(base(case), pick(case)) for case in those)
+        line_cases = [case for case in cases if self.values in (None, case.values)]
+        return self.statistic(ratio_of(base(case), pick(case)) for case in line_cases)
 
 
 def _least(values: Iterable[float | None]) -> float | None:
@@ -420,12 +424,12 @@ ON_CHIP_LINES = (
 def medians(campaign: Campaign, published: Published) -> Table:
     """One line for each of the paper's statements, and one line for the same over the library's faster routines."""
     precision = precision_of(campaign)
-    cases, over = counted(all_times(campaign, published, precision))
-    printed = {(item["quantity"], item["gpu"]): item["value"] for item in published["text"]}
+    cases, median_note = median_cases_and_note(all_times(campaign, published, precision))
+    published_values = {(item["quantity"], item["gpu"]): item["value"] for item in published["text"]}
     rows = [
         (
             Cell(line.title.format(library=library_of(campaign))),
-            *(Cell(printed.get((line.published, gpu))) for gpu in GPUS),
+            *(Cell(published_values.get((line.published, gpu))) for gpu in GPUS),
             *(_median_cell(line.measure(cases, pick), line.base is None) for pick in line.kernels),
         )
         for line in (*LINES, *(ON_CHIP_LINES if on_chip(cases) else ()))
@@ -437,14 +441,14 @@ def medians(campaign: Campaign, published: Published) -> Table:
         Column("ours", "ours", campaign.column),
     )
     caption = [
-        not_searched(cases),
+        unsearched_note(cases),
         f"What the text of {CITED} states for a V100 and an A100 (cuSPARSE of CUDA 11.0) in double precision, over the",
         "routine that it compares with, and what we measured over the same routine and over faster ones. Paper’s",
         "compressed COO: the fastest K and number of chunks a block of its format. Ours: the fastest of all our",
         "variants, its own included. GFLOPS: two operations for each of the matrix’s own non-zeros, none for padding.",
-        solved_with(cases),
+        solver_note(cases),
         f"{precision.capitalize()} precision.",
-        over,
+        median_note,
         fastest_formats(cases),
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
@@ -511,11 +515,11 @@ def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
     precision = precision_of(campaign)
-    every = all_times(campaign, published, precision)
-    cases, over = counted(every)
-    small = [case for case in every if case.n and case not in cases]
-    by_events, _ = counted(all_times(campaign, published, precision, "event"))
-    by_prefix = {BY_EVENTS: by_events, COLD_CACHE: [cold for case in cases if (cold := case.cold)]}
+    all_cases = all_times(campaign, published, precision)
+    cases, median_note = median_cases_and_note(all_cases)
+    small_cases = [case for case in all_cases if case.n and case not in cases]
+    by_events, _ = median_cases_and_note(all_times(campaign, published, precision, "event"))
+    by_prefix = {BY_EVENTS: by_events, COLD_CACHE: [cold_case for case in cases if (cold_case := case.cold)]}
     columns = [Column("target", "target", numeric=False), Column("wanted", "wanted")]
     for side in SIDES:
         key = side.product.key
@@ -531,13 +535,15 @@ def targets(campaign: Campaign, published: Published) -> Table:
     for item in published.targets:
         prefix = next((prefix for prefix in by_prefix if item["quantity"].startswith(prefix)), "")
         name = item["quantity"].removeprefix(prefix)
-        timed = small if SMALL in name else by_prefix.get(prefix, cases)
+        clock_cases = small_cases if SMALL in name else by_prefix.get(prefix, cases)
         quantities = [_quantity(name, side) for side in SIDES]
-        first, second = (target_cells(item, quantity, quantity.measure(timed), allowance) for quantity in quantities)
+        first, second = (
+            target_cells(item, quantity, quantity.measure(clock_cases), allowance) for quantity in quantities
+        )
         rows.append((*first, *second[2:]))
     library = library_of(campaign)
     caption = [
-        not_searched(cases),
+        unsearched_note(cases),
         f"What was aimed at and what was reached: speedups over routines of {library}, and memory over that",
         "of CSR with 4-byte indices. Paper’s compressed COO: the fastest K and number of chunks a block of its format.",
         "Ours: the fastest of all our variants, its own included. Values repeat where most chunks of the paper’s",
@@ -545,12 +551,12 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "memory. By the event clock all are chosen by it, too. Small problems: those that no other line counts.",
         _cold_note(campaign),
         "Reported: no number is wanted.",
-        solved_with(cases),
+        solver_note(cases),
         f"{precision.capitalize()} precision.",
-        over,
+        median_note,
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        wanted_on(campaign),
+        target_device_note(campaign),
         "SciPy is asked for CSR alone." * campaign.on_cpu,
         unavailable_note(campaign),
     ]  # fmt: skip
@@ -566,7 +572,7 @@ def setup_costs(campaign: Campaign, published: Published) -> Table:
             case.case.precision,
             library=case[LIBRARY],
             csr=case[CSR],
-            ours=case[OURS] or case[COMPRESSED_COO],
+            own_time=case[OURS] or case[COMPRESSED_COO],
         )
         for precision in campaign.precisions
         for case in all_times(campaign, published, precision)
@@ -589,9 +595,9 @@ def _baseline_or_layout(row: CooRow) -> str | None:
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(measured: Campaign, variants: Variants) -> list[ClaimTimes]:
+    def data(source: Campaign, variants: Variants) -> list[ClaimTimes]:
         clock: ClockName = "event" if variants == "as_published" else "graph"
-        cases, _ = counted(all_times(measured, published, precision_of(measured), clock))
+        cases, _ = median_cases_and_note(all_times(source, published, precision_of(source), clock))
         return [ClaimTimes(times, variants) for times in cases]
 
     return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)

@@ -87,8 +87,8 @@ WIDTHS_CONTRADICT = (
 
 def stated_number(published: Published, quantity: str, variance: str = "", degree: int | None = None) -> float | None:
     """Return a number stated in the text, for a family and degree if given; None if none is stated."""
-    wanted = (quantity, variance, "" if degree is None else str(degree))
+    row_key = (quantity, variance, "" if degree is None else str(degree))
     for item in published.tables.get("text", []):
-        if (item["quantity"], item["variance"], item["degree"]) == wanted:
+        if (item["quantity"], item["variance"], item["degree"]) == row_key:
             return float(item["value"])
     return None

@@ -46,7 +46,7 @@ class ClaimFields(NamedTuple):
     variants: Variants
 
 
-def _in_plane(
+def _plane_quantity(
     numbers_of: Callable[[Filtering, Variants], Measured],
     statistic: StatisticName,
     *,
@@ -55,24 +55,28 @@ def _in_plane(
 ) -> Quantity[ClaimFields]:
     """Return a function that measures a number for the paper's fields in the plane, or for one degree or variance."""
 
-    def wanted(item: Record) -> bool:
-        own = item["problem"] not in CUBES.values()
-        return own and int(item["degree"]) == (degree or int(item["degree"])) and variance in (None, item["variance"])
+    def is_counted(item: Record) -> bool:
+        is_on_meshes = item["problem"] not in CUBES.values()
+        return (
+            is_on_meshes
+            and int(item["degree"]) == (degree or int(item["degree"]))
+            and variance in (None, item["variance"])
+        )
 
     def measure(data: ClaimFields) -> Measured:
         numbers: list[CaseNumber] = []
-        missing: list[MissingCase] = []
-        for name in (item["problem"] for item in data.fields.published.tables.get("sizes", []) if wanted(item)):
+        missing_cases: list[MissingCase] = []
+        for name in (item["problem"] for item in data.fields.published.tables.get("sizes", []) if is_counted(item)):
             field = data.fields.plane.get(name)
             if field is None:
-                missing.append(MissingCase(name, "not in this campaign"))
+                missing_cases.append(MissingCase(name, "not in this campaign"))
                 continue
-            measured = numbers_of(field, data.variants)
-            numbers += measured.numbers
-            if not measured.numbers:
-                reason = measured.nothing or ("not timed" if field.case.measured else field.case.why_not())
-                missing.append(MissingCase(name, reason))
-        return Measured(numbers, missing)
+            field_numbers = numbers_of(field, data.variants)
+            numbers += field_numbers.numbers
+            if not field_numbers.numbers:
+                reason = field_numbers.nothing or ("not timed" if field.case.measured else field.case.why_not())
+                missing_cases.append(MissingCase(name, reason))
+        return Measured(numbers, missing_cases)
 
     return Quantity(measure, statistic)
 
@@ -118,8 +122,8 @@ def _overhead(data: ClaimFields) -> Measured:
             overheads[field.triangles] = overhead, name
     if len(overheads) < 2:
         return Measured([], [MissingCase("meshes of low variance", "fewer than two have their copies counted")])
-    (small, _), (large, name) = overheads[min(overheads)], overheads[max(overheads)]
-    return Measured([CaseNumber(small / large, name)])
+    (small_overhead, _), (large_overhead, name) = overheads[min(overheads)], overheads[max(overheads)]
+    return Measured([CaseNumber(small_overhead / large_overhead, name)])
 
 
 def _device_efficiency(data: ClaimFields) -> Measured:
@@ -135,7 +139,7 @@ def _device_efficiency(data: ClaimFields) -> Measured:
     return Measured(numbers, [] if numbers else [MissingCase("all fields", "this campaign ran on one device")])
 
 
-def _in_space(
+def _space_quantity(
     degree: int, number: Callable[[WidthTimes], float | None], variants: Variants = "as_published"
 ) -> Quantity[ClaimFields]:
     """Return a function that measures a number for the paper's mesh of tetrahedra."""
@@ -156,8 +160,12 @@ def _lead(width: int) -> Callable[[WidthTimes], float | None]:
     """Return a function that gives the time of the fastest other width over the time of the given width."""
 
     def lead(times: WidthTimes) -> float | None:
-        others = [timed for other in WIDTHS[times.degree] if other != width and (timed := times.of_width(other))]
-        fastest: Time | None = min(others, key=lambda timed: timed.seconds, default=None)
+        other_times = [
+            time
+            for other_width in WIDTHS[times.degree]
+            if other_width != width and (time := times.of_width(other_width))
+        ]
+        fastest: Time | None = min(other_times, key=lambda time: time.seconds, default=None)
         return ratio_of(fastest, times.of_width(width))
 
     return lead
@@ -178,29 +186,29 @@ def _shared_bytes(times: WidthTimes) -> float | None:
 
 
 QUANTITIES: ClaimQuantities[ClaimFields] = {
-    "tests_ratio": _in_plane(_tests, "arithmetic mean", degree=1, variance=LOW_VARIANCE),
-    "element_over_point_low_p3": _in_plane(_element_over_point, "median", degree=3, variance=LOW_VARIANCE),
-    "element_over_point_high": _in_plane(_element_over_point, "median", variance="high"),
-    "element_over_point": _in_plane(_element_over_point, "median"),
-    "gflops_p1": _in_plane(_element_rate, "most", degree=1, variance=LOW_VARIANCE),
-    "gflops_p2": _in_plane(_both_rates, "mean", degree=2, variance=LOW_VARIANCE),
-    "gflops_p3": _in_plane(_both_rates, "mean", degree=3, variance=LOW_VARIANCE),
+    "tests_ratio": _plane_quantity(_tests, "arithmetic mean", degree=1, variance=LOW_VARIANCE),
+    "element_over_point_low_p3": _plane_quantity(_element_over_point, "median", degree=3, variance=LOW_VARIANCE),
+    "element_over_point_high": _plane_quantity(_element_over_point, "median", variance="high"),
+    "element_over_point": _plane_quantity(_element_over_point, "median"),
+    "gflops_p1": _plane_quantity(_element_rate, "most", degree=1, variance=LOW_VARIANCE),
+    "gflops_p2": _plane_quantity(_both_rates, "mean", degree=2, variance=LOW_VARIANCE),
+    "gflops_p3": _plane_quantity(_both_rates, "mean", degree=3, variance=LOW_VARIANCE),
     "patch_overhead_ratio": Quantity(_overhead),
     "device_efficiency": Quantity(_device_efficiency),
-    "best_width_p1": _in_space(1, _lead(18)),
-    "gain_p1_18": _in_space(1, lambda times: times.gain(18)),
-    "gain_p1_16": _in_space(1, lambda times: times.gain(16)),
-    "best_width_p2": _in_space(2, _lead(16)),
-    "gain_p2_16": _in_space(2, lambda times: times.gain(16)),
-    "gain_p2_48_64": _in_space(2, _largest_gain(48, 64)),
-    "shared_bytes_p1": _in_space(1, _shared_bytes, "none"),
-    "shared_bytes_p2": _in_space(2, _shared_bytes, "none"),
+    "best_width_p1": _space_quantity(1, _lead(18)),
+    "gain_p1_18": _space_quantity(1, lambda times: times.gain(18)),
+    "gain_p1_16": _space_quantity(1, lambda times: times.gain(16)),
+    "best_width_p2": _space_quantity(2, _lead(16)),
+    "gain_p2_16": _space_quantity(2, lambda times: times.gain(16)),
+    "gain_p2_48_64": _space_quantity(2, _largest_gain(48, 64)),
+    "shared_bytes_p1": _space_quantity(1, _shared_bytes, "none"),
+    "shared_bytes_p2": _space_quantity(2, _shared_bytes, "none"),
 }
 
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(measured: Campaign, variants: Variants) -> ClaimFields:
-        return ClaimFields(TargetData.of(measured, published), variants)
+    def data(source: Campaign, variants: Variants) -> ClaimFields:
+        return ClaimFields(TargetData.of(source, published), variants)
 
     return claims_table(campaign, load_claims(STUDY_NAME), QUANTITIES, data)

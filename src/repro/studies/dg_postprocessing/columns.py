@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from repro.results.campaign_data import Method
 from repro.results.problem_lines import PROBLEM
-from repro.results.significance import geometric_mean, interval_of, scaled
+from repro.results.significance import geometric_mean, interval_of, scaled_interval
 from repro.results.tables import Cell, Column, Statistic, SummaryLine, count, digits, speedup
 from repro.studies.dg_postprocessing.operands import Errors
 from repro.studies.dg_postprocessing.results import (
@@ -36,30 +36,30 @@ def digits_cell(value: float | None) -> Cell:
     return Cell() if value is None else Cell(value, digits(value))
 
 
-def formatted(value: float | None, spec: str) -> Cell:
+def number_cell(value: float | None, spec: str) -> Cell:
     return Cell() if value is None else Cell(value, format(value, spec))
 
 
 def gain_cell(value: float | None) -> Cell:
     """Return the cell of an order of convergence or of a ratio of two errors, which may be far from 1 or below 1."""
-    return formatted(value, ".2f" if value is None or abs(value) < 100 else ".0f")
+    return number_cell(value, ".2f" if value is None or abs(value) < 100 else ".0f")
 
 
-def milli_cell(timed: Time | None, why: tuple[str, ...] = ()) -> Cell:
-    """Return the cell of a time in milliseconds. If there is no time, the cell shows the reason `why`, if any."""
-    if timed is None:
-        return Cell(notes=why)
-    value = MILLI * timed.seconds
+def milli_cell(time: Time | None, reason: tuple[str, ...] = ()) -> Cell:
+    """Return the cell of a time in milliseconds. If there is no time, the cell shows the reason `reason`, if any."""
+    if time is None:
+        return Cell(notes=reason)
+    value = MILLI * time.seconds
     # keep three digits even for a time of one microsecond
     text = digits(value) if value >= 1 else f"{value:.3f}"
-    return Cell(value, text, timed.notes, (timed.key,), scaled(interval_of(timed), MILLI))
+    return Cell(value, text, time.notes, (time.key,), scaled_interval(interval_of(time), MILLI))
 
 
-def field_columns(why: Callable[[Filtering], str]) -> tuple[Column[Filtering], ...]:
-    """Return the first columns, which name the field; `why` gives the reason if an available field has no numbers."""
+def field_columns(reason_of: Callable[[Filtering], str]) -> tuple[Column[Filtering], ...]:
+    """Return the first columns, which name the field; `reason_of` says why an available field has no numbers."""
 
     def name(field: Filtering) -> Cell:
-        return field.line.noted(why(field) if field.line.available else None)
+        return field.line.noted_cell(reason_of(field) if field.line.available else None)
 
     return (
         replace(PROBLEM, cell=name),
@@ -70,9 +70,15 @@ def field_columns(why: Callable[[Filtering], str]) -> tuple[Column[Filtering], .
 
 
 def milli_column(
-    key: str, title: str, group: str, method: Method, why: Callable[[Filtering], tuple[str, ...]] = lambda field: ()
+    key: str,
+    title: str,
+    group: str,
+    method: Method,
+    reason_of: Callable[[Filtering], tuple[str, ...]] = lambda field: (),
 ) -> Column[Filtering]:
-    return Column(key, title, group, cell=lambda field: milli_cell(timed := field[method], () if timed else why(field)))
+    return Column(
+        key, title, group, cell=lambda field: milli_cell(time := field[method], () if time else reason_of(field))
+    )
 
 
 def method_milli_column(key: str, title: str, group: str, method: Method) -> Column[Filtering]:
@@ -92,19 +98,19 @@ def ratio_column(key: str, title: str, group: str, cell: FieldCell) -> Column[Fi
     return Column(key, title, group, cell=cell, summary=RATIO_SUMMARY)
 
 
-def over_column(key: str, title: str, group: str, base: Method, over: Method) -> Column[Filtering]:
-    """Return the column with the speedup of the method `over` relative to the method `base`."""
+def method_speedup_column(key: str, title: str, group: str, base: Method, compared: Method) -> Column[Filtering]:
+    """Return the column with the speedup of the method `compared` relative to the method `base`."""
 
     def cell(field: Filtering) -> Cell:
-        if any(field[method] is None and field.why_not(method) == (NOT_TUNED,) for method in (base, over)):
+        if any(field[method] is None and field.why_not(method) == (NOT_TUNED,) for method in (base, compared)):
             return Cell(None, "not tuned", (NOT_TUNED,))
-        made = speedup(field[base], field[over])
-        if made.value is None:
-            return made
-        notes = field.unequal_settings(base, over) if (base, over) in PUBLISHED_PAIRS else ()
-        if over is OURS and (chosen_from := choice_words([field], base)):
+        ratio_cell = speedup(field[base], field[compared])
+        if ratio_cell.value is None:
+            return ratio_cell
+        notes = field.unequal_settings(base, compared) if (base, compared) in PUBLISHED_PAIRS else ()
+        if compared is OURS and (chosen_from := choice_words([field], base)):
             notes = (*notes, chosen_from)
-        return replace(made, notes=(*made.notes, *notes))
+        return replace(ratio_cell, notes=(*ratio_cell.notes, *notes))
 
     return ratio_column(key, title, group, cell)
 
@@ -118,8 +124,8 @@ def rate_columns(
     return tuple(column(method) for method in (POINT, ELEMENT, OURS))
 
 
-def million_points(field: Filtering, timed: Time | None) -> Cell:
-    return digits_cell(1e-6 * field.points / timed.seconds if timed and field.points else None)
+def million_points_cell(field: Filtering, time: Time | None) -> Cell:
+    return digits_cell(1e-6 * field.points / time.seconds if time and field.points else None)
 
 
 ErrorNumber = Callable[[Errors], float]
@@ -128,12 +134,12 @@ LARGEST: ErrorNumber = attrgetter("largest")
 
 
 def error_cell(errors_of: ErrorsOf, number: ErrorNumber) -> FieldCell:
-    return lambda field: formatted(number(errors) if (errors := errors_of(field)) else None, ".2e")
+    return lambda field: number_cell(number(errors) if (errors := errors_of(field)) else None, ".2e")
 
 
-def error_gain(errors_of: ErrorsOf, better: ErrorsOf, number: ErrorNumber) -> FieldCell:
+def error_gain_cell(errors_of: ErrorsOf, better_errors_of: ErrorsOf, number: ErrorNumber) -> FieldCell:
     def cell(field: Filtering) -> Cell:
-        first, second = errors_of(field), better(field)
+        first, second = errors_of(field), better_errors_of(field)
         return gain_cell(number(first) / number(second) if first and second and number(second) else None)
 
     return cell
@@ -144,7 +150,7 @@ def error_columns(
 ) -> tuple[Column[Filtering], ...]:
     orders = convergence_orders(fields, errors_of)
 
-    def two(name: str, norm: str, number: ErrorNumber) -> tuple[Column[Filtering], ...]:
+    def norm_columns(name: str, norm: str, number: ErrorNumber) -> tuple[Column[Filtering], ...]:
         def order(field: Filtering) -> Cell:
             errors = orders.get(field.line.problem)
             return gain_cell(number(errors) if errors else None)
@@ -154,7 +160,7 @@ def error_columns(
             Column(f"{key}_{name}_order", f"{norm} order", title, cell=order),
         )
 
-    return *two("l2", "L²", L2), *two("max", "max", LARGEST)
+    return *norm_columns("l2", "L²", L2), *norm_columns("max", "max", LARGEST)
 
 
 def local_error_columns(key: str, group: str, number: ErrorNumber) -> tuple[Column[Filtering], ...]:
@@ -162,5 +168,5 @@ def local_error_columns(key: str, group: str, number: ErrorNumber) -> tuple[Colu
         Column(f"dg_{key}", "dG", group, cell=error_cell(unfiltered_errors, number)),
         Column(f"whole_{key}", "one h", group, cell=error_cell(filtered_errors, number)),
         Column(f"local_{key}", "local h", group, cell=error_cell(local_errors, number)),
-        Column(f"{key}_gain", "one over local", group, cell=error_gain(filtered_errors, local_errors, number)),
+        Column(f"{key}_gain", "one over local", group, cell=error_gain_cell(filtered_errors, local_errors, number)),
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Method
-from repro.results.problem_lines import cpu_note, footnote, join_sentences, measurement_note, unavailable_note
+from repro.results.problem_lines import cpu_note, join_sentences, mark_meanings, measurement_note, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, interval_of_ratio
@@ -42,9 +42,9 @@ from repro.studies.dg_postprocessing.figures_accuracy import (
     drawn_degrees,
     drawn_families,
     family_fields,
-    line_look,
-    short_triangles,
+    line_style_of,
     triangle_axis,
+    triangle_count_text,
 )
 from repro.studies.dg_postprocessing.ids import CPU_REGIONS, REGIONS_PER_BLOCK, WIDTHS, full_width
 from repro.studies.dg_postprocessing.operands import contour_formula
@@ -107,25 +107,25 @@ def flops(campaign: Campaign, published: Published) -> Figure:
 
 def stated_ranges(published: Published) -> RateRanges:
     """Return the ranges of rates stated in the text; a single stated rate is both ends of its range."""
-    largest = stated_number(published, LARGEST_RATE, "low", 1)
-    ranges = {("low", 1): (largest, largest)} if largest else {}
+    largest_rate = stated_number(published, LARGEST_RATE, "low", 1)
+    ranges = {("low", 1): (largest_rate, largest_rate)} if largest_rate else {}
     for degree in DEGREES:
-        least, most = (stated_number(published, name, "low", degree) for name in (MIN_RATE, MAX_RATE))
-        if least and most:
-            ranges["low", degree] = least, most
+        min_rate, max_rate = (stated_number(published, name, "low", degree) for name in (MIN_RATE, MAX_RATE))
+        if min_rate and max_rate:
+            ranges["low", degree] = min_rate, max_rate
     return ranges
 
 
-def _published_rates(ranges: RateRanges, on_cpu: bool) -> str:
+def _published_rates(ranges: RateRanges, is_cpu: bool) -> str:
     if not ranges:
         return ""
     words = [
-        f"{least:g} for P = {degree} per element on the largest mesh"
-        if least == most
-        else f"{least:g} to {most:g} for P = {degree}"
-        for (_, degree), (least, most) in ranges.items()
+        f"{min_rate:g} for P = {degree} per element on the largest mesh"
+        if min_rate == max_rate
+        else f"{min_rate:g} to {max_rate:g} for P = {degree}"
+        for (_, degree), (min_rate, max_rate) in ranges.items()
     ]
-    drawn = "not drawn beside a CPU’s" if on_cpu else "the bands and the mark"
+    drawn = "not drawn beside a CPU’s" if is_cpu else "the bands and the mark"
     return (
         f"{CITED} states, for a {STATED_GPU} and meshes of low variance, {', '.join(words)}: {drawn}. It does not say "
         "which operations it counts, so that its rates and ours are not of the same numbers of them."
@@ -143,16 +143,18 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
 
     families, degrees = drawn_families(fields, fastest), drawn_degrees(fields, fastest)
     if not families:
-        return figure_style.empty("no field was filtered in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(0, extra=0.25) + FLOPS_ROW * len(families))
-    panels = drawn.subplots(len(families), len(degrees), sharex=True, sharey="row", squeeze=False)
+        return figure_style.empty_canvas("no field was filtered in this campaign")
+    drawing = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(0, extra_height=0.25) + FLOPS_ROW * len(families)
+    )
+    panels = drawing.subplots(len(families), len(degrees), sharex=True, sharey="row", squeeze=False)
 
     def full(family: str, degree: int) -> bool:
         return (family, degree) in ranges or any(
             fastest(field) is not None for field in family_fields(fields, family, degree)
         )
 
-    lowest = {
+    lowest_rows = {
         degree: max((row for row, family in enumerate(families) if full(family, degree)), default=0)
         for degree in degrees
     }
@@ -163,21 +165,22 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
             if not full(family, degree):
                 draw_empty(axes)
                 continue
-            those = family_fields(fields, family, degree)
-            for way, look in METHOD_LOOKS.items():
-                draw_line(axes, those, partial(rate, way), look)
+            panel_fields = family_fields(fields, family, degree)
+            for way, line_style in METHOD_LOOKS.items():
+                draw_line(axes, panel_fields, partial(rate, way), line_style)
             if (family, degree) in ranges:
-                least, most = ranges[family, degree]
-                if least == most:
-                    axes.plot([LARGEST_MESH], [most], marker="*", markersize=7, color=figure_style.ACCENT, zorder=4)
+                min_rate, max_rate = ranges[family, degree]
+                if min_rate == max_rate:
+                    axes.plot([LARGEST_MESH], [max_rate], marker="*", markersize=7, color=figure_style.ACCENT, zorder=4)
                 else:
-                    axes.axhspan(least, most, color=figure_style.BAND, zorder=1)
+                    axes.axhspan(min_rate, max_rate, color=figure_style.BAND, zorder=1)
             first = next(item for item in degrees if full(family, item))
-            last = row == lowest[degree]
-            triangle_axis(axes, fields, f"GFLOPS, {family} variance" if degree == first else "", last=last)
-            axes.tick_params(labelbottom=last, labelleft=degree == first)
+            is_lowest = row == lowest_rows[degree]
+            triangle_axis(axes, fields, f"GFLOPS, {family} variance" if degree == first else "", is_lowest=is_lowest)
+            axes.tick_params(labelbottom=is_lowest, labelleft=degree == first)
     handles: list[Line2D | Patch] = [
-        plotting.Line2D([], [], label=way.title, **line_look(*look)) for way, look in METHOD_LOOKS.items()
+        plotting.Line2D([], [], label=way.title, **line_style_of(*line_style))
+        for way, line_style in METHOD_LOOKS.items()
     ]
     if ranges:
         star: dict[str, Any] = {"marker": "*", "markersize": 7, "linestyle": "", "color": figure_style.ACCENT}
@@ -185,8 +188,8 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
             plotting.Patch(color=figure_style.BAND, label=f"published, {STATED_GPU}"),
             plotting.Line2D([], [], label="the same, largest", **star),
         ]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawing
 
 
 #: The degree for which the text states speed-ups on meshes of low variance.
@@ -205,10 +208,10 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     that campaign too if it has our method, since both were then tuned in one search.
     """
     judging = campaign.as_published or campaign
-    judged = all_filterings(judging, published)
-    has_ours = any(field.over(ELEMENT_TUNED, OURS) for field in judged)
-    measured = judging if has_ours else campaign
-    fields = judged if has_ours else all_filterings(campaign, published)
+    judged_fields = all_filterings(judging, published)
+    has_ours = any(field.over(ELEMENT_TUNED, OURS) for field in judged_fields)
+    source = judging if has_ours else campaign
+    fields = judged_fields if has_ours else all_filterings(campaign, published)
     lines = {
         name: value
         for name, degree in zip(FAMILIES, (CUBIC, None), strict=True)
@@ -225,14 +228,14 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         _judging_note(campaign, has_ours),
         f"Tuned, {words}." if (words := choice_words(fields, ELEMENT_TUNED)) else "",
         _published_speedups(lines, band, campaign.on_cpu),
-        WHISKERS if any(map(_sure(ELEMENT_TUNED, OURS), fields)) else "",
+        WHISKERS if any(map(_interval_of(ELEMENT_TUNED, OURS), fields)) else "",
         cpu_note(campaign),
-        measurement_note(measured, FILTER_CLOCK),
-        unavailable_note(measured),
+        measurement_note(source, FILTER_CLOCK),
+        unavailable_note(source),
     ]
     if campaign.on_cpu:
         lines, band = {}, None
-    return Figure(lambda: draw_speedup(fields, judged, lines, band), join_sentences(caption))
+    return Figure(lambda: draw_speedup(fields, judged_fields, lines, band), join_sentences(caption))
 
 
 def _judging_note(campaign: Campaign, has_ours: bool) -> str:
@@ -246,14 +249,14 @@ def _judging_note(campaign: Campaign, has_ours: bool) -> str:
     )
 
 
-def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | None, on_cpu: bool) -> str:
+def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | None, is_cpu: bool) -> str:
     if not lines or not band:
         return ""
     words = " and ".join(f"over {value:g}× for {name} variance" for name, value in lines.items())
-    drawn = "not drawn beside a CPU’s" if on_cpu else "the dashed lines and the band"
+    drawn_text = "not drawn beside a CPU’s" if is_cpu else "the dashed lines and the band"
     return (
         f"{CITED} states, for a {STATED_GPU}, {words} (the first for P = {CUBIC}), and {band[0]:g}× to {band[1]:g}× of "
-        f"all in its conclusions: {drawn}. {GAIN_CONTRADICTS}"
+        f"all in its conclusions: {drawn_text}. {GAIN_CONTRADICTS}"
     )
 
 
@@ -265,41 +268,49 @@ SPEEDUPS = (
 )
 
 
-def _sure(slow: Method, fast: Method) -> Callable[[Filtering], Interval | None]:
+def _interval_of(slow: Method, fast: Method) -> Callable[[Filtering], Interval | None]:
     """Return a function that computes the confidence interval of one method's time over another's."""
     return lambda field: interval_of_ratio(field[slow], field[fast])
 
 
 def draw_speedup(
     fields: Sequence[Filtering],
-    judged: Sequence[Filtering],
+    judged_fields: Sequence[Filtering],
     lines: Mapping[str, float],
     band: tuple[float, float] | None,
 ) -> Canvas:
     """Draw the panels.
 
-    Times of the paper's methods are those in `judged`, of ours those in `fields`. `lines` (by family) and `band` are
-    values from the dissertation's text, drawn if given.
+    Times of the paper's methods are those in `judged_fields`, of ours those in `fields`. `lines` (by family) and `band`
+    are values from the dissertation's text, drawn if given.
     """
 
-    def of_row(slow: Method, fast: Method) -> Sequence[Filtering]:
-        return judged if (slow, fast) in PUBLISHED_PAIRS else fields
+    def fields_of_row(slow: Method, fast: Method) -> Sequence[Filtering]:
+        return judged_fields if (slow, fast) in PUBLISHED_PAIRS else fields
 
-    rows = [ratio for ratio in SPEEDUPS if any(field.over(*ratio[:2]) for field in of_row(*ratio[:2]))]
-    drawn_fields = [field for slow, fast, _ in rows for field in of_row(slow, fast) if field.over(slow, fast)]
+    rows = [ratio for ratio in SPEEDUPS if any(field.over(*ratio[:2]) for field in fields_of_row(*ratio[:2]))]
+    drawn_fields = [field for slow, fast, _ in rows for field in fields_of_row(slow, fast) if field.over(slow, fast)]
     if not drawn_fields:
-        return figure_style.empty("no two ways were timed on a field of this campaign")
+        return figure_style.empty_canvas("no two ways were timed on a field of this campaign")
     families = drawn_families(drawn_fields, lambda field: 1)
     degrees = drawn_degrees(drawn_fields, lambda field: 1)
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, len(rows) * SPEEDUP_ROW + 0.4)
-    panels = drawn.subplots(len(rows), len(families), sharex=True, sharey="row", squeeze=False)
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, len(rows) * SPEEDUP_ROW + 0.4)
+    panels = drawing.subplots(len(rows), len(families), sharex=True, sharey="row", squeeze=False)
     for row, (slow, fast, label) in enumerate(rows):
         number = partial(Filtering.over, base=slow, method=fast)
         for place, (family, axes) in enumerate(zip(families, panels[row], strict=True)):
-            for at, degree in enumerate(degrees):
-                those = family_fields(of_row(slow, fast), family, degree)
-                beside = DEGREE_STEP * (at - (len(degrees) - 1) / 2)
-                draw_line(axes, those, number, DEGREE_LOOKS[degree], _sure(slow, fast), beside, joined=False)
+            for degree_index, degree in enumerate(degrees):
+                panel_fields = family_fields(fields_of_row(slow, fast), family, degree)
+                label_offset = DEGREE_STEP * (degree_index - (len(degrees) - 1) / 2)
+                draw_line(
+                    axes,
+                    panel_fields,
+                    number,
+                    DEGREE_LOOKS[degree],
+                    _interval_of(slow, fast),
+                    label_offset,
+                    joined=False,
+                )
             axes.axhline(1, color="black", linewidth=0.6, zorder=2)
             if row == 0:
                 axes.set_title(f"{family} variance")
@@ -308,17 +319,17 @@ def draw_speedup(
                     axes.axhspan(*band, color=figure_style.BAND, zorder=0)
                 if family in lines:
                     axes.axhline(lines[family], zorder=2, **PUBLISHED_LINE)
-            triangle_axis(axes, drawn_fields, label if place == 0 else "", last=row == len(rows) - 1, log=False)
+            triangle_axis(axes, drawn_fields, label if place == 0 else "", is_lowest=row == len(rows) - 1, log=False)
     handles: list[Line2D | Patch] = [
-        plotting.Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree], joined=False))
+        plotting.Line2D([], [], label=f"P = {degree}", **line_style_of(*DEGREE_LOOKS[degree], joined=False))
         for degree in degrees
     ]
     if lines:
         handles.append(plotting.Line2D([], [], label=f"least gain published, {STATED_GPU}", **PUBLISHED_LINE))
     if band:
         handles.append(plotting.Patch(color=figure_style.BAND, label="range of gains in its conclusions"))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawing
 
 
 FIELDS_HEIGHT = 2.3
@@ -329,7 +340,7 @@ FIELD_NUMBERS = tuple(2**power for power in range(11))
 
 
 @figure(STUDY_NAME, "figure-fields", title="The matrix against direct filtering, by the fields", numbering="ours")
-def by_fields(campaign: Campaign, published: Published) -> Figure:
+def speedup_by_fields(campaign: Campaign, published: Published) -> Figure:
     """Time of direct filtering over that with the matrix, by number of fields: a panel per family, lines by degree."""
     fields = all_filterings(campaign, published)
     caption = [
@@ -351,29 +362,33 @@ def direct_over_matrix(field: Filtering, count: int) -> float | None:
     """
     make, direct = field[MAKE], field[OURS]
     products = [
-        -(-count // number) * timed.seconds
+        -(-count // number) * time.seconds
         for number in field.field_counts
-        if (timed := field[product(number)]) is not None
+        if (time := field[product(number)]) is not None
     ]
     return count * direct.seconds / (make.seconds + min(products)) if make and direct and products else None
 
 
 def draw_fields(fields: Sequence[Filtering]) -> Canvas:
-    made = [field for field in fields if direct_over_matrix(field, 1) is not None]
+    timed_fields = [field for field in fields if direct_over_matrix(field, 1) is not None]
     # Take the largest mesh for each family and degree.
-    chosen = {
-        family: {degree: those[-1] for degree in DEGREE_LOOKS if (those := family_fields(made, family, degree))}
+    panel_fields = {
+        family: {
+            degree: family_members[-1]
+            for degree in DEGREE_LOOKS
+            if (family_members := family_fields(timed_fields, family, degree))
+        }
         for family in FAMILIES
     }
-    families = [family for family in FAMILIES if chosen[family]]
+    families = [family for family in FAMILIES if panel_fields[family]]
     if not families:
-        return figure_style.empty("no matrix was made in this campaign")
-    drawn = figure_style.canvas(
+        return figure_style.empty_canvas("no matrix was made in this campaign")
+    drawing = figure_style.canvas(
         figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH, FIELDS_HEIGHT
     )
-    panels = drawn.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
     for family, axes in zip(families, panels, strict=True):
-        for degree, field in chosen[family].items():
+        for degree, field in panel_fields[family].items():
             _draw_matrix_line(axes, field, degree)
         axes.axhline(1, color="black", linewidth=0.6, zorder=2)
         axes.set_title(f"{family} variance")
@@ -386,35 +401,35 @@ def draw_fields(fields: Sequence[Filtering]) -> Canvas:
         axes.grid(axis="both")
         axes.set_xlabel("fields")
         labels = {
-            degree: f"P = {degree}, {short_triangles(field.triangles or 0)} triangles"
-            for degree, field in chosen[family].items()
+            degree: f"P = {degree}, {triangle_count_text(field.triangles or 0)} triangles"
+            for degree, field in panel_fields[family].items()
         }
         axes.legend(
             handles=[
-                plotting.Line2D([], [], label=label, **line_look(*DEGREE_LOOKS[degree]))
+                plotting.Line2D([], [], label=label, **line_style_of(*DEGREE_LOOKS[degree]))
                 for degree, label in labels.items()
             ],
             loc="lower right",
         )
-    least, most = panels[0].get_ylim()
-    if most > 1:
-        panels[0].set_ylim(bottom=min(least, most**-LABEL_MARGIN))
+    lower_limit, upper_limit = panels[0].get_ylim()
+    if upper_limit > 1:
+        panels[0].set_ylim(bottom=min(lower_limit, upper_limit**-LABEL_MARGIN))
     panels[0].set_ylabel("direct over matrix")
     handles = [
         plotting.Line2D([], [], color=figure_style.GREY, label="with its making"),
-        plotting.Line2D([], [], label="products alone", **(line_look(figure_style.GREY, "o") | {"linestyle": ""})),
+        plotting.Line2D([], [], label="products alone", **(line_style_of(figure_style.GREY, "o") | {"linestyle": ""})),
     ]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawing
 
 
 def _draw_matrix_line(axes: Axes, field: Filtering, degree: int) -> None:
     colour, marker = DEGREE_LOOKS[degree]
-    along = [value for count in FIELD_NUMBERS if (value := direct_over_matrix(field, count)) is not None]
-    axes.plot(FIELD_NUMBERS, along, color=colour, zorder=3)
+    ratios = [value for count in FIELD_NUMBERS if (value := direct_over_matrix(field, count)) is not None]
+    axes.plot(FIELD_NUMBERS, ratios, color=colour, zorder=3)
     for count in field.field_counts:
         if (value := field.direct_over_product(count)) is not None:
-            axes.plot([count], [value], **(line_look(colour, marker) | {"linestyle": ""}))
+            axes.plot([count], [value], **(line_style_of(colour, marker) | {"linestyle": ""}))
 
 
 #: Height of a row of bars in inches, and of one bar in rows.
@@ -433,47 +448,47 @@ SCALING_VALUE, SCALING_ROOM = 1.05, 1.18
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """Speedup over several devices on the largest timed mesh: a panel per family, bars by degree, method, devices."""
     fields = all_filterings(campaign, published)
-    nothing = not device_counts(fields)
+    is_empty = not device_counts(fields)
     caption = [
         "Time on one device over that over several of the same host, of each family and degree on the largest mesh",
         "that was filtered so. Ours: values stay where they are computed; per element: the paper’s way, whose second",
         "stage brings them to the first device; no bar where it was not timed. Lines: as many times as fast as there",
         "are devices.",
         "The paper draws P = 1 over the size of the mesh, on 1, 2, 4 and 8 Tesla M2090; no speed-up is printed there.",
-        NO_DEVICES if nothing else "",
+        NO_DEVICES if is_empty else "",
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_scaling(fields), join_sentences(caption), nothing)
+    return Figure(lambda: draw_scaling(fields), join_sentences(caption), is_empty)
 
 
 def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
     counts = device_counts(fields)
 
-    def largest(family: str, degree: int, way: Method) -> Filtering | None:
-        those = family_fields(fields, family, degree)
-        return next((field for field in those[::-1] if any(field.device_speedup(way, n) for n in counts)), None)
+    def largest_field(family: str, degree: int, way: Method) -> Filtering | None:
+        candidates = family_fields(fields, family, degree)
+        return next((field for field in candidates[::-1] if any(field.device_speedup(way, n) for n in counts)), None)
 
-    chosen = {
+    largest_fields = {
         (family, degree, way): field
         for family in FAMILIES
         for degree in DEGREE_LOOKS
         for way in DISTRIBUTED_METHODS
-        if (field := largest(family, degree, way))
+        if (field := largest_field(family, degree, way))
     }
-    families = [family for family in FAMILIES if any(key[0] == family for key in chosen)]
+    families = [family for family in FAMILIES if any(key[0] == family for key in largest_fields)]
     if not families:
-        return figure_style.empty("nothing was filtered over several devices in this campaign")
-    rows = [(degree, n) for degree in DEGREE_LOOKS for n in counts if any(key[1] == degree for key in chosen)]
-    drawn = figure_style.canvas(
+        return figure_style.empty_canvas("nothing was filtered over several devices in this campaign")
+    rows = [(degree, n) for degree in DEGREE_LOOKS for n in counts if any(key[1] == degree for key in largest_fields)]
+    drawing = figure_style.canvas(
         figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH,
-        figure_style.height(len(rows), extra=0.9, per_row=SCALING_ROW),
+        figure_style.height(len(rows), extra_height=0.9, per_row=SCALING_ROW),
     )
-    panels = drawn.subplots(1, len(families), sharex=True, squeeze=False)[0]
+    panels = drawing.subplots(1, len(families), sharex=True, squeeze=False)[0]
     for family, axes in zip(families, panels, strict=True):
-        for at, way in enumerate(DISTRIBUTED_METHODS):
+        for method_index, way in enumerate(DISTRIBUTED_METHODS):
             for row, (degree, n) in enumerate(rows):
-                place, field = row + (at - 0.5) * SCALING_BAR, chosen.get((family, degree, way))
+                place, field = row + (method_index - 0.5) * SCALING_BAR, largest_fields.get((family, degree, way))
                 if field and (speedup := field.device_speedup(way, n)):
                     axes.barh(place, speedup, SCALING_BAR, color=METHOD_LOOKS[way][0], linewidth=0, label=way.title)
                     axes.text(SCALING_VALUE * max(counts), place, f"{speedup:.2f}", va="center", fontsize=6)
@@ -481,22 +496,24 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
                     axes.text(0.02, place, f"{way.title}: not timed", va="center", fontsize=6, color=figure_style.GREY)
         for row, (_, n) in enumerate(rows):
             axes.plot([n, n], [row - SCALING_BAR, row + SCALING_BAR], color="black", linewidth=0.8, zorder=3)
-        meshes = {short_triangles(field.triangles or 0) for key, field in chosen.items() if key[0] == family}
+        meshes = {
+            triangle_count_text(field.triangles or 0) for key, field in largest_fields.items() if key[0] == family
+        }
         axes.set_title(f"{family} variance, {' or '.join(sorted(meshes))} triangles")
         axes.set_xlim(0, SCALING_ROOM * max(counts))
         axes.set_xticks([0, 1, *counts])
         axes.grid(axis="x")
         axes.set_xlabel("speedup over one device")
         names = [f"P = {degree}, {n} devices" for degree, n in rows]
-        figure_style.rows_axis(axes, names if axes is panels[0] else [""] * len(names), missing=[None] * len(names))
+        figure_style.rows_axis(axes, names if axes is panels[0] else [""] * len(names), reasons=[None] * len(names))
     handles: list[Line2D | Patch] = [
         plotting.Patch(color=METHOD_LOOKS[way][0], label=way.title)
         for way in DISTRIBUTED_METHODS
-        if any(key[2] is way for key in chosen)
+        if any(key[2] is way for key in largest_fields)
     ]
     handles.append(plotting.Line2D([], [], color="black", linewidth=0.8, label="as many times as devices"))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawing
 
 
 #: Panels in one row, and size of one row in inches.
@@ -506,19 +523,19 @@ REGION_ACROSS, REGION_ROW = 2, 2.4
 def region_grid(items: Sequence[WidthTimes]) -> tuple[Canvas, list[Axes]]:
     """Return a figure with one titled panel for each problem, two panels in a row, and the panels."""
     rows = -(-len(items) // REGION_ACROSS)
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.2 + REGION_ROW * rows)
-    panels = list(drawn.subplots(rows, min(REGION_ACROSS, len(items)), squeeze=False).flat)
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 0.2 + REGION_ROW * rows)
+    panels = list(drawing.subplots(rows, min(REGION_ACROSS, len(items)), squeeze=False).flat)
     for axes in panels[len(items) :]:
         axes.remove()
     for axes, item in zip(panels, items, strict=False):
         axes.set_title(f"{item.line.label}, degree {item.degree}")
-    figure_style.footnote(drawn, footnote(item.line for item in items))
-    return drawn, panels[: len(items)]
+    figure_style.write_footnote(drawing, mark_meanings(item.line for item in items))
+    return drawing, panels[: len(items)]
 
 
-def width_axis(axes: Axes, widths: Sequence[int], *others: str) -> None:
-    """Label the axis positions 0, 1, … with vector widths, and the next positions with the names `others`."""
-    labels = [*map(str, widths), *others]
+def width_axis(axes: Axes, widths: Sequence[int], *other_labels: str) -> None:
+    """Label the axis positions 0, 1, … with vector widths, and the next positions with the names `other_labels`."""
+    labels = [*map(str, widths), *other_labels]
     axes.set_xticks(range(len(labels)), labels)
     axes.set_xlabel("threads of a region")
 
@@ -547,27 +564,27 @@ def region_flops(campaign: Campaign, published: Published) -> Figure:
 def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
     items = [item for item in items if region_rates(item)]
     if not items:
-        return figure_style.empty("no kernels of regions were timed in this campaign")
-    drawn, panels = region_grid(items)
-    papers, ours = REGION_LOOKS.values()
+        return figure_style.empty_canvas("no kernels of regions were timed in this campaign")
+    drawing, panels = region_grid(items)
+    paper_look, own_look = REGION_LOOKS.values()
     for axes, item in zip(panels, items, strict=True):
         widths = WIDTHS[item.degree]
         for name, rate in region_rates(item).items():
-            place, colour = (len(widths), ours) if name == LANE.key else (widths.index(int(name)), papers)
+            place, colour = (len(widths), own_look) if name == LANE.key else (widths.index(int(name)), paper_look)
             axes.bar(place, rate, color=colour, width=0.7, zorder=2)
         width_axis(axes, widths, "ours")
         axes.set_xlim(-0.5, len(widths) + 0.5)
         axes.set_ylabel("GFLOPS")
         axes.grid(axis="y")
     handles = [plotting.Patch(color=colour, label=label) for label, colour in REGION_LOOKS.items()]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawing
 
 
 def region_rates(item: WidthTimes) -> dict[str, float]:
     """Return the rates of a problem's timed kernels by vector width; our kernel's key is `lane`."""
-    timed = {str(width): item.of_width(width) for width in WIDTHS[item.degree]} | {LANE.key: item[LANE]}
-    return {name: rate for name, time in timed.items() if (rate := region_gflops(time)) is not None}
+    times = {str(width): item.of_width(width) for width in WIDTHS[item.degree]} | {LANE.key: item[LANE]}
+    return {name: rate for name, time in times.items() if (rate := region_gflops(time)) is not None}
 
 
 NO_TIMES = "no kernels of regions were timed in this campaign"
@@ -590,10 +607,10 @@ def pairs_by_width(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, REGION_CLOCK, "the search"),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_pairs(items, tried_regions(campaign)), join_sentences(caption))
+    return Figure(lambda: draw_pairs(items, searched_regions(campaign)), join_sentences(caption))
 
 
-def tried_regions(campaign: Campaign) -> Sequence[int]:
+def searched_regions(campaign: Campaign) -> Sequence[int]:
     """Return the numbers of regions per block that are tried on the device."""
     return CPU_REGIONS if campaign.on_cpu else REGIONS_PER_BLOCK
 
@@ -602,8 +619,8 @@ def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     """Draw one heat map per problem: ns per region, by threads per region (x) and regions per block (y: `counts`)."""
     items = [item for item in items if item.by_width_and_regions]
     if not items:
-        return figure_style.empty(NO_TIMES)
-    drawn, panels = region_grid(items)
+        return figure_style.empty_canvas(NO_TIMES)
+    drawing, panels = region_grid(items)
     for axes, item in zip(panels, items, strict=True):
         widths, times = WIDTHS[item.degree], item.by_width_and_regions
         cells = [[times.get((width, count), np.nan) for width in widths] for count in counts]
@@ -613,8 +630,8 @@ def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
         width_axis(axes, widths)
         axes.set_yticks(range(len(counts)), [str(count) for count in counts])
         axes.set_ylabel("regions of a block")
-        drawn.colorbar(image, ax=axes, label="ns a region")
-    return drawn
+        drawing.colorbar(image, ax=axes, label="ns a region")
+    return drawing
 
 
 @figure(STUDY_NAME, "figure-4-5", title="All times by width", numbering=f"Figure 4.5 of {CITED}")
@@ -628,7 +645,7 @@ def times_by_width(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, REGION_CLOCK, "the search"),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_times(items, tried_regions(campaign)), join_sentences(caption))
+    return Figure(lambda: draw_times(items, searched_regions(campaign)), join_sentences(caption))
 
 
 def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
@@ -638,8 +655,8 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     """
     items = [item for item in items if item.searched]
     if not items:
-        return figure_style.empty(NO_TIMES)
-    drawn, panels = region_grid(items)
+        return figure_style.empty_canvas(NO_TIMES)
+    drawing, panels = region_grid(items)
     # Leave out the palest colours, which are hard to see on white.
     shades = [WIDTH_DARKEST * place / max(1, len(counts) - 1) for place in range(len(counts))]
     colours = plotting.ListedColormap([plotting.colormaps[WIDTH_COLOURS](shade) for shade in shades])
@@ -648,8 +665,8 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
         widths = WIDTHS[item.degree]
         searched = [point for point in item.searched if point.width in widths and point.regions in counts]
         ranks = [counts.index(point.regions) for point in searched]
-        beside = [MARK_SPREAD * ((rank + 0.5) / len(counts) - 0.5) for rank in ranks]
-        places = [widths.index(point.width) + aside for point, aside in zip(searched, beside, strict=True)]
+        offsets = [MARK_SPREAD * ((rank + 0.5) / len(counts) - 0.5) for rank in ranks]
+        places = [widths.index(point.width) + offset for point, offset in zip(searched, offsets, strict=True)]
         axes.scatter(places, [point.nano for point in searched], c=ranks, cmap=colours, norm=norm, s=5, linewidths=0)
         width_axis(axes, widths)
         axes.set_xlim(-0.5, len(widths) - 0.5)
@@ -657,10 +674,10 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
         figure_style.log_ticks(axes.yaxis)
         axes.set_ylabel("ns a region")
         axes.grid(axis="y")
-    bar = drawn.colorbar(plotting.ScalarMappable(norm, colours), ax=panels, label="regions of a block")
+    bar = drawing.colorbar(plotting.ScalarMappable(norm, colours), ax=panels, label="regions of a block")
     bar.set_ticks(range(len(counts)), labels=[str(count) for count in counts])
     bar.ax.minorticks_off()
-    return drawn
+    return drawing
 
 
 @figure(STUDY_NAME, "figure-4-6", title="Gain over the full width", numbering=f"Figure 4.6 of {CITED}")
@@ -668,49 +685,49 @@ def gains_by_width(campaign: Campaign, published: Published) -> Figure:
     """One panel for each problem: gain of each vector width over one thread for each quadrature point."""
     items = width_times(campaign, published)
     gains_of = {degree: published_gains(published, degree) for degree in WIDTHS}
-    stated = "; ".join(
+    stated_text = "; ".join(
         f"degree {degree}: {', '.join(f'width {width} {100 * gain:+.0f} %' for width, gain in numbers.items())}"
         for degree, numbers in gains_of.items()
         if numbers
     )
-    drawn = "not drawn beside a CPU’s" if campaign.on_cpu else "the diamonds"
+    drawn_text = "not drawn beside a CPU’s" if campaign.on_cpu else "the diamonds"
     caption = [
         "By how much each width is faster than a region with a thread for each of its quadrature points, 36 or 150:",
         "its time over that of the width, less one; of each width the fastest over regions and numbers of blocks.",
-        f"{CITED} states, for a {MACHINE}, {stated}: {drawn}. {WIDTHS_CONTRADICT}" if stated else "",
+        f"{CITED} states, for a {MACHINE}, {stated_text}: {drawn_text}. {WIDTHS_CONTRADICT}" if stated_text else "",
         cpu_note(campaign),
         measurement_note(campaign, REGION_CLOCK),
         unavailable_note(campaign),
     ]
-    beside = {} if campaign.on_cpu else gains_of
-    return Figure(lambda: draw_gains(items, beside), join_sentences(caption))
+    drawn_gains = {} if campaign.on_cpu else gains_of
+    return Figure(lambda: draw_gains(items, drawn_gains), join_sentences(caption))
 
 
-def draw_gains(items: Sequence[WidthTimes], stated: dict[int, dict[int, float]]) -> Canvas:
-    """Draw one panel for each problem; `stated` has the paper's gains by degree and vector width."""
+def draw_gains(items: Sequence[WidthTimes], stated_gains: dict[int, dict[int, float]]) -> Canvas:
+    """Draw one panel for each problem; `stated_gains` has the paper's gains by degree and vector width."""
     items = [item for item in items if any(item.gain(width) is not None for width in WIDTHS[item.degree])]
     if not items:
-        return figure_style.empty("no width was timed beside the full one in this campaign")
-    drawn, panels = region_grid(items)
+        return figure_style.empty_canvas("no width was timed beside the full one in this campaign")
+    drawing, panels = region_grid(items)
     for axes, item in zip(panels, items, strict=True):
-        _draw_gain_panel(axes, item, stated.get(item.degree, {}))
-    if any(stated.get(item.degree) for item in items):
+        _draw_gain_panel(axes, item, stated_gains.get(item.degree, {}))
+    if any(stated_gains.get(item.degree) for item in items):
         handles = [
             plotting.Patch(color=figure_style.DARK, label="measured"),
             plotting.Line2D([], [], label=f"published, {MACHINE}", **PUBLISHED_MARK),
         ]
-        drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    return drawn
+        drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawing
 
 
-def _draw_gain_panel(axes: Axes, item: WidthTimes, stated: dict[int, float]) -> None:
-    widths = sorted({*WIDTHS[item.degree], *stated})
+def _draw_gain_panel(axes: Axes, item: WidthTimes, stated_gains: dict[int, float]) -> None:
+    widths = sorted({*WIDTHS[item.degree], *stated_gains})
     for place, width in enumerate(widths):
         gain = item.gain(width)
         if gain is not None:
             axes.bar(place, 100 * gain, color=figure_style.DARK, width=0.7, zorder=2)
-        if width in stated:
-            axes.plot([place], [100 * stated[width]], zorder=3, **PUBLISHED_MARK)
+        if width in stated_gains:
+            axes.plot([place], [100 * stated_gains[width]], zorder=3, **PUBLISHED_MARK)
     axes.axhline(0, color="black", linewidth=0.7, zorder=1)
     axes.grid(axis="y")
     width_axis(axes, widths)

@@ -54,8 +54,10 @@ MIN_TICK_RATIO = 1.7
 
 def family_fields(fields: Sequence[Filtering], family: str, degree: int | None = None) -> list[Filtering]:
     """Return the fields of a family, for one degree or for all, sorted by mesh size."""
-    those = [field for field in fields if field.family == family and field.triangles]
-    return sorted((field for field in those if degree in (None, field.degree)), key=lambda field: field.triangles or 0)
+    members = [field for field in fields if field.family == family and field.triangles]
+    return sorted(
+        (field for field in members if degree in (None, field.degree)), key=lambda field: field.triangles or 0
+    )
 
 
 def drawn_families(fields: Sequence[Filtering], number: FieldNumber) -> list[str]:
@@ -65,41 +67,41 @@ def drawn_families(fields: Sequence[Filtering], number: FieldNumber) -> list[str
 
 def drawn_degrees(fields: Sequence[Filtering], number: FieldNumber) -> list[int]:
     """Return the degrees for which at least one field of the paper's families has a number."""
-    those = [field for name in FAMILIES for field in family_fields(fields, name) if number(field) is not None]
-    return [degree for degree in DEGREE_LOOKS if degree in {field.degree for field in those}]
+    drawn_fields = [field for name in FAMILIES for field in family_fields(fields, name) if number(field) is not None]
+    return [degree for degree in DEGREE_LOOKS if degree in {field.degree for field in drawn_fields}]
 
 
 def draw_line(
     axes: Axes,
     fields: Sequence[Filtering],
     number: FieldNumber,
-    look: tuple[str, str],
-    sure: Callable[[Filtering], Interval | None] = lambda field: None,
-    beside: float = 0.0,
+    line_colours: tuple[str, str],
+    interval_of: Callable[[Filtering], Interval | None] = lambda field: None,
+    offset: float = 0.0,
     *,
     joined: bool = True,
 ) -> None:
     """Draw a number over the number of triangles, with marks and intervals; draw nothing if there are no numbers.
 
-    The line is shifted by `beside` points to the right, so that marks of different lines on one mesh do not overlap.
+    The line is shifted by `offset` points to the right, so that marks of different lines on one mesh do not overlap.
     Unless `joined`, there are marks alone, as where most lines would have a single mesh.
     """
     pairs = [(field.triangles, value) for field in fields if (value := number(field)) is not None]
     lines = []
     if pairs:
-        across, along = zip(*pairs, strict=True)
-        lines += axes.plot(across, along, **line_look(*look, joined=joined))
+        x_values, y_values = zip(*pairs, strict=True)
+        lines += axes.plot(x_values, y_values, **line_style_of(*line_colours, joined=joined))
     for field in fields:
-        if field.triangles and (ends := sure(field)):
+        if field.triangles and (ends := interval_of(field)):
             # intervals are drawn below the marks, since short ones would cover them
             lines += axes.plot(
                 [field.triangles] * 2, ends, color="black", linewidth=0.6, marker="_", markersize=2.5, zorder=2.5
             )
-    for line in lines if beside else ():  # shift after plotting, since plotting computes the axes' limits from the data
-        line.set_transform(axes.transData + plotting.ScaledTranslation(beside / 72, 0, axes.figure.dpi_scale_trans))
+    for line in lines if offset else ():  # shift after plotting, since plotting computes the axes' limits from the data
+        line.set_transform(axes.transData + plotting.ScaledTranslation(offset / 72, 0, axes.figure.dpi_scale_trans))
 
 
-def line_look(colour: str, marker: str, *, joined: bool = True) -> dict[str, Any]:
+def line_style_of(colour: str, marker: str, *, joined: bool = True) -> dict[str, Any]:
     return {
         "color": colour, "marker": marker, "markersize": 3.8, "markeredgecolor": "white", "markeredgewidth": 0.4,
         "zorder": 3, "linestyle": "-" if joined else "",
@@ -107,12 +109,12 @@ def line_look(colour: str, marker: str, *, joined: bool = True) -> dict[str, Any
 
 
 def triangle_axis(
-    axes: Axes, fields: Sequence[Filtering], label: str = "", *, last: bool = True, log: bool = True
+    axes: Axes, fields: Sequence[Filtering], label: str = "", *, is_lowest: bool = True, log: bool = True
 ) -> None:
-    """Set up a panel's axes with ticks at the fields' mesh sizes; `last`: no panel lies below this one."""
+    """Set up a panel's axes with ticks at the fields' mesh sizes; `is_lowest`: no panel lies below this one."""
     axes.set_xscale("log")
     sizes = mesh_ticks([field.triangles for field in fields if field.triangles and field.family in FAMILIES])
-    axes.set_xticks(sizes, [short_triangles(size) for size in sizes])
+    axes.set_xticks(sizes, [triangle_count_text(size) for size in sizes])
     if sizes:
         axes.set_xlim(sizes[0] / MIN_TICK_RATIO, sizes[-1] * MIN_TICK_RATIO)
     axes.xaxis.set_minor_locator(plotting.NullLocator())
@@ -124,14 +126,14 @@ def triangle_axis(
     axes.grid(axis="both")
     if label:
         axes.set_ylabel(label)
-    if last:
+    if is_lowest:
         axes.set_xlabel("triangles")
 
 
 def draw_empty(axes: Axes) -> None:
     """Write into a panel without data that there is nothing to draw, and hide the panel's axes."""
     axes.set_axis_off()
-    figure_style.say_in_panel(axes, "no such field in this campaign")
+    figure_style.write_panel_reason(axes, "no such field in this campaign")
 
 
 def mesh_ticks(sizes: Sequence[int]) -> list[int]:
@@ -143,7 +145,7 @@ def mesh_ticks(sizes: Sequence[int]) -> list[int]:
     return ticks
 
 
-def short_triangles(value: float) -> str:
+def triangle_count_text(value: float) -> str:
     """Format a number of triangles with three digits, large numbers in thousands or millions."""
     for unit, letter in ((1e6, "M"), (1e3, "k")):
         if value >= unit:
@@ -176,12 +178,12 @@ def percent_of(patches: int, field: Filtering) -> float | None:
 
 def draw_memory(fields: Sequence[Filtering]) -> Canvas:
     counts = patch_counts(fields)
-    some = partial(percent_of, counts[0])
-    families, degrees = drawn_families(fields, some), drawn_degrees(fields, some)
+    memory_share = partial(percent_of, counts[0])
+    families, degrees = drawn_families(fields, memory_share), drawn_degrees(fields, memory_share)
     if not families:
-        return figure_style.empty("no copies were counted in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.4 + MEMORY_ROW * len(families))
-    panels = drawn.subplots(len(families), len(counts), sharex=True, sharey="row", squeeze=False)
+        return figure_style.empty_canvas("no copies were counted in this campaign")
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 0.4 + MEMORY_ROW * len(families))
+    panels = drawing.subplots(len(families), len(counts), sharex=True, sharey="row", squeeze=False)
     for row, family in enumerate(families):
         for count, axes in zip(counts, panels[row], strict=True):
             for degree in degrees:
@@ -189,10 +191,12 @@ def draw_memory(fields: Sequence[Filtering]) -> Canvas:
             if row == 0:
                 axes.set_title(f"{count} patches")
             label = f"overhead, {family} variance [%]" if count == counts[0] else ""
-            triangle_axis(axes, fields, label, last=row == len(families) - 1)
-    handles = [plotting.Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree])) for degree in degrees]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    return drawn
+            triangle_axis(axes, fields, label, is_lowest=row == len(families) - 1)
+    handles = [
+        plotting.Line2D([], [], label=f"P = {degree}", **line_style_of(*DEGREE_LOOKS[degree])) for degree in degrees
+    ]
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawing
 
 
 ERRORS_HEIGHT = 2.6
@@ -226,45 +230,50 @@ def l2_filtered(field: Filtering) -> float | None:
 def draw_errors(fields: Sequence[Filtering]) -> Canvas:
     families, degrees = drawn_families(fields, l2_filtered), drawn_degrees(fields, l2_filtered)
     if not families:
-        return figure_style.empty("no errors are known in this campaign")
-    drawn = figure_style.canvas(
+        return figure_style.empty_canvas("no errors are known in this campaign")
+    drawing = figure_style.canvas(
         figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH, ERRORS_HEIGHT
     )
-    panels = drawn.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
     for place, (family, axes) in enumerate(zip(families, panels, strict=True)):
         for degree in degrees:
             _draw_error_lines(axes, family_fields(fields, family, degree), degree)
         triangle_axis(axes, fields, "error in L²" if place == 0 else "")
-        least, most = axes.get_ylim()
-        few = most < MAX_ERROR_RATIO * least
-        axes.yaxis.set_major_locator(plotting.LogLocator(10, (1, 2, 5) if few else (1,)))
+        lower_limit, upper_limit = axes.get_ylim()
+        has_few_ticks = upper_limit < MAX_ERROR_RATIO * lower_limit
+        axes.yaxis.set_major_locator(plotting.LogLocator(10, (1, 2, 5) if has_few_ticks else (1,)))
         axes.yaxis.set_major_formatter(plotting.LogFormatterSciNotation(10, minor_thresholds=(np.inf, np.inf)))
         axes.set_title(f"{family} variance")
-    handles = [plotting.Line2D([], [], label=f"P = {degree}", **_error_look(degree, after=True)) for degree in degrees]
+    handles = [
+        plotting.Line2D([], [], label=f"P = {degree}", **_error_style(degree, is_filtered=True)) for degree in degrees
+    ]
     handles += [
         plotting.Line2D(
-            [], [], label=label, **(_error_look(degrees[0], after=after) | {"color": figure_style.GREY, "marker": ""})
+            [],
+            [],
+            label=label,
+            **(_error_style(degrees[0], is_filtered=is_filtered) | {"color": figure_style.GREY, "marker": ""}),
         )
-        for label, after in (("before the filter", False), ("filtered", True))
+        for label, is_filtered in (("before the filter", False), ("filtered", True))
     ]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawing
 
 
 def _draw_error_lines(axes: Axes, fields: Sequence[Filtering], degree: int) -> None:
-    for number, after in ((l2_before, False), (l2_filtered, True)):
+    for number, is_filtered in ((l2_before, False), (l2_filtered, True)):
         pairs = [(field.triangles, value) for field in fields if (value := number(field)) is not None]
         if pairs:
-            across, along = zip(*pairs, strict=True)
-            axes.plot(across, along, **_error_look(degree, after=after))
+            x_values, y_values = zip(*pairs, strict=True)
+            axes.plot(x_values, y_values, **_error_style(degree, is_filtered=is_filtered))
 
 
-def _error_look(degree: int, *, after: bool) -> dict[str, Any]:
+def _error_style(degree: int, *, is_filtered: bool) -> dict[str, Any]:
     colour, marker = DEGREE_LOOKS[degree]
-    look = line_look(colour, marker)
-    if after:
-        return look
-    return look | {
+    line_style = line_style_of(colour, marker)
+    if is_filtered:
+        return line_style
+    return line_style | {
         "linestyle": (0, (4, 2)),
         "markerfacecolor": "white",
         "markeredgecolor": colour,
@@ -304,8 +313,8 @@ class FieldSample:
 @figure(STUDY_NAME, "figure-picture", title="A field before and after the filter", numbering="ours")
 def picture(campaign: Campaign, published: Published) -> Figure:
     """Picture of one field in four panels: the field, the filtered field, and the errors of both."""
-    chosen = pictured_field(all_filterings(campaign, published))
-    sentences = "No mesh of this campaign can be drawn." if chosen is None else _picture_sentences(chosen)
+    field = pictured_field(all_filterings(campaign, published))
+    sentences = "No mesh of this campaign can be drawn." if field is None else _picture_sentences(field)
     caption = [
         sentences,
         "Left the field, which jumps between triangles, and the filtered one; right how far both are from the function",
@@ -314,12 +323,12 @@ def picture(campaign: Campaign, published: Published) -> Figure:
         "filtered by the reference in NumPy that kernels are verified against, with h the longest edge of the mesh.",
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_picture(chosen), join_sentences(caption))
+    return Figure(lambda: draw_picture(field), join_sentences(caption))
 
 
 def pictured_field(fields: Sequence[Filtering]) -> Filtering | None:
     """Return the field to draw: on the largest small mesh, low variance and lowest degree preferred; None if none."""
-    those = [
+    candidates = [
         field
         for field in fields
         if field.function
@@ -330,11 +339,11 @@ def pictured_field(fields: Sequence[Filtering]) -> Filtering | None:
     def rank(field: Filtering) -> tuple[bool, int, int]:
         return field.family != FAMILIES[0], field.degree or 0, -(field.triangles or 0)
 
-    return min(those, key=rank, default=None)
+    return min(candidates, key=rank, default=None)
 
 
 def _picture_sentences(field: Filtering) -> str:
-    count = _shown_count(field.degree or 0)
+    count = _point_count(field.degree or 0)
     part = "" if (field.triangles or 0) <= count else ", of which a part is drawn"
     family = f" of {field.family} variance" if field.family else ""
     edge, width = field.facts.get("longest_edge"), 3 * (field.degree or 0) + 1
@@ -342,7 +351,7 @@ def _picture_sentences(field: Filtering) -> str:
     return f"{field.line.problem}: P = {field.degree}, {field.triangles} triangles{family}{part}.{stencil}"
 
 
-def _shown_count(degree: int) -> int:
+def _point_count(degree: int) -> int:
     """Return the approximate number of triangles to draw for a degree."""
     return SHOWN_TRIANGLES // max(degree, 1) ** 2
 
@@ -350,23 +359,34 @@ def _shown_count(degree: int) -> int:
 def sample_field(field: Filtering) -> FieldSample:
     """Generate a field again and filter it on a part of its mesh; ReproError if the mesh differs from the record."""
     origin = field.origin
-    made = generate_field(origin["kind"], **origin.get("parameters", {}))
-    recorded = (origin.get("checksum") or {}).get("sha256")
-    if recorded not in (None, mesh_checksum(made.vertices, made.cells)):
+    generated = generate_field(origin["kind"], **origin.get("parameters", {}))
+    recorded_checksum = (origin.get("checksum") or {}).get("sha256")
+    if recorded_checksum not in (None, mesh_checksum(generated.vertices, generated.cells)):
         raise ReproError("the mesh that is generated here is another one than the campaign’s", where=field.line.problem)
-    mesh = of_field(made)
-    upper = mesh.lower + min(1.0, np.sqrt(_shown_count(made.degree) / len(mesh.triangles))) * mesh.period
-    inside = (mesh.corners.min(axis=1) < upper).all(axis=1)
-    corners = mesh.corners[inside]
+    mesh = of_field(generated)
+    upper = mesh.lower + min(1.0, np.sqrt(_point_count(generated.degree) / len(mesh.triangles))) * mesh.period
+    is_inside = (mesh.corners.min(axis=1) < upper).all(axis=1)
+    corners = mesh.corners[is_inside]
     places, parts = lattice(EDGE_PARTS)
     sides = corners[:, 1:] - corners[:, :1]
     points = (corners[:, :1] + places @ sides).reshape(-1, 2)
-    before = (made.modes[inside] @ evaluate(made.basis, places, made.degree).T).ravel()
+    values_before = (generated.modes[is_inside] @ evaluate(generated.basis, places, generated.degree).T).ravel()
     # the filtered field is continuous, so points shared by triangles are filtered only once
-    _, first, again = np.unique(np.round(points, COORDINATE_DIGITS), axis=0, return_index=True, return_inverse=True)
-    after = (contour_rows(mesh, points[first], made.degree, made.basis) @ made.modes.ravel())[again.reshape(-1)]
-    every = (parts + len(places) * np.arange(len(corners))[:, None, None]).reshape(-1, 3)
-    return FieldSample(mesh.lower, upper, corners, points, every, before, after, FUNCTIONS[origin["function"]](points))
+    _, first, inverse = np.unique(np.round(points, COORDINATE_DIGITS), axis=0, return_index=True, return_inverse=True)
+    values_after = (contour_rows(mesh, points[first], generated.degree, generated.basis) @ generated.modes.ravel())[
+        inverse.reshape(-1)
+    ]
+    all_parts = (parts + len(places) * np.arange(len(corners))[:, None, None]).reshape(-1, 3)
+    return FieldSample(
+        mesh.lower,
+        upper,
+        corners,
+        points,
+        all_parts,
+        values_before,
+        values_after,
+        FUNCTIONS[origin["function"]](points),
+    )
 
 
 def lattice(count: int) -> tuple[Floats, NDArray[np.int64]]:
@@ -377,51 +397,51 @@ def lattice(count: int) -> tuple[Floats, NDArray[np.int64]]:
     rows = [(i, j) for j in range(count + 1) for i in range(count + 1 - j)]
     number = {place: index for index, place in enumerate(rows)}
     upright = [[number[i, j], number[i + 1, j], number[i, j + 1]] for i, j in rows if i + j < count]
-    turned = [[number[i + 1, j], number[i + 1, j + 1], number[i, j + 1]] for i, j in rows if i + j < count - 1]
-    return np.array(rows, np.float64) / count, np.array(upright + turned, np.int64)
+    upper_triangles = [[number[i + 1, j], number[i + 1, j + 1], number[i, j + 1]] for i, j in rows if i + j < count - 1]
+    return np.array(rows, np.float64) / count, np.array(upright + upper_triangles, np.int64)
 
 
 def draw_picture(field: Filtering | None) -> Canvas:
     if field is None:
-        return figure_style.empty("no small mesh with a known function in this campaign")
+        return figure_style.empty_canvas("no small mesh with a known function in this campaign")
     try:
-        shown = sample_field(field)
+        sample = sample_field(field)
     except ReproError as error:
-        return figure_style.empty(error.what)
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, PICTURE_HEIGHT)
-    drawn.set_layout_engine("compressed")  # square panels, and colour bars of the same height
-    panels = drawn.subplots(1, 4, sharex=True, sharey=True)
-    values = shown.before, shown.after
-    errors = [np.abs(value - shown.exact) for value in values]
-    largest = float(max(error.max() for error in errors)) or 1.0
-    least, most = (float(pick([pick(value) for value in values])) for pick in (np.min, np.max))
-    for two, numbers, norm, label in (
-        (panels[:2], values, plotting.Normalize(least, most), "value"),
-        (panels[2:], errors, plotting.LogNorm(largest / 10**ERROR_DECADES, largest), "error"),
+        return figure_style.empty_canvas(error.what)
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, PICTURE_HEIGHT)
+    drawing.set_layout_engine("compressed")  # square panels, and colour bars of the same height
+    panels = drawing.subplots(1, 4, sharex=True, sharey=True)
+    values = sample.before, sample.after
+    errors = [np.abs(value - sample.exact) for value in values]
+    largest_error = float(max(error.max() for error in errors)) or 1.0
+    minimum, maximum = (float(pick([pick(value) for value in values])) for pick in (np.min, np.max))
+    for panel_pair, numbers, norm, label in (
+        (panels[:2], values, plotting.Normalize(minimum, maximum), "value"),
+        (panels[2:], errors, plotting.LogNorm(largest_error / 10**ERROR_DECADES, largest_error), "error"),
     ):
-        for axes, number, title in zip(two, numbers, ("dG", "filtered"), strict=True):
-            colours = _draw_picture_panel(axes, shown, number, norm)
+        for axes, number, title in zip(panel_pair, numbers, ("dG", "filtered"), strict=True):
+            colours = _draw_picture_panel(axes, sample, number, norm)
             axes.set_title(f"{title}: {label}")
-        drawn.colorbar(colours, ax=list(two), aspect=18, pad=0.02)
-    return drawn
+        drawing.colorbar(colours, ax=list(panel_pair), aspect=18, pad=0.02)
+    return drawing
 
 
-def _draw_picture_panel(axes: Axes, shown: FieldSample, numbers: Floats, norm: Normalize) -> Any:
+def _draw_picture_panel(axes: Axes, sample: FieldSample, numbers: Floats, norm: Normalize) -> Any:
     low = norm.vmin if isinstance(norm, plotting.LogNorm) else None
     colours = axes.tripcolor(
-        plotting.Triangulation(shown.points[:, 0], shown.points[:, 1], shown.parts),
+        plotting.Triangulation(sample.points[:, 0], sample.points[:, 1], sample.parts),
         np.maximum(numbers, low) if low else numbers,
         shading="gouraud",
         cmap=figure_style.HEAT,
         norm=norm,
         rasterized=True,
     )
-    corners = shown.corners.reshape(-1, 2)
+    corners = sample.corners.reshape(-1, 2)
     edges = plotting.Triangulation(corners[:, 0], corners[:, 1], np.arange(len(corners)).reshape(-1, 3))
     axes.triplot(edges, color="black", linewidth=0.2)
     axes.set_aspect("equal")
-    axes.set_xlim(shown.lower[0], shown.upper[0])
-    axes.set_ylim(shown.lower[1], shown.upper[1])
+    axes.set_xlim(sample.lower[0], sample.upper[0])
+    axes.set_ylim(sample.lower[1], sample.upper[1])
     axes.locator_params(nbins=3)
     axes.spines[:].set_visible(False)
     return colours

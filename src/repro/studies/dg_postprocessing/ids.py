@@ -94,10 +94,10 @@ class FilterId(FieldId):
 
 
 def filter_ids(
-    target: Target, spaces: Sequence[Space], named: Literal["all"] | Sequence[str] = "all"
+    target: Target, spaces: Sequence[Space], layouts: Literal["all"] | Sequence[str] = "all"
 ) -> Iterator[FilterId]:
     """Yield the variants of some spaces, or those with the given names; the paper's first."""
-    return (id for id in _all_filter_ids(target) if id.space in spaces and (named == "all" or str(id) in named))
+    return (id for id in _all_filter_ids(target) if id.space in spaces and (layouts == "all" or str(id) in layouts))
 
 
 def tuned_count(dialect: str) -> int:
@@ -110,10 +110,10 @@ def _all_filter_ids(target: Target) -> Iterator[FilterId]:
     threads = PAPER_THREADS[dialect]
     for way, cell in PUBLISHED_CELLS.items():
         yield from (FilterId(way, n_t, cell, 1) for n_t in threads)
-    tuned: product[tuple[FilterMethod, int, float, int]] = product(
+    tuned_settings: product[tuple[FilterMethod, int, float, int]] = product(
         PUBLISHED_CELLS, threads, TUNED_CELLS[dialect], TUNED_BLOCKS[dialect]
     )
-    yield from (FilterId(*sizes) for sizes in tuned)
+    yield from (FilterId(*sizes) for sizes in tuned_settings)
     for way, choices in OWN_FILTERS[dialect].items():
         yield from (FilterId(way, *sizes) for sizes in product(*choices))
 

@@ -62,13 +62,13 @@ def render_regions(templates: Path, key: str, target: Target) -> str:
 def _render_vector(templates: Path, degree: int, width: int, target: Target, common: dict[str, object]) -> str:
     nodes = [axis_nodes(axis, count) for axis, count in enumerate(element_points(degree))]
     scales = [
-        [1 / np.prod([node - other for other in axis_points if other != node]) for node in axis_points]
+        [1 / np.prod([node - other_node for other_node in axis_points if other_node != node]) for node in axis_points]
         for axis_points in nodes
     ]
     ids = [
-        RegionId(degree, "vector", wide, regions, 1)
-        for wide, regions in width_region_pairs(degree, target)
-        if wide == width
+        RegionId(degree, "vector", vector_width, regions, 1)
+        for vector_width, regions in width_region_pairs(degree, target)
+        if vector_width == width
     ]
     if not ids:
         raise ReproError(

@@ -99,8 +99,8 @@ def triangle_operations(mesh: Triangulation, degree: int, scale: float) -> NDArr
     edge's extents along x and y, in units of the kernel's squares.
     """
     sides = np.abs(mesh.corners - np.roll(mesh.corners, 1, axis=1)).sum(axis=(1, 2)) / scale
-    of_segment = gauss_points(degree) * evaluation_operations(degree) + SEGMENT_OPERATIONS
-    return np.asarray(PAIR_OPERATIONS + (3 + sides) * of_segment, np.float64)
+    segment_operations = gauss_points(degree) * evaluation_operations(degree) + SEGMENT_OPERATIONS
+    return np.asarray(PAIR_OPERATIONS + (3 + sides) * segment_operations, np.float64)
 
 
 def contour_formula() -> str:
@@ -126,9 +126,9 @@ class Errors:
     largest: float
 
     @classmethod
-    def known(cls, l2: float | None, largest: float | None) -> Errors | None:
+    def known(cls, l2: float | None, max_error: float | None) -> Errors | None:
         """Return the recorded errors of a row; None if the row has none."""
-        return None if l2 is None or largest is None else cls(l2, largest)
+        return None if l2 is None or max_error is None else cls(l2, max_error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,27 +290,29 @@ class DgOperands:
         result = runnable.result().reshape(len(self.points), -1)
         expected = self.local_expected if runnable.local else self.expected
         error = np.abs(result[expected.places] - expected.values[:, None]) / expected.bound[:, None]
-        largest = float(np.max(error))
-        if not largest <= 1:
-            raise IncorrectError(f"{np.count_nonzero(~(error <= 1))} of {error.size} checked values are wrong", largest)
+        largest_error = float(np.max(error))
+        if not largest_error <= 1:
+            raise IncorrectError(
+                f"{np.count_nonzero(~(error <= 1))} of {error.size} checked values are wrong", largest_error
+            )
         agreed = self._agreed.setdefault(runnable.local, result[:, 0].copy())
         # the bounds of all points are similar: use twice the largest bound of a checked point
-        wrong, deviation = _deviation(result, agreed, 2 * float(expected.bound.max()))
-        if wrong:
-            raise IncorrectError(f"{wrong} of {result.size} values differ from those of another way", deviation)
+        wrong_count, deviation = _deviation(result, agreed, 2 * float(expected.bound.max()))
+        if wrong_count:
+            raise IncorrectError(f"{wrong_count} of {result.size} values differ from those of another way", deviation)
         runnable.errors = self._exact.errors(result[:, 0]) if self._exact else None
-        return largest
+        return largest_error
 
 
 def _deviation(result: Floats, agreed: Floats, bound: float) -> tuple[int, float]:
     """Return how many values deviate by more than a bound, and the largest deviation over the bound, chunk by chunk."""
-    wrong, largest = 0, []
+    wrong_count, largest_errors = 0, []
     for first in range(0, len(agreed), COMPARED_POINTS):
-        some = slice(first, first + COMPARED_POINTS)
-        errors = np.abs(result[some] - agreed[some, None]) / bound
-        wrong += int(np.count_nonzero(~(errors <= 1)))  # a NaN must count as wrong
-        largest.append(errors.max())
-    return wrong, float(np.max(largest))
+        part = slice(first, first + COMPARED_POINTS)
+        errors = np.abs(result[part] - agreed[part, None]) / bound
+        wrong_count += int(np.count_nonzero(~(errors <= 1)))  # a NaN must count as wrong
+        largest_errors.append(errors.max())
+    return wrong_count, float(np.max(largest_errors))
 
 
 def make_operands(problem: Field, precision: str, seed: int) -> DgOperands:
@@ -419,30 +421,30 @@ class RegionOperands:
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = np.abs(result - values) / bounds
         # written as `not <=`, so that NaN counts as wrong; an integral of 0 has a bound of 0
-        wrong = ~((errors <= 1) | (result == values))
-        if wrong.any():
-            first = int(np.flatnonzero(wrong)[0])
-            message = f"{int(wrong.sum())} of {len(values)} integrals are wrong; the first is number {first}: "
+        is_wrong = ~((errors <= 1) | (result == values))
+        if is_wrong.any():
+            first = int(np.flatnonzero(is_wrong)[0])
+            message = f"{int(is_wrong.sum())} of {len(values)} integrals are wrong; the first is number {first}: "
             raise IncorrectError(f"{message}{result[first]}, expected {values[first]}", float(np.nanmax(errors)))
         return float(np.nanmax(errors, initial=0.0))
 
-    def _check_clipped(self, clipped: ClippedRegions) -> float:
+    def _check_clipped(self, clip_result: ClippedRegions) -> float:
         """Return the largest difference between a point's stencil volume and its regions' volume, over a bound.
 
         The bound for n regions is n · eps times the stencil's volume, times the domain's size in units of a cube's
         edge.
         """
         places, h = self.regions.places, self.regions.h
-        listed = Regions(self.degree, h, clipped.rows, clipped.cells, places)
-        volume = float(listed.width**3)
-        volumes = np.abs(np.linalg.det(np.diff(listed.kernel_corners(), axis=1))) / 6
-        filled = np.bincount(listed.points, volumes, len(places))
-        counts = np.bincount(listed.points, minlength=len(places))
-        extent = np.abs(self.field.vertices).max() / h + listed.width
-        errors = np.abs(filled - volume) / (np.maximum(counts, 1) * extent * np.finfo(np.float64).eps * volume)
+        regions = Regions(self.degree, h, clip_result.rows, clip_result.cells, places)
+        volume = float(regions.width**3)
+        volumes = np.abs(np.linalg.det(np.diff(regions.kernel_corners(), axis=1))) / 6
+        filled_volumes = np.bincount(regions.points, volumes, len(places))
+        counts = np.bincount(regions.points, minlength=len(places))
+        extent = np.abs(self.field.vertices).max() / h + regions.width
+        errors = np.abs(filled_volumes - volume) / (np.maximum(counts, 1) * extent * np.finfo(np.float64).eps * volume)
         if not (errors <= 1).all():
             first = int(np.flatnonzero(~(errors <= 1))[0])
-            message = f"the regions of point {first} fill {filled[first]} of a stencil of {volume}"
+            message = f"the regions of point {first} fill {filled_volumes[first]} of a stencil of {volume}"
             raise IncorrectError(message, float(np.nanmax(errors)))
         return float(errors.max())
 
@@ -515,8 +517,8 @@ def expected_integrals(regions: Regions, field: Field, pieces: Floats, rule: Rul
     """
     rule = rule or exact_for(4 * field.degree, 3)
     origins, modes = field.vertices[field.cells[:, 0]], local_modes(field, regions.h)
-    lost = 8 * (np.abs(field.vertices).max() / regions.h + regions.width)
-    eps, terms = np.finfo(np.float64).eps, full_width(field.degree) + lost
+    cancellation = 8 * (np.abs(field.vertices).max() / regions.h + regions.width)
+    eps, terms = np.finfo(np.float64).eps, full_width(field.degree) + cancellation
     values, bounds = np.empty(len(regions.rows)), np.empty(len(regions.rows))
     corners, cubes = regions.kernel_corners(), regions.cubes
     for start in range(0, len(values), _REGION_CHUNK):
@@ -526,17 +528,17 @@ def expected_integrals(regions: Regions, field: Field, pieces: Floats, rule: Rul
         inner = rule.points @ edges
         kernel, large_kernel = _kernel(pieces[cubes[part]], corners[part, :1] - cubes[part, None] + inner)
         first = (regions.corners[part, 0] - origins[cells]) / regions.h
-        inside, large = _field(modes[cells], first[:, None] + inner, field.degree)
-        values[part] = np.abs(np.linalg.det(edges)) * ((kernel * inside) @ rule.weights)
+        field_values, magnitudes = _field(modes[cells], first[:, None] + inner, field.degree)
+        values[part] = np.abs(np.linalg.det(edges)) * ((kernel * field_values) @ rule.weights)
         sizes = _permanents(np.abs(edges))
-        volumes = terms * eps * sizes + (_permanents(np.abs(edges) + lost * eps) - sizes)
-        bounds[part] = volumes * ((large_kernel * large) @ rule.weights)
+        volumes = terms * eps * sizes + (_permanents(np.abs(edges) + cancellation * eps) - sizes)
+        bounds[part] = volumes * ((large_kernel * magnitudes) @ rule.weights)
     return ExpectedIntegrals(values, bounds)
 
 
 def _kernel(pieces: Floats, places: Floats) -> tuple[Floats, Floats]:
     """Return kernel values from pieces `(n, 3, k + 1)` at places `(n, q, 3)`, and their terms' summed magnitudes."""
-    kernel, large = np.ones(places.shape[:2]), np.ones(places.shape[:2])
+    kernel, magnitudes = np.ones(places.shape[:2]), np.ones(places.shape[:2])
     for axis in range(3):
         place = places[:, :, axis]
         value, size = np.zeros_like(kernel), np.zeros_like(kernel)
@@ -544,8 +546,8 @@ def _kernel(pieces: Floats, places: Floats) -> tuple[Floats, Floats]:
             value = value * place + coefficient[:, None]
             size = size * np.abs(place) + np.abs(coefficient)[:, None]
         kernel *= value
-        large *= size
-    return kernel, large
+        magnitudes *= size
+    return kernel, magnitudes
 
 
 def _field(modes: Floats, places: Floats, degree: int) -> tuple[Floats, Floats]:
@@ -563,6 +565,6 @@ def _field(modes: Floats, places: Floats, degree: int) -> tuple[Floats, Floats]:
 def _permanents(matrices: Floats) -> Floats:
     """Return the permanents of matrices `(n, 3, 3)`."""
     a, b, c = (matrices[:, i] for i in range(3))
-    rolled = b * np.roll(c, 1, axis=1) + np.roll(b, 1, axis=1) * c
-    sums: Floats = (a * np.roll(rolled, 1, axis=1)).sum(axis=1)
+    permanents = b * np.roll(c, 1, axis=1) + np.roll(b, 1, axis=1) * c
+    sums: Floats = (a * np.roll(permanents, 1, axis=1)).sum(axis=1)
     return sums

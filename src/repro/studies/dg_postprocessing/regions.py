@@ -102,25 +102,25 @@ def clip(corners: Floats, width: int) -> Pieces:
     Each tetrahedron is cut by the six planes of each cube that its bounding box meets, without tolerance: a corner on a
     plane belongs to neither side's interior.
     """
-    lowest = np.clip(np.floor(corners.min(axis=1)), 0, width).astype(np.int64)
-    highest = np.clip(np.ceil(corners.max(axis=1)), 0, width).astype(np.int64)
-    counts = np.maximum(highest - lowest, 0)
+    first_cells = np.clip(np.floor(corners.min(axis=1)), 0, width).astype(np.int64)
+    end_cells = np.clip(np.ceil(corners.max(axis=1)), 0, width).astype(np.int64)
+    counts = np.maximum(end_cells - first_cells, 0)
     pairs = counts.prod(axis=1)
     owners = np.repeat(np.arange(len(corners)), pairs)
-    within = np.arange(len(owners)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+    index_in_cell = np.arange(len(owners)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
     cubes = np.empty((len(owners), 3), np.int64)
     for axis in (2, 1, 0):
-        cubes[:, axis] = lowest[owners, axis] + within % np.maximum(counts[owners, axis], 1)
-        within //= np.maximum(counts[owners, axis], 1)
-    pieces, of_pair = corners[owners], np.arange(len(owners))
+        cubes[:, axis] = first_cells[owners, axis] + index_in_cell % np.maximum(counts[owners, axis], 1)
+        index_in_cell //= np.maximum(counts[owners, axis], 1)
+    pieces, sources = corners[owners], np.arange(len(owners))
     for axis in range(3):
         for sign in (1, -1):
-            bounds = (cubes[of_pair, axis] + (sign < 0)).astype(np.float64)
-            pieces, kept = _cut_tetrahedra(pieces, axis, bounds, sign)
-            of_pair = of_pair[kept]
-    order = np.argsort(of_pair, kind="stable")
-    of_pair = of_pair[order]
-    return Pieces(pieces[order], owners[of_pair], cubes[of_pair])
+            bounds = (cubes[sources, axis] + (sign < 0)).astype(np.float64)
+            pieces, kept_sources = _cut_tetrahedra(pieces, axis, bounds, sign)
+            sources = sources[kept_sources]
+    order = np.argsort(sources, kind="stable")
+    sources = sources[order]
+    return Pieces(pieces[order], owners[sources], cubes[sources])
 
 
 def _cut_tetrahedra(corners: Floats, axis: int, bounds: Floats, sign: int) -> tuple[Floats, Integers]:
@@ -130,10 +130,10 @@ def _cut_tetrahedra(corners: Floats, axis: int, bounds: Floats, sign: int) -> tu
     order = np.argsort(-np.sign(heights), axis=1, kind="stable")
     heights = np.take_along_axis(heights, order, axis=1)
     sorted_corners = np.take_along_axis(corners, order[:, :, None], axis=1)
-    above = (heights > 0).sum(axis=1)
+    corners_above = (heights > 0).sum(axis=1)
     cut = heights[:, 3] < 0
-    whole = np.flatnonzero(~cut & (above > 0))
-    made, sources = [corners[whole]], [whole]
+    uncut = np.flatnonzero(~cut & (corners_above > 0))
+    parts, sources = [corners[uncut]], [uncut]
 
     def crossing(rows: Integers, upper: int, lower: int) -> Floats:
         """Return the points where edges intersect the plane."""
@@ -144,13 +144,13 @@ def _cut_tetrahedra(corners: Floats, axis: int, bounds: Floats, sign: int) -> tu
         return np.where(low == 0, bottom, place)
 
     def add(rows: Integers, *points: Floats) -> None:
-        made.append(np.stack(points, axis=1))
+        parts.append(np.stack(points, axis=1))
         sources.append(rows)
 
-    tips = np.flatnonzero(cut & (above == 1))
+    tips = np.flatnonzero(cut & (corners_above == 1))
     add(tips, sorted_corners[tips, 0], *(crossing(tips, 0, lower) for lower in (1, 2, 3)))
     for count in (2, 3):
-        rows = np.flatnonzero(cut & (above == count))
+        rows = np.flatnonzero(cut & (corners_above == count))
         if count == 2:  # a wedge; its two triangles are at the two upper corners
             first = [sorted_corners[rows, 0], crossing(rows, 0, 2), crossing(rows, 0, 3)]
             second = [sorted_corners[rows, 1], crossing(rows, 1, 2), crossing(rows, 1, 3)]
@@ -162,7 +162,7 @@ def _cut_tetrahedra(corners: Floats, axis: int, bounds: Floats, sign: int) -> tu
         solid = (heights[rows, 2] != 0) if count == 2 else np.ones(len(rows), bool)
         add(rows[solid], *(points[solid] for points in (first[1], first[2], second[0], second[1])))
         add(rows, first[2], *second)
-    return np.concatenate(made), np.concatenate(sources)
+    return np.concatenate(parts), np.concatenate(sources)
 
 
 #: Numbers for each region: index of the point, coordinates of the point, four corners.
@@ -210,8 +210,10 @@ class Regions:
     @property
     def cubes(self) -> Integers:
         """Cube of each region, by its centroid, int64 `(n, 3)`: the kernel's polynomial piece in each direction."""
-        lowest: Integers = np.clip(np.floor(self.kernel_corners().mean(axis=1)), 0, self.width - 1).astype(np.int64)
-        return lowest
+        first_cubes: Integers = np.clip(np.floor(self.kernel_corners().mean(axis=1)), 0, self.width - 1).astype(
+            np.int64
+        )
+        return first_cubes
 
     def by_point(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the regions sorted by point, and the offset of each point's first region, `(points + 1,)`."""
@@ -254,41 +256,41 @@ def make_regions(
     corners = field.vertices[field.cells]
     edge = float((corners.max(axis=1) - corners.min(axis=1)).max()) if h is None else h
     degree = field.degree if degree is None else degree
-    for name, number, least in (("count", count, 0), ("degree", degree, 0), ("h", edge, np.nextafter(0, 1))):
-        if not least <= number < np.inf:
+    for name, number, minimum in (("count", count, 0), ("degree", degree, 0), ("h", edge, np.nextafter(0, 1))):
+        if not minimum <= number < np.inf:
             raise ReproError(f"no {name} of regions", where=field.name, expected="a positive number", actual=number)
     if places is None:
         places = evaluation_points(field)
         places = places[np.random.default_rng(seed).permutation(len(places))]
-    beyond = ((places < field.vertices.min(axis=0)) | (places > field.vertices.max(axis=0)) | np.isnan(places)).any(
+    is_outside = ((places < field.vertices.min(axis=0)) | (places > field.vertices.max(axis=0)) | np.isnan(places)).any(
         axis=1
     )
-    if beyond.any() or not len(places):
-        first = f"point {int(np.argmax(beyond))}, {places[beyond][0]}" if len(places) else "no points"
+    if is_outside.any() or not len(places):
+        first = f"point {int(np.argmax(is_outside))}, {places[is_outside][0]}" if len(places) else "no points"
         raise ReproError("points outside the domain", where=field.name, expected="points within", actual=first)
     rows: list[Floats] = []
     cells: list[NDArray[np.int32]] = []
-    missing = count or None
-    used = 0
+    missing_count = count or None
+    used_points = 0
     for part, part_cells in _clipped_stencils(field, places, degree, edge):
-        rows.append(part[:missing])
-        cells.append(part_cells[:missing])
-        used += 1
-        if missing is not None:
-            missing -= len(rows[-1])
-            if not missing:
+        rows.append(part[:missing_count])
+        cells.append(part_cells[:missing_count])
+        used_points += 1
+        if missing_count is not None:
+            missing_count -= len(rows[-1])
+            if not missing_count:
                 break
-    if missing:
+    if missing_count:
         raise ReproError(
             "the mesh has fewer regions than the list",
             where=field.name,
             expected=count,
-            actual=count - missing,
+            actual=count - missing_count,
             todo="ask for fewer, or for 0: all that there are",
         )
     all_rows, all_cells = np.concatenate(rows), np.concatenate(cells)
     order = np.argsort(all_cells, kind="stable")
-    return Regions(degree, edge, all_rows[order], all_cells[order], places[:used])
+    return Regions(degree, edge, all_rows[order], all_cells[order], places[:used_points])
 
 
 def region_count(cells: int) -> int:
@@ -306,24 +308,26 @@ def _clipped_stencils(
 ) -> Iterator[tuple[Floats, NDArray[np.int32]]]:
     """Yield the regions of each point, sorted by element, and the elements that contain them."""
     corners = field.vertices[field.cells]
-    lowest, highest = corners.min(axis=1), corners.max(axis=1)
+    lower_ends, upper_ends = corners.min(axis=1), corners.max(axis=1)
     first, last = field.vertices.min(axis=0), field.vertices.max(axis=0)
     period, width = last - first, 3 * degree + 1
-    reach = width * h / 2
+    half_width = width * h / 2
     images = [range(-farthest, farthest + 1) for farthest in image_count(period, degree, h)]
     for index, place in enumerate(places):
         parts, elements = [], []
         for image in product(*images):
             centre = place + np.array(image) * period
-            met = np.flatnonzero(((highest > centre - reach) & (lowest < centre + reach)).all(axis=1))
-            if not met.size:
+            neighbours = np.flatnonzero(
+                ((upper_ends > centre - half_width) & (lower_ends < centre + half_width)).all(axis=1)
+            )
+            if not neighbours.size:
                 continue
-            pieces = clip((corners[met] - centre) / h + width / 2, width)
+            pieces = clip((corners[neighbours] - centre) / h + width / 2, width)
             rows = np.empty((len(pieces.sources), NUMBERS_PER_REGION))
             rows[:, 0], rows[:, 1:4] = index, centre
             rows[:, 4:] = (centre + h * (pieces.corners - width / 2)).reshape(-1, 12)
             parts.append(rows)
-            elements.append(met[pieces.sources].astype(np.int32))
+            elements.append(neighbours[pieces.sources].astype(np.int32))
         cells = np.concatenate(elements)
         order = np.argsort(cells, kind="stable")
         yield np.concatenate(parts)[order], cells[order]

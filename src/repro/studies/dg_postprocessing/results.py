@@ -13,7 +13,7 @@ from repro.config.models import PAPER, PAPER_TUNED
 from repro.problems.field import FUNCTIONS
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, failure
 from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity
-from repro.results.problem_lines import ProblemLine, ours
+from repro.results.problem_lines import ProblemLine, recorded_lines
 from repro.results.published import Published, Record
 from repro.results.significance import ratio_of
 from repro.studies.dg_postprocessing import (
@@ -142,10 +142,10 @@ class Filtering:
 
     def why_not(self, method: Method) -> tuple[str, ...]:
         """Return why a filtering method has no time: its failure, or that it was not tuned; empty if not tried."""
-        tried = self._tried(method)
-        if not tried and self.case.measured and method.columns.get("space") == PAPER_TUNED:
+        tried_rows = self._tried(method)
+        if not tried_rows and self.case.measured and method.columns.get("space") == PAPER_TUNED:
             return (NOT_TUNED,)
-        return tuple(failure(row) for row in tried.rows[:1])
+        return tuple(failure(row) for row in tried_rows.rows[:1])
 
     def timed_settings(self, method: Method) -> list[str]:
         """Return the settings of a published method that have a time: `t64`, or `t64-c1-b4` if it was tuned."""
@@ -156,13 +156,14 @@ class Filtering:
 
     def unequal_settings(self, first: Method, second: Method) -> tuple[str, ...]:
         """Return a note if two published methods were not timed with the same settings."""
-        settings, other = self.timed_settings(first), self.timed_settings(second)
-        if settings == other:
+        settings, other_settings = self.timed_settings(first), self.timed_settings(second)
+        if settings == other_settings:
             return ()
-        named = (
-            f"{method.columns['way']} {', '.join(names)}" for method, names in ((first, settings), (second, other))
+        titles = (
+            f"{method.columns['way']} {', '.join(names)}"
+            for method, names in ((first, settings), (second, other_settings))
         )
-        return (f"not of equal choices: {'; '.join(named)}",)
+        return (f"not of equal choices: {'; '.join(titles)}",)
 
     def tuned_settings(self, method: Method) -> set[tuple[int, float, int]]:
         """Return (threads, cell size, blocks or patches per multiprocessor) of each timed row of a tuned method."""
@@ -174,18 +175,18 @@ class Filtering:
         value = self.facts.get("overhead", {}).get(str(patches))
         return None if value is None else float(value)
 
-    def gflops(self, timed: Time | None) -> float | None:
+    def gflops(self, time: Time | None) -> float | None:
         """Return the rate in GFLOPS; for all methods, operations are those of the contour method."""
         operations = self.number(lambda row: row.operations)
-        return 1e-9 * operations / timed.seconds if timed and operations else None
+        return 1e-9 * operations / time.seconds if time and operations else None
 
     @property
     def peak(self) -> float | None:
         return peak_of(self.case)
 
-    def peak_share(self, timed: Time | None) -> float | None:
+    def peak_share(self, time: Time | None) -> float | None:
         """Return the rate relative to the device's peak rate; None if the peak is not known."""
-        rate, peak = self.gflops(timed), self.peak
+        rate, peak = self.gflops(time), self.peak
         return rate / peak if rate and peak else None
 
     @property
@@ -201,13 +202,13 @@ class Filtering:
     @property
     def field_counts(self) -> list[int]:
         """Numbers of simultaneous fields for which a product was timed."""
-        timed = self.case.select(lambda row: row.seconds(PRODUCT_CLOCK) is not None, what="apply")
-        return sorted({row.fields for row in timed if row.fields})
+        timed_rows = self.case.select(lambda row: row.seconds(PRODUCT_CLOCK) is not None, what="apply")
+        return sorted({row.fields for row in timed_rows if row.fields})
 
     def direct_over_product(self, fields: int) -> float | None:
         """Return the time of filtering `fields` fields directly over the time of a product with all of them at once."""
-        direct, timed = self[OURS], self[product(fields)]
-        return fields * direct.seconds / timed.seconds if direct and timed else None
+        direct, product_time = self[OURS], self[product(fields)]
+        return fields * direct.seconds / product_time.seconds if direct and product_time else None
 
     @property
     def pays_from(self) -> int | None:
@@ -231,12 +232,16 @@ class Filtering:
 
     def gathered_speedup(self, devices: int) -> float | None:
         """Return our method's speed-up, including the time for copying all values to the first device."""
-        alone, several, copies = (
+        single_time, device_time, copy_time = (
             self[OURS],
             self[over_devices(OURS, devices)],
             self[over_devices(OURS, devices, GATHER)],
         )
-        return alone.seconds / (several.seconds + copies.seconds) if alone and several and copies else None
+        return (
+            single_time.seconds / (device_time.seconds + copy_time.seconds)
+            if single_time and device_time and copy_time
+            else None
+        )
 
 
 def choice_words(fields: Sequence[Filtering], method: Method) -> str:
@@ -247,20 +252,22 @@ def choice_words(fields: Sequence[Filtering], method: Method) -> str:
     settings = set().union(*(field.tuned_settings(method) for field in fields))
     if not settings:
         return ""
-    offered = tuned_count("opencl" if fields[0].case.campaign.on_cpu else "cuda")
-    what = "patches" if method.columns["way"] == "element" else "blocks"
+    candidate_count = tuned_count("opencl" if fields[0].case.campaign.on_cpu else "cuda")
+    part_name = "patches" if method.columns["way"] == "element" else "blocks"
     threads, cells, blocks = (_either(column) for column in zip(*settings, strict=True))
-    tried = f"{threads} threads, cells of {cells}, {blocks} {what}"
-    return f"{method.title.partition(',')[0]}: {len(settings)} of {offered} choices tried ({tried})"
+    settings_text = f"{threads} threads, cells of {cells}, {blocks} {part_name}"
+    return f"{method.title.partition(',')[0]}: {len(settings)} of {candidate_count} choices tried ({settings_text})"
 
 
 def tuned_sentence(fields: Sequence[Filtering]) -> str:
     """Return the sentence on the tried settings of the paper's tuned methods in the campaign."""
-    said = [words for method in (POINT_TUNED, ELEMENT_TUNED) if (words := choice_words(fields, method))]
-    if not said:
+    choices = [words for method in (POINT_TUNED, ELEMENT_TUNED) if (words := choice_words(fields, method))]
+    if not choices:
         return "Neither was tuned further."
-    alike = all(field.tuned_settings(POINT_TUNED) == field.tuned_settings(ELEMENT_TUNED) for field in fields)
-    return f"Tuned, beside what is to the letter: {'; '.join(said)}; {'the same' if alike else 'not the same'} of both."
+    same = all(field.tuned_settings(POINT_TUNED) == field.tuned_settings(ELEMENT_TUNED) for field in fields)
+    return (
+        f"Tuned, beside what is to the letter: {'; '.join(choices)}; {'the same' if same else 'not the same'} of both."
+    )
 
 
 def _either(numbers: Iterable[float]) -> str:
@@ -276,7 +283,7 @@ def peak_of(case: Case[DgRow]) -> float | None:
 
 def all_filterings(campaign: Campaign, published: Published) -> list[Filtering]:
     """Return all of a campaign's fields in the plane: by family, degree and size; others after the paper's families."""
-    lines = [line for line in ours(campaign, published) if line.record and line.record.dimension in (2, None)]
+    lines = [line for line in recorded_lines(campaign, published) if line.record and line.record.dimension in (2, None)]
     fields = [Filtering(line, Case(campaign, line.problem, PRECISION)) for line in lines]
 
     def order(field: Filtering) -> tuple[int, int, int]:
@@ -365,14 +372,14 @@ def convergence_orders(fields: Sequence[Filtering], errors_of: ErrorsOf) -> dict
         if errors and edge and errors.l2 > 0 and errors.largest > 0:
             group = groups.setdefault((field.family, field.degree, field.function), [])
             group.append((float(edge), field.line.problem, errors))
-    made = {}
+    orders = {}
     for group in groups.values():
         group.sort(key=lambda item: -item[0])
-        for (wide, _, coarse), (narrow, name, fine) in pairwise(group):
-            if wide > COARSER * narrow:
-                steps = log(wide / narrow)
-                made[name] = Errors(log(coarse.l2 / fine.l2) / steps, log(coarse.largest / fine.largest) / steps)
-    return made
+        for (coarse_width, _, coarse), (fine_width, name, fine) in pairwise(group):
+            if coarse_width > COARSER * fine_width:
+                steps = log(coarse_width / fine_width)
+                orders[name] = Errors(log(coarse.l2 / fine.l2) / steps, log(coarse.largest / fine.largest) / steps)
+    return orders
 
 
 REGION_CLOCK: ClockName = "event"
@@ -429,8 +436,8 @@ class WidthTimes:
 
     def gain(self, width: int) -> float | None:
         """Return the gain of a width over the full width, full time / time - 1: -0.2 for 1.25 times the time."""
-        full, timed = self.of_width(full_width(self.degree)), self.of_width(width)
-        return full.seconds / timed.seconds - 1 if full and timed else None
+        full_time, time = self.of_width(full_width(self.degree)), self.of_width(width)
+        return full_time.seconds / time.seconds - 1 if full_time and time else None
 
     @property
     def best_gain(self) -> tuple[int, float] | None:
@@ -440,17 +447,17 @@ class WidthTimes:
         return max(gains, key=lambda item: item[1], default=None)
 
 
-def region_gflops(timed: Time | None) -> float | None:
+def region_gflops(time: Time | None) -> float | None:
     """Return a kernel's rate over all regions, in GFLOPS."""
-    if timed is None or not timed.row.regions or not timed.row.region_operations:
+    if time is None or not time.row.regions or not time.row.region_operations:
         return None
-    return 1e-9 * float(timed.row.regions * timed.row.region_operations) / timed.seconds
+    return 1e-9 * float(time.row.regions * time.row.region_operations) / time.seconds
 
 
 def width_times(campaign: Campaign, published: Published) -> list[WidthTimes]:
     """Return the campaign's problems on tetrahedra that have search results, sorted by degree."""
     items = []
-    for line in ours(campaign, published):
+    for line in recorded_lines(campaign, published):
         case = Case[DgRow](campaign, line.problem, PRECISION)
         degrees = {row.kernel_degree for row in case.searched if row.kernel_degree is not None}
         items += [WidthTimes(line, case, degree) for degree in degrees]
@@ -493,66 +500,66 @@ class TargetData(NamedTuple):
         self,
         fields: Mapping[str, F],
         number: Callable[[F], float | None],
-        wanted: RecordFilter,
-        why_not: Callable[[F], str],
+        is_counted: RecordFilter,
+        reason_of: Callable[[F], str],
         notes: Callable[[F], tuple[str, ...]] = lambda field: (),
     ) -> Measured:
         """Measure a number for each wanted field of the paper's."""
         numbers: list[CaseNumber] = []
-        missing: list[MissingCase] = []
-        for name in (item["problem"] for item in self.published.tables.get("sizes", []) if wanted(item)):
+        missing_cases: list[MissingCase] = []
+        for name in (item["problem"] for item in self.published.tables.get("sizes", []) if is_counted(item)):
             if (field := fields.get(name)) is None:
-                missing.append(MissingCase(name, "not in this campaign"))
+                missing_cases.append(MissingCase(name, "not in this campaign"))
             elif (value := number(field)) is None:
-                missing.append(MissingCase(name, why_not(field)))
+                missing_cases.append(MissingCase(name, reason_of(field)))
             else:
                 numbers.append(CaseNumber(value, name, notes(field)))
-        return Measured(numbers, missing)
+        return Measured(numbers, missing_cases)
 
 
-def _in_plane(
+def _plane_quantity(
     number: Callable[[Filtering], float | None],
-    wanted: RecordFilter,
-    why_not: Callable[[Filtering], str],
+    is_counted: RecordFilter,
+    reason_of: Callable[[Filtering], str],
     statistic: Literal["median", "worst"] = "worst",
     *,
     at_most: bool = False,
     is_time: bool = False,
 ) -> Quantity[TargetData]:
-    return Quantity(lambda data: data.measure(data.plane, number, wanted, why_not), statistic, at_most, is_time)
+    return Quantity(lambda data: data.measure(data.plane, number, is_counted, reason_of), statistic, at_most, is_time)
 
 
-def _in_space(
+def _space_quantity(
     number: Callable[[WidthTimes], float | None],
     degree: int,
     notes: Callable[[WidthTimes], tuple[str, ...]] = lambda times: (),
 ) -> Quantity[TargetData]:
-    def wanted(item: Record) -> bool:
+    def is_counted(item: Record) -> bool:
         return item["problem"] == CUBES[degree]
 
-    def why_not(times: WidthTimes) -> str:
+    def reason_of(times: WidthTimes) -> str:
         return "not timed" if times.case.measured else times.case.why_not()
 
-    return Quantity(lambda data: data.measure(data.space, number, wanted, why_not, notes))
+    return Quantity(lambda data: data.measure(data.space, number, is_counted, reason_of, notes))
 
 
-def _of_degree(*degrees: int) -> RecordFilter:
-    def wanted(item: Record) -> bool:
+def _degree_filter(*degrees: int) -> RecordFilter:
+    def is_counted(item: Record) -> bool:
         return item["problem"] not in CUBES.values() and int(item["degree"]) in degrees
 
-    return wanted
+    return is_counted
 
 
-def _counted(item: Record) -> bool:
+def _is_counted(item: Record) -> bool:
     return item["variance"] == LOW_VARIANCE and int(item["degree"]) == COUNTED_DEGREE
 
 
-def _largest(*degrees: int, variance: str = LOW_VARIANCE) -> RecordFilter:
-    def wanted(item: Record) -> bool:
+def _largest_mesh_filter(*degrees: int, variance: str = LOW_VARIANCE) -> RecordFilter:
+    def is_counted(item: Record) -> bool:
         size = item["variance"], item["printed"]
         return size == (variance, LARGEST_SIZE) and int(item["degree"]) in degrees
 
-    return wanted
+    return is_counted
 
 
 def published_tests(published: Published) -> dict[str, tuple[int, int]]:
@@ -563,107 +570,115 @@ def published_tests(published: Published) -> dict[str, tuple[int, int]]:
     }
 
 
-def _tests_apart(data: TargetData) -> Measured:
-    theirs = published_tests(data.published)
+def _tests_deviation(data: TargetData) -> Measured:
+    published_counts = published_tests(data.published)
 
     def deviation(field: Filtering) -> float | None:
-        own, others = field.tests, theirs.get(field.line.problem)
-        return max(abs(a / b - 1) for a, b in zip(own, others, strict=True)) if own and others else None
+        own_counts, other_counts = field.tests, published_counts.get(field.line.problem)
+        return (
+            max(abs(a / b - 1) for a, b in zip(own_counts, other_counts, strict=True))
+            if own_counts and other_counts
+            else None
+        )
 
-    return data.measure(data.plane, deviation, _counted, _no_tests)
+    return data.measure(data.plane, deviation, _is_counted, _missing_tests_reason)
 
 
-def _no_tests(field: Filtering) -> str:
+def _missing_tests_reason(field: Filtering) -> str:
     return "no counts on its record"
 
 
 def _least_over_library(clock: ClockName) -> Callable[[Filtering], float | None]:
     def least(field: Filtering) -> float | None:
         overs = [field.over(library_product(fields, clock), product(fields, clock)) for fields in field.field_counts]
-        return min((over for over in overs if over is not None), default=None)
+        return min((ratio for ratio in overs if ratio is not None), default=None)
 
     return least
 
 
-def _not_filtered(field: Filtering, methods: Sequence[Method] = (OURS,)) -> str:
+def _missing_filter_reason(field: Filtering, methods: Sequence[Method] = (OURS,)) -> str:
     """Return the reason why our method, or another one, has no time."""
     if not field.case.measured:
         return field.case.why_not()
-    untimed = [why for method in methods if field[method] is None for why in field.why_not(method)]
+    untimed = [reason for method in methods if field[method] is None for reason in field.why_not(method)]
     return untimed[0] if untimed else "not timed"
 
 
-def _not_multiplied(other: str) -> Callable[[Filtering], str]:
+def _missing_product_reason(other_title: str) -> Callable[[Filtering], str]:
     """Return the reason for a missing ratio: there is no product, or no time of the other kind."""
-    return lambda field: field.why_no_matrix(other if field[product(1)] else "apply")
+    return lambda field: field.why_no_matrix(other_title if field[product(1)] else "apply")
 
 
-def _not_over(devices: int) -> Callable[[Filtering], str]:
-    return lambda field: f"no time over {devices} devices" if field[OURS] else _not_filtered(field)
+def _missing_devices_reason(devices: int) -> Callable[[Filtering], str]:
+    return lambda field: f"no time over {devices} devices" if field[OURS] else _missing_filter_reason(field)
 
 
-def _no_peak(field: Filtering) -> str:
-    return "the device’s peak is not known" if field[OURS] and field.peak is None else _not_filtered(field)
+def _missing_peak_reason(field: Filtering) -> str:
+    return "the device’s peak is not known" if field[OURS] and field.peak is None else _missing_filter_reason(field)
 
 
 def _speedup(devices: int) -> Callable[[Filtering], float | None]:
     return lambda field: field.device_speedup(OURS, devices)
 
 
-def _over_papers(method: Method) -> Callable[[WidthTimes], float | None]:
+def _speedup_over_papers(method: Method) -> Callable[[WidthTimes], float | None]:
     """Return a function that measures the time of the paper's fastest kernel over a method's time."""
     return lambda times: ratio_of(times[VECTOR], times[method])
 
 
 #: Functions that measure targets by name in `config/targets/dg_postprocessing.csv`: triangles, then tetrahedra.
 IN_PLANE: Mapping[str, Quantity[TargetData]] = {
-    "tests_apart": Quantity(_tests_apart, at_most=True),
-    "tests_ratio_least": _in_plane(lambda field: field.tests_ratio, _counted, _no_tests),
-    "tests_ratio_most": _in_plane(lambda field: field.tests_ratio, _counted, _no_tests, at_most=True),
+    "tests_apart": Quantity(_tests_deviation, at_most=True),
+    "tests_ratio_least": _plane_quantity(lambda field: field.tests_ratio, _is_counted, _missing_tests_reason),
+    "tests_ratio_most": _plane_quantity(
+        lambda field: field.tests_ratio, _is_counted, _missing_tests_reason, at_most=True
+    ),
     **{
-        f"over_element_p{degree}": _in_plane(
+        f"over_element_p{degree}": _plane_quantity(
             lambda field: field.over(ELEMENT_TUNED, OURS),
-            _of_degree(degree),
-            lambda field: _not_filtered(field, (OURS, ELEMENT_TUNED)),
+            _degree_filter(degree),
+            lambda field: _missing_filter_reason(field, (OURS, ELEMENT_TUNED)),
             "median",
         )
         for degree in DEGREES
     },
-    "peak_share": _in_plane(lambda field: field.peak_share(field[OURS]), _of_degree(2, 3), _no_peak),
+    "peak_share": _plane_quantity(
+        lambda field: field.peak_share(field[OURS]), _degree_filter(2, 3), _missing_peak_reason
+    ),
     **{
-        f"large_p{degree}_ms": _in_plane(
+        f"large_p{degree}_ms": _plane_quantity(
             lambda field: MILLI * timed.seconds if (timed := field[OURS]) else None,
-            _largest(degree),
-            _not_filtered,
+            _largest_mesh_filter(degree),
+            _missing_filter_reason,
             at_most=True,
             is_time=True,
         )
         for degree in DEGREES
     },
-    "apply_share": _in_plane(
-        lambda field: field.over(FLOOR, product(1)), _of_degree(*DEGREES), _not_multiplied("stream")
+    "apply_share": _plane_quantity(
+        lambda field: field.over(FLOOR, product(1)), _degree_filter(*DEGREES), _missing_product_reason("stream")
     ),
-    "apply_over_library": _in_plane(
-        _least_over_library(PRODUCT_CLOCK), _of_degree(*DEGREES), _not_multiplied("library")
+    "apply_over_library": _plane_quantity(
+        _least_over_library(PRODUCT_CLOCK), _degree_filter(*DEGREES), _missing_product_reason("library")
     ),
-    "event_apply_over_library": _in_plane(
-        _least_over_library("event"), _of_degree(*DEGREES), _not_multiplied("library")
+    "event_apply_over_library": _plane_quantity(
+        _least_over_library("event"), _degree_filter(*DEGREES), _missing_product_reason("library")
     ),
-    "sixteen_over_one": _in_plane(
+    "sixteen_over_one": _plane_quantity(
         lambda field: field.over(product(MANY_FIELDS), product(1)),
-        _of_degree(*DEGREES),
+        _degree_filter(*DEGREES),
         lambda field: field.why_no_matrix("apply"),
         at_most=True,
     ),
-    "make_over_direct": _in_plane(
+    "make_over_direct": _plane_quantity(
         lambda field: field.over(MAKE, OURS),
-        _of_degree(*DEGREES),
-        lambda field: field.why_no_matrix() if field[OURS] else _not_filtered(field),
+        _degree_filter(*DEGREES),
+        lambda field: field.why_no_matrix() if field[OURS] else _missing_filter_reason(field),
         at_most=True,
     ),
     **{
-        f"several_{variance}_{devices}": _in_plane(
-            _speedup(devices), _largest(*DEGREES, variance=variance), _not_over(devices)
+        f"several_{variance}_{devices}": _plane_quantity(
+            _speedup(devices), _largest_mesh_filter(*DEGREES, variance=variance), _missing_devices_reason(devices)
         )
         for variance in FAMILIES
         for devices in TARGET_DEVICES
@@ -671,7 +686,7 @@ IN_PLANE: Mapping[str, Quantity[TargetData]] = {
 }
 IN_SPACE: Mapping[str, Quantity[TargetData]] = {
     **{
-        f"gain_p{degree}": _in_space(
+        f"gain_p{degree}": _space_quantity(
             lambda times: times.best_gain[1] if times.best_gain else None,
             degree,
             lambda times: (f"width {times.best_gain[0]} of {full_width(times.degree)}",) if times.best_gain else (),
@@ -679,7 +694,7 @@ IN_SPACE: Mapping[str, Quantity[TargetData]] = {
         for degree in CUBES
     },
     **{
-        f"{method.key}_over_paper_p{degree}": _in_space(_over_papers(method), degree)
+        f"{method.key}_over_paper_p{degree}": _space_quantity(_speedup_over_papers(method), degree)
         for method in (LANE, ROWS)
         for degree in CUBES
     },

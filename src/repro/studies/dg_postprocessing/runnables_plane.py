@@ -66,8 +66,8 @@ class FieldRunnable(Runnable):
     #: Names of the modules that the runnable uses, without the degree: `element` stands for `element-p2`.
     modules: tuple[str, ...]
 
-    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
-        self._built, self._stack = built, ExitStack()
+    def __init__(self, modules: Mapping[str, ModuleFile]) -> None:
+        self._built, self._stack = modules, ExitStack()
         self._columns: dict[str, Any] = {}
 
     @property
@@ -106,9 +106,9 @@ class FieldFilter(FieldRunnable, Filters, Candidate):
     clocks: tuple[ClockName, ...] = (FILTER_CLOCK,)
 
     def __init__(
-        self, built: Mapping[str, ModuleFile], id: FilterId, refuse: Callable[[], None] = lambda: None
+        self, modules: Mapping[str, ModuleFile], id: FilterId, refuse: Callable[[], None] = lambda: None
     ) -> None:
-        super().__init__(built)
+        super().__init__(modules)
         self._refuse = refuse
         self.id, self.space, self.name = id, id.space, str(id)
         self.modules = id.module, "rows"
@@ -120,17 +120,17 @@ class FieldFilter(FieldRunnable, Filters, Candidate):
 
     def bind(self, launches: Launches, operands: DgOperands) -> None:
         self._refuse()
-        id, longest = self.id, operands.mesh.longest
+        id, longest_edge = self.id, operands.mesh.longest
         blocks = id.blocks * launches.device.sm_count
         direct: MatrixFree
         if id.method in ("element", "atomic"):
             make = PerElement if id.method == "element" else PerElementAtomic
-            points = Points(launches, operands.host, id.cell * longest)
+            points = Points(launches, operands.host, id.cell * longest_edge)
             direct = make(launches, operands.stencil, points, operands.basis, patches=blocks, threads=id.threads)
             if isinstance(direct, PerElement):
                 self._columns = {"copies": direct.patches.copies}
         else:
-            points = Points(launches, operands.host, POINT_CELL * longest)
+            points = Points(launches, operands.host, POINT_CELL * longest_edge)
             direct = PerPoint(
                 launches,
                 operands.stencil,
@@ -138,7 +138,7 @@ class FieldFilter(FieldRunnable, Filters, Candidate):
                 operands.basis,
                 method=id.method,
                 threads=id.threads,
-                size=id.cell * longest,
+                size=id.cell * longest_edge,
                 blocks=blocks,
             )
         load_field(launches, direct, operands)
@@ -189,8 +189,8 @@ class DistributedFilter(FieldRunnable, Filters):
     cold = False
     operation = FILTER
 
-    def __init__(self, built: Mapping[str, ModuleFile], id: FilterId, count: int) -> None:
-        super().__init__(built)
+    def __init__(self, modules: Mapping[str, ModuleFile], id: FilterId, count: int) -> None:
+        super().__init__(modules)
         self.id, self.devices, self.modules = id, count, (id.module, "rows")
         self.name = f"{self.operation}-{count}/{id}"
 
@@ -230,8 +230,8 @@ class FilterParts(DistributedFilter):
 
         def read() -> Floats:
             values = np.empty(len(operands.points))
-            for own, part in zip(launches, parts, strict=True):
-                values[part.numbers] = own.download(part.direct.values, len(part.numbers), np.float64)
+            for launcher, part in zip(launches, parts, strict=True):
+                values[part.numbers] = launcher.download(part.direct.values, len(part.numbers), np.float64)
             return values
 
         self.read = read
@@ -239,25 +239,25 @@ class FilterParts(DistributedFilter):
     def parts(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> list[DevicePoints]:
         mesh, id, size = operands.mesh, self.id, POINT_CELL * operands.mesh.longest
         grid = operands.host.points(size)
-        of_pair = triangle_operations(mesh, operands.degree, operands.scale)
-        bounds = consecutive(grid, work_of_cells(mesh, grid, stencil.half, of_pair), len(launches))
+        pair_operations = triangle_operations(mesh, operands.degree, operands.scale)
+        bounds = consecutive(grid, work_of_cells(mesh, grid, stencil.half, pair_operations), len(launches))
         if (np.diff(bounds) < 1).any():
             raise Unsupported(f"{len(operands.points)} points are too few for {len(launches)} devices")
         parts = []
-        for own, begin, end in zip(launches, bounds[:-1], bounds[1:], strict=True):
+        for launcher, begin, end in zip(launches, bounds[:-1], bounds[1:], strict=True):
             numbers = grid.members[begin:end]
-            points = Points(own, SortedCells(mesh, operands.points[numbers]), size)
+            points = Points(launcher, SortedCells(mesh, operands.points[numbers]), size)
             direct = PerPoint(
-                own,
+                launcher,
                 stencil,
                 points,
                 operands.basis,
                 method=id.method,
                 threads=id.threads,
                 size=id.cell * mesh.longest,
-                blocks=id.blocks * own.device.sm_count,
+                blocks=id.blocks * launcher.device.sm_count,
             )
-            load_field(own, direct, operands)
+            load_field(launcher, direct, operands)
             parts.append(DevicePoints(numbers[points.order], direct))
         return parts
 
@@ -270,21 +270,21 @@ class GatherParts(FilterParts):
     def over(self, launches: Sequence[KernelLauncher], operands: DgOperands, stencil: Stencil) -> None:
         first, devices = launches[0], launches[0].workspace.devices.leading(self.devices)
         parts = self.parts(launches, operands, stencil)
-        brought: list[Buffer] = []
+        gathered_parts: list[Buffer] = []
         copies: list[Copy] = []
         for index, part in enumerate(parts):
             part.direct.launch()
             count = len(part.numbers)
-            brought.append(first.numbers(count, np.float64) if index else part.direct.values)
+            gathered_parts.append(first.numbers(count, np.float64) if index else part.direct.values)
             if index:
-                first.device.fill(brought[index], NAN_BYTE)
-                copies.append(Copy(part.direct.values, index, brought[index], 0, count * DOUBLE_BYTES))
+                first.device.fill(gathered_parts[index], NAN_BYTE)
+                copies.append(Copy(part.direct.values, index, gathered_parts[index], 0, count * DOUBLE_BYTES))
         self.bytes_moved = sum(copy.nbytes for copy in copies)
         self.launch = lambda: devices.exchange(copies)
 
         def read() -> Floats:
             values = np.empty(len(operands.points))
-            for part, buffer in zip(parts, brought, strict=True):
+            for part, buffer in zip(parts, gathered_parts, strict=True):
                 values[part.numbers] = first.download(buffer, len(part.numbers), np.float64)
             return values
 
@@ -300,13 +300,13 @@ class FilterPatches(DistributedFilter):
         if len(mesh.triangles) < shares:
             raise Unsupported(f"{len(mesh.triangles)} triangles are too few for {shares} devices")
         filters = []
-        for index, own in enumerate(launches):
-            points = Points(own, operands.host, id.cell * mesh.longest)
-            patches = shares * id.blocks * own.device.sm_count
+        for index, launcher in enumerate(launches):
+            points = Points(launcher, operands.host, id.cell * mesh.longest)
+            patches = shares * id.blocks * launcher.device.sm_count
             direct = PerElement(
-                own, stencil, points, operands.basis, patches=patches, threads=id.threads, share=(index, shares)
+                launcher, stencil, points, operands.basis, patches=patches, threads=id.threads, share=(index, shares)
             )
-            load_field(own, direct, operands)
+            load_field(launcher, direct, operands)
             filters.append(direct)
         self._columns = {"copies": sum(direct.patches.copies for direct in filters) + shares * count}
         first, grid, order = launches[0], points.cells.grid, points.order
@@ -354,21 +354,21 @@ def _second_stage(
     return solutions, values, add
 
 
-def device_filters(built: Mapping[str, ModuleFile], choices: Sequence[Choice], count: int) -> list[Runnable]:
+def device_filters(modules: Mapping[str, ModuleFile], choices: Sequence[Choice], count: int) -> list[Runnable]:
     """Return the runnables over 2, 4, 8, … and all of `count` devices; none for a single device."""
-    chosen = {
+    filter_ids = {
         choice.tuning: choice.id
         for choice in choices
         if choice.clock == FILTER_CLOCK and isinstance(choice.id, FilterId)
     }
-    made: list[Runnable] = []
+    runnables: list[Runnable] = []
     for number in device_counts(count):
-        for id in (chosen[tuning] for tuning in DEVICE_TUNINGS if tuning in chosen):
+        for id in (filter_ids[tuning] for tuning in DEVICE_TUNINGS if tuning in filter_ids):
             if id.method == "element":
-                made.append(FilterPatches(built, id, number))
+                runnables.append(FilterPatches(modules, id, number))
             else:
-                made += [FilterParts(built, id, number), GatherParts(built, id, number)]
-    return made
+                runnables += [FilterParts(modules, id, number), GatherParts(modules, id, number)]
+    return runnables
 
 
 T = TypeVar("T")
@@ -401,9 +401,9 @@ class SharedMatrix(Generic[T]):
         """Return where each tile begins; raise Unsupported if the matrix does not fit into the device's memory."""
         layout = rows.count()
         self.size = size = layout.size
-        free = launches.device.free_bytes()
-        if size.nbytes > MAX_MEMORY_SHARE * free:
-            raise Unsupported(f"the matrix has {size.nbytes / 1e9:.1f} GB, and {free / 1e9:.1f} are free")
+        free_bytes = launches.device.free_bytes()
+        if size.nbytes > MAX_MEMORY_SHARE * free_bytes:
+            raise Unsupported(f"the matrix has {size.nbytes / 1e9:.1f} GB, and {free_bytes / 1e9:.1f} are free")
         return layout
 
     def make(self, launches: Launches, operands: DgOperands, own: ExitStack) -> T:
@@ -418,14 +418,14 @@ class SharedMatrix(Generic[T]):
         if self._refused:
             raise Unsupported(self._refused)
         if self._made is None:
-            with ExitStack() as passing, ExitStack() as own:
+            with ExitStack() as passing, ExitStack() as stack:
                 try:
-                    made = self.make(launches.within(passing), operands, own)
-                except Unsupported as why_not:
-                    self._refused = str(why_not)
+                    matrix = self.make(launches.within(passing), operands, stack)
+                except Unsupported as error:
+                    self._refused = str(error)
                     raise
                 launches.device.synchronize()  # kernels must end before `passing` frees their memory
-                self._stack, self._made = own.pop_all(), made
+                self._stack, self._made = stack.pop_all(), matrix
         self._users += 1
         launches.stack.callback(self._give_back)
         return self._made
@@ -453,8 +453,8 @@ class FilterMatrixRunnable(FieldRunnable):
     operation: str
     modules = ("rows", "apply")
 
-    def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any]) -> None:
-        super().__init__(built)
+    def __init__(self, modules: Mapping[str, ModuleFile], shared: SharedMatrix[Any]) -> None:
+        super().__init__(modules)
         self._shared = shared
 
     @property
@@ -470,8 +470,8 @@ class MakeMatrix(FilterMatrixRunnable, Filters):
     clocks: tuple[ClockName, ...] = (HOST_CLOCK,)
     name, operation = "matrix/make", "make"
 
-    def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any]) -> None:
-        super().__init__(built, shared)
+    def __init__(self, modules: Mapping[str, ModuleFile], shared: SharedMatrix[Any]) -> None:
+        super().__init__(modules, shared)
         self._matrix: FilterMatrix | None = None
         self._own = ExitStack()
 
@@ -506,8 +506,8 @@ class MakeMatrix(FilterMatrixRunnable, Filters):
 class MultiFieldRunnable(FilterMatrixRunnable):
     """A product of the filter's matrix with several equal fields at once, or a launch to compare it with."""
 
-    def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any], fields: int) -> None:
-        super().__init__(built, shared)
+    def __init__(self, modules: Mapping[str, ModuleFile], shared: SharedMatrix[Any], fields: int) -> None:
+        super().__init__(modules, shared)
         self.fields = fields
 
     @property
@@ -522,8 +522,8 @@ class MultiFieldRunnable(FilterMatrixRunnable):
 class ApplyMatrix(MultiFieldRunnable, Filters):
     operation = "apply"
 
-    def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any], fields: int) -> None:
-        super().__init__(built, shared, fields)
+    def __init__(self, modules: Mapping[str, ModuleFile], shared: SharedMatrix[Any], fields: int) -> None:
+        super().__init__(modules, shared, fields)
         self.name = f"matrix/apply-{fields}"
 
     def bind(self, launches: Launches, operands: DgOperands) -> None:
@@ -543,8 +543,8 @@ class StreamMatrix(MultiFieldRunnable):
     operation = "stream"
     modules = ("rows", "stored")
 
-    def __init__(self, built: Mapping[str, ModuleFile], shared: SharedMatrix[Any], unroll: int) -> None:
-        super().__init__(built, shared, 1)
+    def __init__(self, modules: Mapping[str, ModuleFile], shared: SharedMatrix[Any], unroll: int) -> None:
+        super().__init__(modules, shared, 1)
         self.name, self._unroll = f"matrix/stream-u{unroll}", unroll
 
     def bind(self, launches: Launches, operands: DgOperands) -> None:
@@ -554,15 +554,15 @@ class StreamMatrix(MultiFieldRunnable):
         self.launch, self.bytes_moved = StoredMatrix(matrix).stream(modes, result, self._unroll)
 
 
-def matrix_runnables(built: Mapping[str, ModuleFile]) -> list[list[FilterMatrixRunnable]]:
+def matrix_runnables(modules: Mapping[str, ModuleFile]) -> list[list[FilterMatrixRunnable]]:
     """Return the runnables of the filter's matrix, in groups that are timed side by side.
 
     The runnable `MakeMatrix` has its own matrix; products and streaming share one matrix.
     """
     shared = BlockMatrix()
-    applies = [ApplyMatrix(built, shared, fields) for fields in FIELD_COUNTS]
-    streams = [StreamMatrix(built, shared, unroll) for unroll in IN_FLIGHT_COUNTS]
-    return [[MakeMatrix(built, shared)], [*applies, *streams]]
+    applies = [ApplyMatrix(modules, shared, fields) for fields in FIELD_COUNTS]
+    streams = [StreamMatrix(modules, shared, unroll) for unroll in IN_FLIGHT_COUNTS]
+    return [[MakeMatrix(modules, shared)], [*applies, *streams]]
 
 
 #: Maximum bytes of SciPy's matrix, which the host makes scalar by scalar.
@@ -577,22 +577,22 @@ def routine_names(backend: str) -> list[str]:
     return list(dict.fromkeys(routine.name for fields in FIELD_COUNTS for routine in csr_routines(fields)))
 
 
-def asked_routines(settings: StudySettings, backend: str) -> list[str]:
+def configured_routines(settings: StudySettings, backend: str) -> list[str]:
     """Return the names of the configured routines for a backend; raise ReproError if a routine does not exist."""
     return among(STUDY_NAME, settings.baselines, routine_names(backend))
 
 
-def library_products(built: Mapping[str, ModuleFile], wanted: Sequence[str], backend: str) -> list[LibraryProduct]:
+def library_products(modules: Mapping[str, ModuleFile], routines: Sequence[str], backend: str) -> list[LibraryProduct]:
     """Return the library products with the wanted routines, for all numbers of fields; all products share a matrix."""
     if backend == "opencl":
         shared = HostMatrix()
-        return [ScipyProduct(built, shared, fields) for fields in FIELD_COUNTS if SCIPY in wanted]
+        return [ScipyProduct(modules, shared, fields) for fields in FIELD_COUNTS if SCIPY in routines]
     scalars = ScalarMatrix()
     return [
-        CusparseProduct(built, scalars, fields, routine)
+        CusparseProduct(modules, scalars, fields, routine)
         for fields in FIELD_COUNTS
         for routine in csr_routines(fields)
-        if routine.name in wanted
+        if routine.name in routines
     ]
 
 
@@ -601,13 +601,15 @@ class ScalarMatrix(SharedMatrix[GpuCsr]):
 
     def make(self, launches: Launches, operands: DgOperands, own: ExitStack) -> GpuCsr:
         rows = self.rows(launches, operands)
-        layout, free = self.count(launches, rows), launches.device.free_bytes()
+        layout, free_bytes = self.count(launches, rows), launches.device.free_bytes()
         entries = layout.size.modes * layout.size.pairs
-        needed = layout.size.nbytes + CSR_ENTRY_BYTES * entries
+        required_bytes = layout.size.nbytes + CSR_ENTRY_BYTES * entries
         if entries > MAX_CSR_ENTRIES:
             raise Unsupported(f"CSR of scalars: {entries:,} entries, and 32-bit offsets count {MAX_CSR_ENTRIES:,}")
-        if needed > MAX_MEMORY_SHARE * free:
-            raise Unsupported(f"CSR of scalars: {needed / 1e9:.1f} GB with its blocks, and {free / 1e9:.1f} are free")
+        if required_bytes > MAX_MEMORY_SHARE * free_bytes:
+            raise Unsupported(
+                f"CSR of scalars: {required_bytes / 1e9:.1f} GB with its blocks, and {free_bytes / 1e9:.1f} are free"
+            )
         csr, expand = StoredMatrix(rows.make(layout, launches.stack)).expand()
         keep(own, csr)
         expand()
@@ -639,9 +641,9 @@ class LibraryProduct(MultiFieldRunnable, Filters):
 
 class CusparseProduct(LibraryProduct):
     def __init__(
-        self, built: Mapping[str, ModuleFile], scalars: ScalarMatrix, fields: int, routine: CsrRoutine
+        self, modules: Mapping[str, ModuleFile], scalars: ScalarMatrix, fields: int, routine: CsrRoutine
     ) -> None:
-        super().__init__(built, scalars, fields)
+        super().__init__(modules, scalars, fields)
         self._scalars, self._routine, self.routine_name = scalars, routine, routine.name
         self.name = f"cusparse/{routine.name}-{fields}"
 
@@ -676,9 +678,9 @@ class ScipyProduct(LibraryProduct):
     routine_name = SCIPY
     identity = f"scipy {scipy.__version__} numpy {np.__version__}"
 
-    def __init__(self, built: Mapping[str, ModuleFile], on_host: HostMatrix, fields: int) -> None:
-        super().__init__(built, on_host, fields)
-        self.name, self._on_host = f"scipy/{SCIPY}-{fields}", on_host
+    def __init__(self, modules: Mapping[str, ModuleFile], host_matrix: HostMatrix, fields: int) -> None:
+        super().__init__(modules, host_matrix, fields)
+        self.name, self._on_host = f"scipy/{SCIPY}-{fields}", host_matrix
         self._product: NDArray[np.float64] = np.empty(0)
 
     def bind(self, launches: Launches, operands: DgOperands) -> None:

@@ -46,8 +46,8 @@ class RegionKernel(Candidate):
     id: RegionId
     kind = "variant"
 
-    def __init__(self, built: Mapping[str, ModuleFile], id: RegionId) -> None:
-        self._built, self.id = built, id
+    def __init__(self, modules: Mapping[str, ModuleFile], id: RegionId) -> None:
+        self._built, self.id = modules, id
         self.space, self.name = id.space, str(id)
         self.packing = "vector" if id.method == "vector" else "lane"
         self.group = id.degree, id.method, id.width
@@ -96,14 +96,14 @@ class RegionKernel(Candidate):
             names = ("rows", "cells", "maps", "field", "rule", "pieces")
             arguments = [*size, *(arrays[name] for name in names), result]
         else:
-            listed = [*size, *(arrays[name] for name in ("columns", "cells", "origins", "pieces"))]
-            arguments = [*listed, arrays["modes"], result]
+            list_arguments = [*size, *(arrays[name] for name in ("columns", "cells", "origins", "pieces"))]
+            arguments = [*list_arguments, arrays["modes"], result]
         if id.method == "matrix":
-            guarded = workspace.guards.allocate(modes * count, "the rows of the matrix")
-            stack.callback(guarded.release)
-            weights = guarded.memory
+            rows = workspace.guards.allocate(modes * count, "the rows of the matrix")
+            stack.callback(rows.release)
+            weights = rows.memory
             n_t = BLOCK_SIZE[device.backend]
-            device.bind(program.kernel("matrix_rows"), device.sm_count * _SUM_BLOCKS, n_t, [*listed, weights])()
+            device.bind(program.kernel("matrix_rows"), device.sm_count * _SUM_BLOCKS, n_t, [*list_arguments, weights])()
             arguments = [np.int32(count), weights, arrays["cells"], arrays["modes"], result]
             self.bytes_moved = count * (modes + 4 + 8) + operands.field.modes.nbytes
         self.launch = device.bind(
@@ -130,8 +130,8 @@ class RegionFilter(RegionKernel):
 
     kind = "filter"
 
-    def __init__(self, built: Mapping[str, ModuleFile], id: RegionId) -> None:
-        super().__init__(built, id)
+    def __init__(self, modules: Mapping[str, ModuleFile], id: RegionId) -> None:
+        super().__init__(modules, id)
         self.name = f"{id}/filter"
 
     @property
@@ -159,10 +159,10 @@ class RegionFilter(RegionKernel):
         self._read = lambda: _download(workspace, sums, count)
 
 
-def region_kernels(built: Mapping[str, ModuleFile], degree: int, target: Target, space: Space) -> list[RegionKernel]:
+def region_kernels(modules: Mapping[str, ModuleFile], degree: int, target: Target, space: Space) -> list[RegionKernel]:
     """Return the kernels of a space that fit on the target, grouped by module."""
     ids = {PAPER: paper_region_ids, EXTENDED: own_region_ids}
-    return [RegionKernel(built, id) for id in ids[space](degree, target)] if space in ids else []
+    return [RegionKernel(modules, id) for id in ids[space](degree, target)] if space in ids else []
 
 
 def list_bytes(count: int) -> int:
@@ -237,8 +237,8 @@ class ClipRegions(Runnable):
 
     kind = "clip"
 
-    def __init__(self, built: Mapping[str, ModuleFile], degree: int) -> None:
-        self._built, self._degree = built, degree
+    def __init__(self, modules: Mapping[str, ModuleFile], degree: int) -> None:
+        self._built, self._degree = modules, degree
         self.name = f"p{degree}/clip"
         self.launch: Callable[[], None] = not_prepared
         self.stages = dict.fromkeys(("count", "scan", "write"), not_prepared)

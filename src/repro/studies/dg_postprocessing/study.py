@@ -55,7 +55,7 @@ from repro.studies.dg_postprocessing.regions import PAPER_CELLS, make_regions, r
 from repro.studies.dg_postprocessing.runnables_plane import (
     FieldFilter,
     LocalFilter,
-    asked_routines,
+    configured_routines,
     device_filters,
     library_products,
     matrix_runnables,
@@ -168,7 +168,7 @@ def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) 
     timed in full; methods that would take too long are left out.
     """
     settings, target = session.settings, session.target
-    built = read_modules(target, STUDY_NAME, PLANE, modules_of(operands.degree))
+    modules = read_modules(target, STUDY_NAME, PLANE, modules_of(operands.degree))
     environment = session.bench.device.environment()
 
     def seconds(id: FilterId) -> float | None:
@@ -176,41 +176,43 @@ def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) 
 
     ids = list(filter_ids(target, settings.spaces, settings.layouts))
     timeout = session.timing.timeout
-    tried = {str(id): FieldFilter(built, id, partial(refuse_long, seconds(id), timeout)) for id in ids}
-    fastest = min((timed for id in ids if (timed := seconds(id)) is not None), default=0.0)
+    filters_by_name = {str(id): FieldFilter(modules, id, partial(refuse_long, seconds(id), timeout)) for id in ids}
+    fastest = min((time for id in ids if (time := seconds(id)) is not None), default=0.0)
     is_long = fastest > session.timing.budget(session.bench.device.backend)
     search = session.screen_candidates if is_long or tuple(parts) == (DEVICES,) else session.measure_all
     rows: list[Row] = []
     for space in settings.spaces:
-        rows += search([way for way in tried.values() if way.space == space], f"{space} space")
+        rows += search([way for way in filters_by_name.values() if way.space == space], f"{space} space")
     yield "search", rows
     yardsticks = session.yardsticks()
     yield "baseline", [row for _, row in yardsticks]
-    choices = pick(rows, session.timing.tie, filter_tunings, [runnable.id for runnable in tried.values()])
-    chosen: list[Runnable] = [tried[name] for name in dict.fromkeys(choice.name for choice in choices)]
+    choices = pick(rows, session.timing.tie, filter_tunings, [runnable.id for runnable in filters_by_name.values()])
+    winning_filters: list[Runnable] = [
+        filters_by_name[name] for name in dict.fromkeys(choice.name for choice in choices)
+    ]
     reported = session.time_in_rounds(fastest_yardsticks(yardsticks))
-    over_devices = device_filters(built, choices, len(session.bench.devices)) if DEVICES in parts else []
-    reported += session.time_in_rounds([*chosen, *over_devices])
+    over_devices = device_filters(modules, choices, len(session.bench.devices)) if DEVICES in parts else []
+    reported += session.time_in_rounds([*winning_filters, *over_devices])
     if LOCAL in parts and len(operands.mesh.triangles) <= MAX_LOCAL_TRIANGLES:
-        reported += session.time_in_rounds([LocalFilter(built)])
+        reported += session.time_in_rounds([LocalFilter(modules)])
     if MATRIX in parts:
-        library = library_products(built, asked_routines(settings, target.dialect), target.dialect)
-        groups: list[Sequence[Runnable]] = [*matrix_runnables(built), library]
+        library = library_products(modules, configured_routines(settings, target.dialect), target.dialect)
+        groups: list[Sequence[Runnable]] = [*matrix_runnables(modules), library]
         for side_by_side in groups:
             reported += session.time_in_rounds(side_by_side)
     yield "report", reported
     yield "choices", choices
 
 
-def filter_tunings(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+def filter_tunings(timed_rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     """Return the rows from which each tuning chooses: `joint`, `paper`, `paper/…`, `paper_tuned/…`, `edges`, `atomic`.
 
     A tuning of a further tuned published method chooses among all rows of the method, so that it is never slower than
     the method as published.
     """
-    tunings: dict[str, list[Row]] = {JOINT: list(timed)}
-    tuned = {DgRow.of(row).way for row in timed if row.space == PAPER_TUNED}
-    for row in timed:
+    tunings: dict[str, list[Row]] = {JOINT: list(timed_rows)}
+    tuned_ways = {DgRow.of(row).way for row in timed_rows if row.space == PAPER_TUNED}
+    for row in timed_rows:
         way = DgRow.of(row).way
         if row.space == EXTENDED:
             tunings.setdefault(str(way), []).append(row)
@@ -218,7 +220,7 @@ def filter_tunings(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
         if row.space == PAPER:
             tunings.setdefault(PAPERS, []).append(row)
             tunings.setdefault(f"{PAPER}/{way}", []).append(row)
-        if way in tuned:
+        if way in tuned_ways:
             tunings.setdefault(f"{PAPER_TUNED}/{way}", []).append(row)
     return tunings
 
@@ -250,45 +252,47 @@ def make_region_operands(problem: Field, precision: str, seed: int) -> RegionOpe
 def measure_space(session: Session, operands: RegionOperands, parts: Sequence[str]) -> Iterator[tuple[str, StepResult]]:
     """Search the kernels, choose, and time the winners for all widths side by side; then time sums and clipping."""
     settings, target, degree = session.settings, session.target, operands.degree
-    built = {
+    modules = {
         key: ModuleFile.read(manifest_path(target.name, STUDY_NAME, key))
         for key in region_keys(degree, target, tuple(parts))
     }
     strategy = session.strategy(region_features, RegionId)
     rows: list[Row] = []
-    tried: dict[str, RegionKernel] = {}
+    kernels_by_name: dict[str, RegionKernel] = {}
     for space in settings.spaces:
-        kernels = region_kernels(built, degree, target, space)
+        kernels = region_kernels(modules, degree, target, space)
         if not kernels:  # the text already tunes these kernels, so `paper_tuned` has none
             continue
-        tried |= {item.name: item for item in kernels}
+        kernels_by_name |= {item.name: item for item in kernels}
         rows += session.search(strategy, kernels, f"{space} space")
     yield "search", rows
     yardsticks = session.yardsticks()
     yield "baseline", [row for _, row in yardsticks]
-    choices = pick(rows, session.timing.tie, region_tunings, [kernel.id for kernel in tried.values()])
+    choices = pick(rows, session.timing.tie, region_tunings, [kernel.id for kernel in kernels_by_name.values()])
     reported = session.time_in_rounds(fastest_yardsticks(yardsticks))
-    reported += session.time_in_rounds([tried[name] for name in dict.fromkeys(choice.name for choice in choices)])
+    reported += session.time_in_rounds(
+        [kernels_by_name[name] for name in dict.fromkeys(choice.name for choice in choices)]
+    )
     if SUMS in parts:
         best = dict.fromkeys(choice.name for choice in choices if choice.tuning in (JOINT, PAPERS))
-        reported += session.time_in_rounds([RegionFilter(built, tried[name].id) for name in best])
+        reported += session.time_in_rounds([RegionFilter(modules, kernels_by_name[name].id) for name in best])
     if CLIP in parts:
-        reported += session.time_in_rounds([ClipRegions(built, degree)])
+        reported += session.time_in_rounds([ClipRegions(modules, degree)])
     yield "report", reported
     yield "choices", choices
 
 
-def region_tunings(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+def region_tunings(timed_rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     """Return the rows from which each tuning chooses: `joint`, `paper`, `full`, `width/…`, `lane`, `matrix`."""
-    tunings: dict[str, list[Row]] = {JOINT: list(timed)}
-    for row in timed:
-        own = DgRow.of(row)
+    tunings: dict[str, list[Row]] = {JOINT: list(timed_rows)}
+    for row in timed_rows:
+        kernel_row = DgRow.of(row)
         if row.space != PAPER:
-            tunings.setdefault(str(own.method), []).append(row)
+            tunings.setdefault(str(kernel_row.method), []).append(row)
             continue
         tunings.setdefault(PAPERS, []).append(row)
-        tunings.setdefault(f"width/{own.vector_width}", []).append(row)
-        if own.kernel_degree and own.vector_width == full_width(own.kernel_degree):
+        tunings.setdefault(f"width/{kernel_row.vector_width}", []).append(row)
+        if kernel_row.kernel_degree and kernel_row.vector_width == full_width(kernel_row.kernel_degree):
             tunings.setdefault(FULL_WIDTH, []).append(row)
     return tunings
 
@@ -334,12 +338,12 @@ class DgPostprocessing(Study):
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Raise an error for single precision, which the paper does not use, and for degrees without kernels."""
         super().check(settings, problems)
-        if others := [precision for precision in settings.precisions if precision != "double"]:
+        if other_precisions := [precision for precision in settings.precisions if precision != "double"]:
             raise ReproError(
                 "fields are filtered in double precision only",
                 where=f"studies.{STUDY_NAME}.precisions",
                 expected="[double]: the text has no other",
-                actual=", ".join(others),
+                actual=", ".join(other_precisions),
                 todo="set `precisions: [double]`, or leave the key out",
             )
         for problem in problems:
@@ -349,15 +353,17 @@ class DgPostprocessing(Study):
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
         """Raise an error for unknown variants and baselines."""
-        asked_routines(settings, target.dialect)
-        offered = [str(id) for id in filter_ids(target, settings.spaces)]
-        unknown = [] if settings.layouts == "all" else [name for name in settings.layouts if name not in offered]
-        if unknown or not settings.layouts:
+        configured_routines(settings, target.dialect)
+        available_layouts = [str(id) for id in filter_ids(target, settings.spaces)]
+        unknown_layouts = (
+            [] if settings.layouts == "all" else [name for name in settings.layouts if name not in available_layouts]
+        )
+        if unknown_layouts or not settings.layouts:
             raise ReproError(
                 "no such way to filter a field in the plane",
                 where=f"studies.{STUDY_NAME}.layouts",
-                expected=f"for `space: {', '.join(settings.spaces)}` some of {', '.join(offered)}",
-                actual=", ".join(unknown) or "none",
+                expected=f"for `space: {', '.join(settings.spaces)}` some of {', '.join(available_layouts)}",
+                actual=", ".join(unknown_layouts) or "none",
                 todo="name others, or leave the key out",
             )
 
@@ -399,42 +405,44 @@ class DgPostprocessing(Study):
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: FieldId, target: Target) -> Runnable:
         """Return the method or the region kernel of an id."""
-        built = {}
+        modules = {}
         if isinstance(id, RegionId):
             keys = list(dict.fromkeys((id.module, region_module_key(id.degree, "lane", 1))))
         else:  # if the degree is unknown, use modules of all degrees
             keys = keys_of(outline_degree(problem))
         for key in keys:
             path = manifest_path(target.name, STUDY_NAME, key)
-            built[key.removeprefix(f"{PLANE}/")] = ModuleFile(
+            modules[key.removeprefix(f"{PLANE}/")] = ModuleFile(
                 compile_module(render_key(templates, key, target), target, path), path.parent
             )
         if isinstance(id, RegionId):
-            return RegionKernel(built, id)
+            return RegionKernel(modules, id)
         assert isinstance(id, FilterId)
-        return FieldFilter(built, id)
+        return FieldFilter(modules, id)
 
     def layouts(self) -> list[tuple[str, str]]:
         """Return the variants in the plane that can be named in the configuration's key `layouts`."""
         targets = {"": get_target("sm_90"), " on the CPU": CPU}
-        ways = {str(id): f"{id.space}{where}" for where, target in targets.items() for id in filter_ids(target, SPACES)}
+        ways = {
+            str(id): f"{id.space}{suffix}" for suffix, target in targets.items() for id in filter_ids(target, SPACES)
+        }
         return [*ways.items()]
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
         degree = outline_degree(problem)
         if degree is not None and is_in_space(problem):
-            offered = list(paper_region_ids(degree, target)) if PAPER in settings.spaces else []
+            region_ids = list(paper_region_ids(degree, target)) if PAPER in settings.spaces else []
             if EXTENDED in settings.spaces:
-                offered += own_region_ids(degree, target)
-            groups = len({(id.method, id.width) for id in offered})
+                region_ids += own_region_ids(degree, target)
+            groups = len({(id.method, id.width) for id in region_ids})
             nbytes = list_bytes(region_count(problem.size[0] if problem.size else PAPER_CELLS))
-            return Workload(len(offered), groups, 4, nbytes, nbytes)
+            return Workload(len(region_ids), groups, 4, nbytes, nbytes)
         ids = list(filter_ids(target, settings.spaces, settings.layouts))
         cells = problem.size[0] if problem.size else MEDIAN_TRIANGLES
         # Work per point grows with the degree. Larger meshes have more points, but are launched less often: on an H200
         # the largest mesh has 250 times as many triangles as the smallest, but its case takes only four times as long.
-        beside = (degree or 1) ** 2 * (cells / MEDIAN_TRIANGLES) ** 0.25
-        return Workload(len(ids), len({(id.method, id.space) for id in ids}), 5, 0, 0, beside, all_tried=True)
+        case_overhead = (degree or 1) ** 2 * (cells / MEDIAN_TRIANGLES) ** 0.25
+        return Workload(len(ids), len({(id.method, id.space) for id in ids}), 5, 0, 0, case_overhead, all_tried=True)
 
 
 STUDY = DgPostprocessing()

@@ -12,7 +12,7 @@ from repro.bench.rows import median_column
 from repro.codegen.targets import TARGETS
 from repro.config.models import PAPER, StudySettings
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import targets_table, wanted_on
+from repro.results.claims import target_device_note, targets_table
 from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_lines import PROBLEM, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
@@ -21,9 +21,9 @@ from repro.results.tables import (
     Cell,
     Column,
     Table,
+    add_row_keys,
     count,
     digits,
-    from_rows,
     percent,
     ratio,
     share,
@@ -53,14 +53,14 @@ from repro.studies.dg_postprocessing.columns import (
     FieldCell,
     digits_cell,
     error_columns,
-    error_gain,
+    error_gain_cell,
     field_columns,
-    formatted,
     local_error_columns,
     method_milli_column,
+    method_speedup_column,
     milli_column,
-    million_points,
-    over_column,
+    million_points_cell,
+    number_cell,
     rate_columns,
     ratio_column,
 )
@@ -110,13 +110,15 @@ FILTER_COLUMNS: tuple[Column[Filtering], ...] = (
     *field_columns(lambda field: "" if any(field[method] for method in METHODS) else field.case.why_not()),
     *(method_milli_column(f"{method.key}_ms", method.title, "ms", method) for method in METHODS),
     Column("chosen", "ours", numeric=False, cell=lambda field: Cell(timed.name if (timed := field[OURS]) else None)),
-    over_column("element_over_point", "one block", "per element over per point", POINT, ELEMENT),
-    over_column("element_over_point_tuned", "tuned", "per element over per point", POINT_TUNED, ELEMENT_TUNED),
+    method_speedup_column("element_over_point", "one block", "per element over per point", POINT, ELEMENT),
+    method_speedup_column(
+        "element_over_point_tuned", "tuned", "per element over per point", POINT_TUNED, ELEMENT_TUNED
+    ),
     *(
-        over_column(f"{method.key}_over_ours", method.title, "ours over", method, OURS)
+        method_speedup_column(f"{method.key}_over_ours", method.title, "ours over", method, OURS)
         for method in (POINT_TUNED, ELEMENT_TUNED, ATOMIC)
     ),
-    *rate_columns("mpoints", "M points/s", million_points),
+    *rate_columns("mpoints", "M points/s", million_points_cell),
     *rate_columns("gflops", "GFLOPS", lambda field, timed: digits_cell(field.gflops(timed))),
 )
 PEAK_COLUMNS = rate_columns("peak", "of the peak", lambda field, timed: percent(field.peak_share(timed)))
@@ -182,7 +184,11 @@ def matrix(campaign: Campaign, published: Published) -> Table:
 
 
 def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
-    fewest, many, last_over_first = product(counts[0]), product(counts[-1]), f"{counts[-1]} fields over {counts[0]}"
+    one_field, many_fields, last_over_first = (
+        product(counts[0]),
+        product(counts[-1]),
+        f"{counts[-1]} fields over {counts[0]}",
+    )
 
     def over_direct(n: int) -> Column[Filtering]:
         key, group = f"direct_over_apply_{n}", "direct over product, a field"
@@ -192,19 +198,19 @@ def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
         return (field.why_no_matrix("library"),) if field[MAKE] else ()
 
     def routine(field: Filtering) -> Cell:
-        timed = field[library_product(counts[0])]
-        return Cell(timed.row.routine if timed else None)
+        time = field[library_product(counts[0])]
+        return Cell(time.row.routine if time else None)
 
     return (
         *field_columns(lambda field: "" if field[MAKE] else field.why_no_matrix()),
         Column("pairs", "pairs", cell=lambda field: count(field.number(lambda row: row.matrix_pairs))),
-        Column("gigabytes", "GB", cell=_gigabytes),
+        Column("gigabytes", "GB", cell=_gigabytes_cell),
         method_milli_column("direct_ms", "direct, ms", "", OURS),
         milli_column("make_ms", "ms", "made in", MAKE),
         Column("make_over_direct", "over direct", "made in", cell=lambda field: speedup(field[MAKE], field[OURS])),
         *(milli_column(f"apply_{n}_ms", f"{n}", "product with fields, ms", product(n)) for n in counts),
         *map(over_direct, counts),
-        Column("sixteen_over_one", last_over_first, cell=lambda field: speedup(field[many], field[fewest])),
+        Column("sixteen_over_one", last_over_first, cell=lambda field: speedup(field[many_fields], field[one_field])),
         milli_column("floor_ms", "floor, ms", "", FLOOR),
         Column("floor_share", "of the floor", cell=lambda field: share(field[FLOOR], field[product(1)])),
         *(
@@ -212,7 +218,7 @@ def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
             for n in counts
         ),
         *(
-            over_column(f"over_library_{n}", f"{n}", "ours over the library", library_product(n), product(n))
+            method_speedup_column(f"over_library_{n}", f"{n}", "ours over the library", library_product(n), product(n))
             for n in counts
         ),
         Column("routine", "routine", numeric=False, cell=routine),
@@ -220,9 +226,9 @@ def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
     )
 
 
-def _gigabytes(field: Filtering) -> Cell:
+def _gigabytes_cell(field: Filtering) -> Cell:
     nbytes = field.number(lambda row: row.matrix_bytes)
-    return Cell() if nbytes is None else formatted(nbytes / GIGA, ".3f" if nbytes < GIGA else ".1f")
+    return Cell() if nbytes is None else number_cell(nbytes / GIGA, ".3f" if nbytes < GIGA else ".1f")
 
 
 FIGURE = f"Figure 3.12 of {CITED}"
@@ -234,11 +240,11 @@ def devices(campaign: Campaign, published: Published) -> Table:
     fields = all_filterings(campaign, published)
     numbers = device_counts(fields)
 
-    def why(field: Filtering) -> str:
-        timed = any(field[over_devices(method, number)] for method in (OURS, ELEMENT) for number in numbers)
-        return "" if timed or not numbers else "not measured over several devices"
+    def reason_of(field: Filtering) -> str:
+        is_timed = any(field[over_devices(method, number)] for method in (OURS, ELEMENT) for number in numbers)
+        return "" if is_timed or not numbers else "not measured over several devices"
 
-    columns = field_columns(why)
+    columns = field_columns(reason_of)
     if numbers:
         columns += (
             milli_column("ours_ms", "ours, ms", "1 device", OURS),
@@ -260,19 +266,19 @@ def devices(campaign: Campaign, published: Published) -> Table:
 
 
 def _device_columns(number: int) -> tuple[Column[Filtering], ...]:
-    group, ours, element = f"{number} devices", over_devices(OURS, number), over_devices(ELEMENT, number)
+    group, own_method, element_method = f"{number} devices", over_devices(OURS, number), over_devices(ELEMENT, number)
     gather = over_devices(OURS, number, GATHER)
     return (
-        milli_column(f"ours_{number}_ms", "ours, ms", group, ours),
+        milli_column(f"ours_{number}_ms", "ours, ms", group, own_method),
         ratio_column(f"ours_{number}", "×", group, lambda field: ratio(field.device_speedup(OURS, number))),
         milli_column(f"gather_{number}_ms", "gather, ms", group, gather),
         ratio_column(f"gathered_{number}", "with it, ×", group, lambda field: ratio(field.gathered_speedup(number))),
-        milli_column(f"element_{number}_ms", "per element, ms", group, element),
+        milli_column(f"element_{number}_ms", "per element, ms", group, element_method),
         ratio_column(f"element_{number}", "×", group, lambda field: ratio(field.device_speedup(ELEMENT, number))),
     )
 
 
-def _function(field: Filtering) -> Cell:
+def _function_cell(field: Filtering) -> Cell:
     row = filtered_row(field)
     return Cell(field.function, keys=(row.key,) if row else ())
 
@@ -290,12 +296,12 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
     gains = "dG over filtered"
     columns: tuple[Column[Filtering], ...] = (
         *field_columns(lambda field: "" if filtered_errors(field) else missing_errors(field)),
-        Column("function", "function", numeric=False, cell=_function),
-        Column("mean_edge", "mean edge", cell=lambda field: formatted(field.facts.get("mean_edge"), ".4f")),
+        Column("function", "function", numeric=False, cell=_function_cell),
+        Column("mean_edge", "mean edge", cell=lambda field: number_cell(field.facts.get("mean_edge"), ".4f")),
         *error_columns("dg", "dG", unfiltered_errors, fields),
         *error_columns("filtered", "filtered", filtered_errors, fields),
-        Column("l2_gain", "L²", gains, cell=error_gain(unfiltered_errors, filtered_errors, L2)),
-        Column("max_gain", "max", gains, cell=error_gain(unfiltered_errors, filtered_errors, LARGEST)),
+        Column("l2_gain", "L²", gains, cell=error_gain_cell(unfiltered_errors, filtered_errors, L2)),
+        Column("max_gain", "max", gains, cell=error_gain_cell(unfiltered_errors, filtered_errors, LARGEST)),
     )
     caption = [
         "How far a field is from the function that it is the L² projection of, and how far the field that the filter",
@@ -311,21 +317,21 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
     return table_of(columns, fields, join_sentences(caption))
 
 
-def _at_point(column: Callable[[DgRow], int | None]) -> FieldCell:
+def _point_cell(column: Callable[[DgRow], int | None]) -> FieldCell:
     return lambda field: digits_cell(field.at_point(column))
 
 
 LOCAL_COLUMNS: tuple[Column[Filtering], ...] = (
     *field_columns(lambda field: "" if local_errors(field) else missing_local_errors(field)),
-    Column("longest_edge", "longest edge", "h", cell=lambda field: formatted(field.facts.get("longest_edge"), ".4f")),
-    Column("mean_scale", "local, mean", "h", cell=lambda field: formatted(mean_scale(field), ".4f")),
+    Column("longest_edge", "longest edge", "h", cell=lambda field: number_cell(field.facts.get("longest_edge"), ".4f")),
+    Column("mean_scale", "local, mean", "h", cell=lambda field: number_cell(mean_scale(field), ".4f")),
     *local_error_columns("l2", "L² error", L2),
     *local_error_columns("max", "largest error", LARGEST),
-    Column("whole_pairs", "one h", "pairs at a point", cell=_at_point(lambda row: row.pairs)),
-    Column("local_pairs", "local h", "pairs at a point", cell=_at_point(lambda row: row.local_pairs)),
+    Column("whole_pairs", "one h", "pairs at a point", cell=_point_cell(lambda row: row.pairs)),
+    Column("local_pairs", "local h", "pairs at a point", cell=_point_cell(lambda row: row.local_pairs)),
     method_milli_column("whole_ms", "one h", "ms", POINT_TUNED),
     milli_column("local_ms", "local h", "ms", LOCAL_H),
-    over_column("speedup", "one over local", "ms", POINT_TUNED, LOCAL_H),
+    method_speedup_column("speedup", "one over local", "ms", POINT_TUNED, LOCAL_H),
 )
 
 
@@ -333,13 +339,13 @@ LOCAL_COLUMNS: tuple[Column[Filtering], ...] = (
 def by_point(campaign: Campaign, published: Published) -> Table:
     """One line for each field whose mesh is small enough to be filtered with a separate h for each point."""
     fields = [field for field in all_filterings(campaign, published) if (field.triangles or 0) <= MAX_LOCAL_TRIANGLES]
-    most = f"{MAX_LOCAL_TRIANGLES:,}".replace(",", "\N{NO-BREAK SPACE}")
+    limit_text = f"{MAX_LOCAL_TRIANGLES:,}".replace(",", "\N{NO-BREAK SPACE}")
     caption = [
         "Local h: at a vertex the longest edge of the triangles around it, linear between the three of a triangle. One",
         "h: the longest edge of the mesh, as the text has it. Errors as in table-errors, pairs as in table-work. Times",
         "are of the paper’s per-point way with tuned cells and blocks, and of the same kernel with an h of each point:",
         "both clip triangles, since contours on a device need triangles that are no wider than h. Above 1 local h is",
-        f"the better. Of meshes of up to {most} triangles.",
+        f"the better. Of meshes of up to {limit_text} triangles.",
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
@@ -360,9 +366,9 @@ def memory(campaign: Campaign, published: Published) -> Table:
 
     columns: tuple[Column[Filtering], ...] = (
         *field_columns(lambda field: "" if field.facts.get("overhead") else NO_COPIES),
-        Column("spread", "longest over mean edge", cell=_spread),
+        Column("spread", "longest over mean edge", cell=_spread_cell),
         *map(column, patch_counts(fields)),
-        Column("overhead_measured", campaign.column, "copies over points", cell=_measured_overhead),
+        Column("overhead_measured", campaign.column, "copies over points", cell=_measured_overhead_cell),
     )
     caption = [
         "Memory that the per-element way takes beside one solution: the copies that all patches have of points around",
@@ -378,44 +384,44 @@ def memory(campaign: Campaign, published: Published) -> Table:
 
 def patch_counts(fields: Sequence[Filtering]) -> list[int]:
     """Return all numbers of patches for which the memory of copies was counted."""
-    counted = {int(count) for field in fields for count in field.facts.get("overhead", {})}
-    return sorted(counted) or [PATCHES]
+    recorded_counts = {int(count) for field in fields for count in field.facts.get("overhead", {})}
+    return sorted(recorded_counts) or [PATCHES]
 
 
-def _spread(field: Filtering) -> Cell:
+def _spread_cell(field: Filtering) -> Cell:
     return ratio(field.facts["longest_edge"] / field.facts["mean_edge"] if field.facts else None)
 
 
-def _measured_overhead(field: Filtering) -> Cell:
-    timed = field[ELEMENT]
-    copies = timed.row.copies if timed else None
-    return from_rows(percent(copies / field.points - 1 if copies and field.points else None), timed)
+def _measured_overhead_cell(field: Filtering) -> Cell:
+    time = field[ELEMENT]
+    copies = time.row.copies if time else None
+    return add_row_keys(percent(copies / field.points - 1 if copies and field.points else None), time)
 
 
-def _evaluations(field: Filtering) -> Cell:
+def _evaluations_cell(field: Filtering) -> Cell:
     segments = field.at_point(lambda row: row.segments)
     return digits_cell(None if segments is None or field.degree is None else segments * gauss_points(field.degree))
 
 
-def _kilo_operations(field: Filtering) -> Cell:
+def _kilo_operations_cell(field: Filtering) -> Cell:
     operations = field.at_point(lambda row: row.operations)
     return digits_cell(None if operations is None else operations / KILO)
 
 
-def _intensity(field: Filtering) -> Cell:
+def _intensity_cell(field: Filtering) -> Cell:
     operations, nbytes = field.at_point(lambda row: row.operations), field.at_point(lambda row: row.least_bytes)
     return digits_cell(operations / nbytes if operations is not None and nbytes else None)
 
 
 WORK_COLUMNS: tuple[Column[Filtering], ...] = (
     *field_columns(lambda field: "" if field.points else field.case.why_not()),
-    Column("pairs", "pairs", "at a point", cell=_at_point(lambda row: row.pairs)),
-    Column("subtriangles", "sub-triangles", "at a point", cell=_at_point(lambda row: row.subtriangles)),
-    Column("segments", "segments", "at a point", cell=_at_point(lambda row: row.segments)),
-    Column("evaluations", "evaluations", "at a point", cell=_evaluations),
-    Column("kilo_operations", "1000 operations", "at a point", cell=_kilo_operations),
-    Column("bytes", "bytes at the least", "at a point", cell=_at_point(lambda row: row.least_bytes)),
-    Column("intensity", "operations a byte", cell=_intensity),
+    Column("pairs", "pairs", "at a point", cell=_point_cell(lambda row: row.pairs)),
+    Column("subtriangles", "sub-triangles", "at a point", cell=_point_cell(lambda row: row.subtriangles)),
+    Column("segments", "segments", "at a point", cell=_point_cell(lambda row: row.segments)),
+    Column("evaluations", "evaluations", "at a point", cell=_evaluations_cell),
+    Column("kilo_operations", "1000 operations", "at a point", cell=_kilo_operations_cell),
+    Column("bytes", "bytes at the least", "at a point", cell=_point_cell(lambda row: row.least_bytes)),
+    Column("intensity", "operations a byte", cell=_intensity_cell),
 )
 
 
@@ -439,7 +445,7 @@ NO_COUNTS = "its record has no counts: build the problem again"
 
 def _count_columns(published: Published) -> tuple[Column[Filtering], ...]:
     records = {item["problem"]: item for item in published.tables.get("tests", [])}
-    theirs = published_tests(published)
+    published_counts = published_tests(published)
 
     def pair(key: str, group: str, cell: Callable[[Filtering, int], Cell]) -> tuple[Column[Filtering], ...]:
         return (
@@ -447,13 +453,13 @@ def _count_columns(published: Published) -> tuple[Column[Filtering], ...]:
             Column(key.format("element"), "per element", group, cell=lambda field: cell(field, 1)),
         )
 
-    def printed(field: Filtering, which: int) -> Cell:
-        counts = theirs.get(field.line.problem)
-        return count(counts[which] if counts else None)
+    def printed_cell(field: Filtering, index: int) -> Cell:
+        counts = published_counts.get(field.line.problem)
+        return count(counts[index] if counts else None)
 
-    def over_published(field: Filtering, which: int) -> Cell:
-        own, counts = field.tests, theirs.get(field.line.problem)
-        return formatted(own[which] / counts[which] if own and counts else None, ".3f")
+    def quotient_cell(field: Filtering, index: int) -> Cell:
+        own_counts, counts = field.tests, published_counts.get(field.line.problem)
+        return number_cell(own_counts[index] / counts[index] if own_counts and counts else None, ".3f")
 
     def printed_mesh(field: Filtering) -> Cell:
         item = records.get(field.line.problem)
@@ -466,24 +472,24 @@ def _count_columns(published: Published) -> tuple[Column[Filtering], ...]:
     return (
         *field_columns(lambda field: "" if field.tests else NO_COUNTS),
         Column("printed", "mesh", "published", numeric=False, cell=printed_mesh),
-        *pair("published_per_{}", "published", printed),
+        *pair("published_per_{}", "published", printed_cell),
         Column("published_ratio", "ratio", "published", cell=printed_ratio),
         *pair("per_{}", "ours", lambda field, which: count(field.tests[which] if field.tests else None)),
-        Column("ratio", "ratio", "ours", cell=lambda field: formatted(field.tests_ratio, ".3f")),
-        *pair("{}_over_published", "ours over published", over_published),
+        Column("ratio", "ratio", "ours", cell=lambda field: number_cell(field.tests_ratio, ".3f")),
+        *pair("{}_over_published", "ours over published", quotient_cell),
     )
 
 
 @table(STUDY_NAME, "table-3-1", title="Intersection tests", numbering=f"Table 3.1 of {CITED}")
 def tests(campaign: Campaign, published: Published) -> Table:
     """One line for each mesh of degree 1: published number of intersection tests, our number, and their ratio."""
-    theirs = published_tests(published)
-    measured = {field.line.problem: field for field in all_filterings(campaign, published)}
-    fields = [measured.get(name) or absent_filtering(campaign, name) for name in theirs]
+    published_counts = published_tests(published)
+    fields_by_problem = {field.line.problem: field for field in all_filterings(campaign, published)}
+    fields = [fields_by_problem.get(name) or absent_filtering(campaign, name) for name in published_counts]
     fields += [
         field
-        for name, field in measured.items()
-        if name not in theirs and (field.degree == COUNTED_DEGREE or field.degree is None)
+        for name, field in fields_by_problem.items()
+        if name not in published_counts and (field.degree == COUNTED_DEGREE or field.degree is None)
     ]
     caption = [
         f"Pairs of a point and a triangle that are tested for intersection, P = {COUNTED_DEGREE}, published in",
@@ -506,10 +512,10 @@ def machine(campaign: Campaign, published: Published) -> Table:
     """One line for each property: the paper's CPU, its GPU, and the device of the campaign."""
     records = published.tables.get("machine", [])
     cpu, gpu = next(((item["cpu"], item["value"]) for item in records if item["quantity"] == "model"), ("", ""))
-    measured = _device_properties(campaign)
+    device_properties = _device_properties(campaign)
 
-    def ours(item: Record) -> Cell:
-        value = measured.get(item["quantity"])
+    def own_cell(item: Record) -> Cell:
+        value = device_properties.get(item["quantity"])
         if value is None:
             return Cell(notes=(NOT_SAID,))
         return Cell(value, f"{value:.0f}" if value.is_integer() else digits(value))
@@ -519,7 +525,7 @@ def machine(campaign: Campaign, published: Published) -> Table:
         Column[Record]("unit", "unit", numeric=False, cell=lambda item: Cell(item["unit"])),
         Column[Record]("cpu", cpu, "published", cell=lambda item: Cell(float(item["cpu"]), item["cpu"])),
         Column[Record]("gpu", gpu, "published", cell=lambda item: Cell(float(item["value"]), item["value"])),
-        Column[Record]("ours", campaign.column, "ours", cell=ours),
+        Column[Record]("ours", campaign.column, "ours", cell=own_cell),
     )
     caption = [
         "Published: as printed. Ours: what the device says of itself, the cache its last level; its bandwidth is that",
@@ -582,16 +588,18 @@ NOTHING_TO_LEARN = "no other field of this degree was searched in full: there is
 def losses(campaign: Campaign, published: Published) -> Table:
     """One line for each field on tetrahedra: loss in percent of a search that does not learn from this field."""
     replays = {space: evaluate(complete_recordings(campaign, space), BUDGET, RegionId) for space in SPACE_TITLES}
-    judged = {space: {replay.recording.problem: replay for replay in replays[space]} for space in SPACE_TITLES}
+    replays_by_space = {
+        space: {replay.recording.problem: replay for replay in replays[space]} for space in SPACE_TITLES
+    }
     columns: tuple[Column[WidthTimes], ...] = (
         replace(PROBLEM, cell=lambda item: item.line.cell),
         Column("degree", "P", cell=lambda item: Cell(item.degree)),
-        *(column for space in SPACE_TITLES for column in _search_columns(space, judged[space])),
+        *(column for space in SPACE_TITLES for column in _search_columns(space, replays_by_space[space])),
     )
     items = [
         item
         for item in width_times(campaign, published)
-        if any(item.line.problem in judged[space] for space in SPACE_TITLES)
+        if any(item.line.problem in replays_by_space[space] for space in SPACE_TITLES)
     ]
     caption = [
         f"By how many percent the fastest kernel that `search: predicted` finds with {100 * BUDGET:g} % of them, at",
@@ -607,10 +615,10 @@ def losses(campaign: Campaign, published: Published) -> Table:
     return table_of(columns, items, join_sentences(caption))
 
 
-def _search_columns(space: str, judged: Mapping[str, Evaluation]) -> tuple[Column[WidthTimes], ...]:
+def _search_columns(space: str, replays: Mapping[str, Evaluation]) -> tuple[Column[WidthTimes], ...]:
     def column(key: str, title: str, cell: Callable[[Evaluation], Cell]) -> Column[WidthTimes]:
         def of_field(item: WidthTimes) -> Cell:
-            evaluation = judged.get(item.line.problem)
+            evaluation = replays.get(item.line.problem)
             return cell(evaluation) if evaluation else Cell()
 
         return Column(f"{space}_{key}", title, SPACE_TITLES[space], cell=of_field)
@@ -648,7 +656,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, FILTER_CLOCK),
         f"Products with the matrix by the {PRODUCT_CLOCK} clock where a line does not say another, making it by the",
         f"{HOST_CLOCK} clock. Of direct filtering no other clock is recorded.",
-        wanted_on(campaign),
+        target_device_note(campaign),
         unavailable_note(campaign),
     ]
     return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))
@@ -659,7 +667,7 @@ def setup_costs(campaign: Campaign, published: Published) -> Table:
     """One line for each field: times to make the filter matrix and to apply it, ours and the library."""
     return setup_costs_table(
         campaign,
-        [_costs(field) for field in all_filterings(campaign, published)],
+        [_setup_costs(field) for field in all_filterings(campaign, published)],
         library=library_of(campaign),
         clock=PRODUCT_CLOCK,
         setup=f"Set-up: making the filter’s matrix on the device, by the {HOST_CLOCK} clock, as if the library’s were "
@@ -668,16 +676,16 @@ def setup_costs(campaign: Campaign, published: Published) -> Table:
     )
 
 
-def _costs(field: Filtering) -> SetupCosts:
-    ours, library, made = field[product(1)], field[library_product(1)], field[MAKE]
+def _setup_costs(field: Filtering) -> SetupCosts:
+    product_time, library_time, setup_time = field[product(1)], field[library_product(1)], field[MAKE]
     # the library's rows include the time of making and expanding the matrix
     return SetupCosts(
         field.line.cell,
         PRECISION,
-        library=library,
-        csr=library,
-        ours=ours,
-        ours_seconds=made.seconds if made else None,
+        library=library_time,
+        csr=library_time,
+        ours=product_time,
+        ours_seconds=setup_time.seconds if setup_time else None,
         library_seconds=None,
     )
 

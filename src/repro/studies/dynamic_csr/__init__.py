@@ -65,9 +65,9 @@ def number_of(text: str) -> float | None:
 
 def stated_record(published: Published, quantity: str, precision: str = "") -> Record | None:
     """Return the record of a quantity stated in the paper's text; None if there is none."""
-    asked = (quantity, precision)
+    row_key = (quantity, precision)
     return next(
-        (item for item in published.tables.get("text", []) if (item["quantity"], item["precision"]) == asked), None
+        (item for item in published.tables.get("text", []) if (item["quantity"], item["precision"]) == row_key), None
     )
 
 

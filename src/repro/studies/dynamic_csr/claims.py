@@ -27,7 +27,7 @@ from repro.results.problem_lines import (
     ProblemLine,
     join_sentences,
     measurement_note,
-    ours,
+    recorded_lines,
     unavailable_note,
 )
 from repro.results.published import Published
@@ -90,7 +90,7 @@ class PaperGraphs:
     @classmethod
     def of(cls, campaign: Campaign, published: Published, variants: Variants) -> PaperGraphs:
         sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-        lines = tuple(line for line in ours(campaign, published) if line.problem not in sweeps)
+        lines = tuple(line for line in recorded_lines(campaign, published) if line.problem not in sweeps)
         return cls(campaign, lines, variants)
 
     def update(self, method: Method) -> Method | None:
@@ -111,9 +111,9 @@ class PaperGraphs:
     def memory(self, segments: str) -> Iterator[tuple[ProblemLine, float]]:
         """Yield the ratio of bytes of dynamic CSR to HYB, counted as in the paper; `segments` such as `DCSR-4`."""
         for times in operation_times(self.campaign, self.lines):
-            counted = times.facts.get("memory", {}).get("paper")
-            if counted and counted["HYB"]:
-                yield times.line, counted[segments] / counted["HYB"]
+            recorded_counts = times.facts.get("memory", {}).get("paper")
+            if recorded_counts and recorded_counts["HYB"]:
+                yield times.line, recorded_counts[segments] / recorded_counts["HYB"]
 
 
 def _case_number(line: ProblemLine, name: str, pair: TimePair) -> CaseNumber | None:
@@ -122,58 +122,58 @@ def _case_number(line: ProblemLine, name: str, pair: TimePair) -> CaseNumber | N
     return CaseNumber(ratio, name, remark, interval_of_ratio(*pair)) if ratio else None
 
 
-def _of_updates(
-    pair: Callable[[DynamicCase, Method], TimePair], statistic: StatisticName, updated: Method = DCSR
+def _update_quantity(
+    pair: Callable[[DynamicCase, Method], TimePair], statistic: StatisticName, format_method: Method = DCSR
 ) -> Quantity[PaperGraphs]:
-    """Return a function that measures one time divided by that of `updated`, or by a published time in its place."""
+    """Return a function that measures one time divided by that of `format_method`, or by a published time instead."""
 
     def measure(graphs: PaperGraphs) -> Measured:
-        method = graphs.update(updated)
+        method = graphs.update(format_method)
         if method is None:
             return Measured([])
-        numbers, missing = [], []
-        highest = operation_precision(graphs.campaign)
+        numbers, missing_cases = [], []
+        best_precision = operation_precision(graphs.campaign)
         for precision in graphs.campaign.precisions:
             for line, case in graphs.cases(precision):
-                name = line.problem if precision == highest else f"{line.problem} ({ABBREVIATIONS[precision]})"
+                name = line.problem if precision == best_precision else f"{line.problem} ({ABBREVIATIONS[precision]})"
                 if number := _case_number(line, name, pair(case, method)):
                     numbers.append(number)
-                elif precision == highest:  # a campaign may time updates in this precision alone
-                    missing.append(MissingCase(name, "not timed" if case.measured else case.why_not()))
-        return Measured(numbers, missing)
+                elif precision == best_precision:  # a campaign may time updates in this precision alone
+                    missing_cases.append(MissingCase(name, "not timed" if case.measured else case.why_not()))
+        return Measured(numbers, missing_cases)
 
     return Quantity(measure, statistic)
 
 
-def _streamed(protocol: UpdateProtocol) -> Callable[[DynamicCase, Method], TimePair]:
-    return lambda case, updated: streaming_pair(protocol, updated)(case)
+def _streaming_pair(protocol: UpdateProtocol) -> Callable[[DynamicCase, Method], TimePair]:
+    return lambda case, format_method: streaming_pair(protocol, format_method)(case)
 
 
-def _iterated(case: DynamicCase, updated: Method) -> TimePair:
-    return iterative_pair(updated)(case)
+def _iterative_pair(case: DynamicCase, format_method: Method) -> TimePair:
+    return iterative_pair(format_method)(case)
 
 
-def _over_rivals(case: DynamicCase, updated: Method) -> TimePair:
+def _rival_pair(case: DynamicCase, format_method: Method) -> TimePair:
     """Return two times of the iterative test: that of the faster of HYB and CSR, and that of dynamic CSR."""
-    (hyb, dynamic), (_, csr) = iterative_pair(updated)(case), iterative_pair(REBUILD)(case)
+    (hyb, dynamic), (_, csr) = iterative_pair(format_method)(case), iterative_pair(REBUILD)(case)
     return min((rival for rival in (hyb, csr) if rival), key=lambda time: time.seconds, default=None), dynamic
 
 
-def _over_sort(case: DynamicCase, defragmentation: Method) -> TimePair:
+def _speedup_over_sort(case: DynamicCase, defragmentation: Method) -> TimePair:
     return case.time(HYB_SORT, OPERATION_CLOCK), case.time(defragmentation, OPERATION_CLOCK)
 
 
-def _of_products(first: Method, second: Method) -> Quantity[PaperGraphs]:
+def _product_quantity(first: Method, second: Method) -> Quantity[PaperGraphs]:
     """Return a function that measures the mean of one product's time over another's, over graphs and precisions."""
 
     def measure(graphs: PaperGraphs) -> Measured:
-        over, under = graphs.product(first), graphs.product(second)
-        if over is None or under is None:
+        first_product, second_product = graphs.product(first), graphs.product(second)
+        if first_product is None or second_product is None:
             return Measured([])
         numbers = []
         for precision in graphs.campaign.precisions:
             for line, case in graphs.cases(precision):
-                pair = case.time(over, PRODUCT_CLOCK), case.time(under, PRODUCT_CLOCK)
+                pair = case.time(first_product, PRODUCT_CLOCK), case.time(second_product, PRODUCT_CLOCK)
                 numbers.append(_case_number(line, f"{line.problem} ({ABBREVIATIONS[precision]})", pair))
         return Measured([number for number in numbers if number])
 
@@ -186,24 +186,24 @@ def _memory(segments: str, statistic: StatisticName) -> Quantity[PaperGraphs]:
     def measure(graphs: PaperGraphs) -> Measured:
         if graphs.variants == "as_published":
             return Measured([])
-        numbers, missing = [], []
+        numbers, missing_cases = [], []
         for line, share in graphs.memory(segments):
             if line.record and line.record.stand_in:
-                missing.append(MissingCase(line.problem, "a stand-in, made with the published memory"))
+                missing_cases.append(MissingCase(line.problem, "a stand-in, made with the published memory"))
             else:
                 numbers.append(CaseNumber(share, line.problem))
-        return Measured(numbers, missing)
+        return Measured(numbers, missing_cases)
 
     return Quantity(measure, statistic)
 
 
-def _on_devices(devices: int, precision: str | None = None, graph: str | None = None) -> Quantity[PaperGraphs]:
+def _device_quantity(devices: int, precision: str | None = None, graph: str | None = None) -> Quantity[PaperGraphs]:
     """Measure the time on one device over the time on several, for single launches or steps within a launch."""
 
     def measure(graphs: PaperGraphs) -> Measured:
         if graphs.variants != "paper_tuned" or (precision and precision not in graphs.campaign.precisions):
             return Measured([])
-        numbers, missing = [], []
+        numbers, missing_cases = [], []
         for line, case in graphs.cases(precision):
             if graph in (None, line.problem):
                 times = DeviceTimes(line, case)
@@ -211,17 +211,17 @@ def _on_devices(devices: int, precision: str | None = None, graph: str | None = 
                 if ratio:
                     numbers.append(CaseNumber(ratio, line.problem))
                 else:
-                    missing.append(MissingCase(line.problem, f"no time on {devices} devices in this campaign"))
-        if graph and not numbers and not missing:
-            missing.append(MissingCase(graph, "not in this campaign"))
-        return Measured(numbers, missing)
+                    missing_cases.append(MissingCase(line.problem, f"no time on {devices} devices in this campaign"))
+        if graph and not numbers and not missing_cases:
+            missing_cases.append(MissingCase(graph, "not in this campaign"))
+        return Measured(numbers, missing_cases)
 
     return Quantity(measure, "worst" if graph else "arithmetic mean")
 
 
 def _out_of_memory(graphs: PaperGraphs) -> Measured:
     """Count the graphs for which CSR ran out of memory; a graph for which it failed otherwise is missing."""
-    numbers, missing = [], []
+    numbers, missing_cases = [], []
     for name in LARGE_GRAPHS:
         case = DynamicCase(graphs.campaign, name, operation_precision(graphs.campaign))
         rows = case.select(**REBUILD.columns, what="iterate")
@@ -229,31 +229,31 @@ def _out_of_memory(graphs: PaperGraphs) -> Measured:
         if "out_of_memory" in statuses or any(row.timed for row in rows):
             numbers.append(CaseNumber(float("out_of_memory" in statuses), name))
         elif rows:
-            missing.append(MissingCase(name, f"failed: {', '.join(sorted(statuses)).replace('_', ' ')}"))
+            missing_cases.append(MissingCase(name, f"failed: {', '.join(sorted(statuses)).replace('_', ' ')}"))
         else:
-            missing.append(MissingCase(name, "not in this campaign" if not case.rows else "not tried"))
-    return Measured([] if missing else numbers, missing)
+            missing_cases.append(MissingCase(name, "not in this campaign" if not case.rows else "not tried"))
+    return Measured([] if missing_cases else numbers, missing_cases)
 
 
 QUANTITIES: ClaimQuantities[PaperGraphs] = {
-    "streaming_mean": _of_updates(_streamed(SORTED), "arithmetic mean"),
-    "streaming_any_mean": _of_updates(_streamed(ANY), "arithmetic mean"),
-    "streaming_most": _of_updates(_streamed(SORTED), "most"),
-    "streaming_least": _of_updates(_streamed(SORTED), "least"),
-    "streaming_any_least": _of_updates(_streamed(ANY), "least"),
-    "iterative_most": _of_updates(_iterated, "most"),
-    "iterative_least": _of_updates(_over_rivals, "least"),
-    "defragmentation_mean": _of_updates(_over_sort, "arithmetic mean", DEFRAGMENTATION),
-    "fragmented_mean": _of_products(FRAGMENTED, DEFRAGMENTED),
-    "defragmented_mean": _of_products(DEFRAGMENTED, CSR),
-    "adaptive_mean": _of_products(HYB_PRODUCT, IN_ORDER),
-    "by_size_mean": _of_products(IN_ORDER, BY_SIZE),
+    "streaming_mean": _update_quantity(_streaming_pair(SORTED), "arithmetic mean"),
+    "streaming_any_mean": _update_quantity(_streaming_pair(ANY), "arithmetic mean"),
+    "streaming_most": _update_quantity(_streaming_pair(SORTED), "most"),
+    "streaming_least": _update_quantity(_streaming_pair(SORTED), "least"),
+    "streaming_any_least": _update_quantity(_streaming_pair(ANY), "least"),
+    "iterative_most": _update_quantity(_iterative_pair, "most"),
+    "iterative_least": _update_quantity(_rival_pair, "least"),
+    "defragmentation_mean": _update_quantity(_speedup_over_sort, "arithmetic mean", DEFRAGMENTATION),
+    "fragmented_mean": _product_quantity(FRAGMENTED, DEFRAGMENTED),
+    "defragmented_mean": _product_quantity(DEFRAGMENTED, CSR),
+    "adaptive_mean": _product_quantity(HYB_PRODUCT, IN_ORDER),
+    "by_size_mean": _product_quantity(IN_ORDER, BY_SIZE),
     "memory_4_mean": _memory("DCSR-4", "arithmetic mean"),
     "memory_2_most": _memory("DCSR-2", "most"),
-    "two_devices_single": _on_devices(2, "single"),
-    "two_devices_double": _on_devices(2, "double"),
+    "two_devices_single": _device_quantity(2, "single"),
+    "two_devices_double": _device_quantity(2, "double"),
     **{
-        f"{graph}_on_{devices}": _on_devices(devices, graph=graph)
+        f"{graph}_on_{devices}": _device_quantity(devices, graph=graph)
         for graph in ("internet", "enron")
         for devices in (2, 4, 8)
     },
@@ -263,8 +263,8 @@ QUANTITIES: ClaimQuantities[PaperGraphs] = {
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(measured: Campaign, variants: Variants) -> PaperGraphs:
-        return PaperGraphs.of(measured, published, variants)
+    def data(source: Campaign, variants: Variants) -> PaperGraphs:
+        return PaperGraphs.of(source, published, variants)
 
     return claims_table(campaign, load_claims(STUDY_NAME), QUANTITIES, data)
 
@@ -277,8 +277,8 @@ class ReadUpdate(NamedTuple):
     operation: str
     protocol: UpdateProtocol
 
-    def time(self, updated: Method) -> Time | None:
-        return fastest_update(self.case, updated, self.operation, self.protocol)
+    def time(self, format_method: Method) -> Time | None:
+        return fastest_update(self.case, format_method, self.operation, self.protocol)
 
 
 #: Title of each interpretation of the algorithms' text, by its name in rows.
@@ -355,7 +355,7 @@ class TargetData:
             for clock in clocks
         }
         sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-        return cls(campaign, operation_times(campaign, ours(campaign, published)), products, sweeps)
+        return cls(campaign, operation_times(campaign, recorded_lines(campaign, published)), products, sweeps)
 
 
 DynamicQuantity = Quantity[TargetData]
@@ -376,8 +376,8 @@ def _batches(
     def measure(data: TargetData) -> Measured:
         case = DynamicCase(data.campaign, RANDOM_PROBLEM, operation_precision(data.campaign))
         times = {size: fastest_update(case, DCSR, "batch", protocol, batch=size) for size in sizes}
-        absent = " or ".join(f"{size:,} ({protocol.title})" for size, time in times.items() if time is None)
-        if not absent:
+        missing_sizes = " or ".join(f"{size:,} ({protocol.title})" for size, time in times.items() if time is None)
+        if not missing_sizes:
             return Measured(
                 [
                     CaseNumber(
@@ -387,10 +387,10 @@ def _batches(
                     if time
                 ]
             )
-        why = f"no batch of {absent} was timed" if case.measured else case.why_not()
+        reason = f"no batch of {missing_sizes} was timed" if case.measured else case.why_not()
         if RANDOM_PROBLEM not in data.campaign.problems:
-            why = "not in this campaign"
-        return Measured([], [MissingCase(RANDOM_PROBLEM, why)])  # no worst case unless all are timed
+            reason = "not in this campaign"
+        return Measured([], [MissingCase(RANDOM_PROBLEM, reason)])  # no worst case unless all are timed
 
     return Quantity(measure, at_most=is_time, is_time=is_time)
 
@@ -399,38 +399,38 @@ def _rate(size: int, seconds: float) -> float:
     return size / seconds / BILLION
 
 
-def _over_hybrid(protocol: UpdateProtocol) -> DynamicQuantity:
+def _speedup_over_hybrid(protocol: UpdateProtocol) -> DynamicQuantity:
     """Measure the time of streaming a whole matrix into HYB over that into dynamic CSR; sweeps are left out."""
 
     def measure(data: TargetData) -> Measured:
         numbers = [
-            _case_value(theirs.seconds / dynamic.seconds, times, theirs, dynamic)
+            _case_value(hybrid_time.seconds / dynamic.seconds, times, hybrid_time, dynamic)
             for times in data.cases
             if times.line.problem not in data.sweeps
-            for theirs, dynamic in [streaming_pair(protocol)(times.case)]
-            if theirs and dynamic
+            for hybrid_time, dynamic in [streaming_pair(protocol)(times.case)]
+            if hybrid_time and dynamic
         ]
         return Measured(numbers, nothing="no matrix was streamed into both")
 
     return Quantity(measure, "arithmetic mean")
 
 
-def _over_rebuild(least: int) -> DynamicQuantity:
+def _speedup_over_rebuild(min_entries: int) -> DynamicQuantity:
     """Measure the time of rebuilding CSR over inserting, for all timed batches up to `MAX_REBUILT_BATCH` entries."""
 
     def measure(data: TargetData) -> Measured:
         numbers = []
         for times in data.cases:
             case, is_sweep = times.case, times.line.problem in data.sweeps
-            if times.grown_entries < least:
+            if times.grown_entries < min_entries:
                 continue
             for protocol in (ANY, SORTED):
                 for operation in ("batch",) if is_sweep else ("batch", "insert"):  # batches of sweeps have all sizes
                     sizes = {row.batch for row in case.select(what=operation) if row.batch}
                     for size in sorted(size for size in sizes if size <= MAX_REBUILT_BATCH):
                         dynamic, rebuilt = (
-                            fastest_update(case, updated, operation, protocol, batch=size)
-                            for updated in (DCSR, REBUILD)
+                            fastest_update(case, format_method, operation, protocol, batch=size)
+                            for format_method in (DCSR, REBUILD)
                         )
                         if dynamic and rebuilt:
                             label = f", batches of {size:,}, {protocol.title}"
@@ -441,17 +441,17 @@ def _over_rebuild(least: int) -> DynamicQuantity:
     return Quantity(measure)
 
 
-def _defragmentation(least: int) -> DynamicQuantity:
+def _defragmentation(min_entries: int) -> DynamicQuantity:
     """Measure defragmentation's bandwidth over a plain copy's bandwidth."""
 
     def measure(data: TargetData) -> Measured:
         numbers = []
         for times in data.cases:
-            moved, copy = times[DEFRAGMENTATION], times.case.bound("copy", OPERATION_CLOCK)
-            if times.grown_entries >= least and moved and copy and moved.row.bytes:
-                speeds = [float(item.row.bytes or 0) / item.seconds for item in (moved, copy)]
-                numbers.append(_case_value(speeds[0] / speeds[1], times, moved, copy))
-        return Measured(numbers, nothing=f"no matrix of {least:,} entries and more has a time of both")
+            moving_time, copy = times[DEFRAGMENTATION], times.case.bound("copy", OPERATION_CLOCK)
+            if times.grown_entries >= min_entries and moving_time and copy and moving_time.row.bytes:
+                speeds = [float(item.row.bytes or 0) / item.seconds for item in (moving_time, copy)]
+                numbers.append(_case_value(speeds[0] / speeds[1], times, moving_time, copy))
+        return Measured(numbers, nothing=f"no matrix of {min_entries:,} entries and more has a time of both")
 
     return Quantity(measure)
 
@@ -482,31 +482,35 @@ def _products(
     return Quantity(measure, statistic, at_most)
 
 
-def _over_defragmented(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
+def _fragmented_over_defragmented(
+    statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK
+) -> DynamicQuantity:
     return _products(lambda times: times.state_twins, statistic, sweeps=False, clock=clock)
 
 
-def _over_ours(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
-    nothing = "no product of the library and of ours was timed"
+def _library_over_ours(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
+    missing_reason = "no product of the library and of ours was timed"
     return _products(
-        lambda times: (times[LIBRARY], times[OURS]), statistic, at_most=False, nothing=nothing, clock=clock
+        lambda times: (times[LIBRARY], times[OURS]), statistic, at_most=False, nothing=missing_reason, clock=clock
     )
 
 
-def _over_devices(devices: int, least: int, *, overlapped: bool = False) -> DynamicQuantity:
+def _device_speedup(devices: int, min_entries: int, *, is_overlapped: bool = False) -> DynamicQuantity:
     """Measure the time of the fastest product on one device over the time of a step on several devices."""
-    exchange = "with the exchange overlapped" if overlapped else "without an exchange"
-    nothing = f"no matrix of {least:,} entries and more has times on one device and, {exchange}, on {devices} devices"
+    exchange = "with the exchange overlapped" if is_overlapped else "without an exchange"
+    missing_reason = (
+        f"no matrix of {min_entries:,} entries and more has times on one device and, {exchange}, on {devices} devices"
+    )
 
     def measure(data: TargetData) -> Measured:
         numbers = []
         for case in data.cases:
             times = DeviceTimes(case.line, case.case)
-            step = times.overlapped(devices) if overlapped else times.alone(devices)
-            one = times.on_one
-            if times.grown_entries >= least and step and one:
-                numbers.append(_case_value(one.seconds / step.seconds, times, one, step.reported_time))
-        return Measured(numbers, nothing=nothing)
+            step = times.overlapped(devices) if is_overlapped else times.alone(devices)
+            single_time = times.on_one
+            if times.grown_entries >= min_entries and step and single_time:
+                numbers.append(_case_value(single_time.seconds / step.seconds, times, single_time, step.reported_time))
+        return Measured(numbers, nothing=missing_reason)
 
     return Quantity(measure)
 
@@ -518,21 +522,21 @@ TARGET_QUANTITIES: Mapping[str, DynamicQuantity] = {
     "unique_rate": _batches((10**6, 10**7), ANY_UNIQUE, _rate),
     "batch_1e3_micro": _batches((1000,), ANY, lambda size, seconds: seconds * MICRO, is_time=True),
     "sorted_1e7_rate": _batches((10**7,), SORTED, _rate),
-    "hybrid_mean": _over_hybrid(SORTED),
-    "hybrid_any_mean": _over_hybrid(ANY),
-    "rebuild_worst": _over_rebuild(8 * 10**6),
+    "hybrid_mean": _speedup_over_hybrid(SORTED),
+    "hybrid_any_mean": _speedup_over_hybrid(ANY),
+    "rebuild_worst": _speedup_over_rebuild(8 * 10**6),
     "defragmented_median": _products(defragmented_over_csr, "median"),
     "defragmented_worst": _products(defragmented_over_csr),
-    "fragmented_median": _over_defragmented("median"),
-    "fragmented_worst": _over_defragmented(),
-    "library_worst": _over_ours(),
-    "library_median": _over_ours("median"),
+    "fragmented_median": _fragmented_over_defragmented("median"),
+    "fragmented_worst": _fragmented_over_defragmented(),
+    "library_worst": _library_over_ours(),
+    "library_median": _library_over_ours("median"),
     "event_defragmented_median": _products(defragmented_over_csr, "median", clock="event"),
-    "event_fragmented_median": _over_defragmented("median", "event"),
-    "event_library_median": _over_ours("median", "event"),
+    "event_fragmented_median": _fragmented_over_defragmented("median", "event"),
+    "event_library_median": _library_over_ours("median", "event"),
     "defragmentation_worst": _defragmentation(10**7),
-    "devices_2_worst": _over_devices(2, 10**7),
-    "devices_4_worst": _over_devices(4, 10**7),
-    "overlapped_2_worst": _over_devices(2, 5 * 10**7, overlapped=True),
-    "overlapped_4_worst": _over_devices(4, 5 * 10**7, overlapped=True),
+    "devices_2_worst": _device_speedup(2, 10**7),
+    "devices_4_worst": _device_speedup(4, 10**7),
+    "overlapped_2_worst": _device_speedup(2, 5 * 10**7, is_overlapped=True),
+    "overlapped_4_worst": _device_speedup(4, 5 * 10**7, is_overlapped=True),
 }

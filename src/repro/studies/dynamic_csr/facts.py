@@ -51,8 +51,8 @@ def hybrid_width(n_rows: int, nonzeros: int) -> int:
 
 def format_sizes(lengths: NDArray[np.integer], columns: int) -> FormatSizes:
     rows, nonzeros = len(lengths), int(lengths.sum(dtype=np.int64))
-    beyond = np.maximum(lengths.astype(np.int64) - hybrid_width(rows, nonzeros), 0)
-    return FormatSizes(rows, columns, nonzeros, int(beyond.sum()))
+    overflow_lengths = np.maximum(lengths.astype(np.int64) - hybrid_width(rows, nonzeros), 0)
+    return FormatSizes(rows, columns, nonzeros, int(overflow_lengths.sum()))
 
 
 def deviation(lengths: NDArray[np.integer]) -> float:
@@ -82,12 +82,12 @@ def all_bytes(sizes: FormatSizes, precision: str) -> FormatBytes:
     The count for dynamic CSR also includes row sizes, the padding of the segment table, and the matrix's state.
     """
     entry = INDEX_BYTES + SCALARS[precision][1]
-    fixed = INDEX_BYTES * (sizes.rows + STATE_WORDS)
+    fixed_bytes = INDEX_BYTES * (sizes.rows + STATE_WORDS)
     return {
         "CSR": entry * sizes.nonzeros + INDEX_BYTES * (sizes.rows + 1),
         "HYB": entry * sizes.rows * sizes.width + (entry + INDEX_BYTES) * sizes.overflow,
         **{
-            f"DCSR-{k}": entry * sizes.nonzeros + INDEX_BYTES * k * table_pitch(sizes.rows) + fixed
+            f"DCSR-{k}": entry * sizes.nonzeros + INDEX_BYTES * k * table_pitch(sizes.rows) + fixed_bytes
             for k in MEMORY_SEGMENTS
         },
     }
@@ -125,31 +125,31 @@ def simulate_growth(lengths: NDArray[np.integer], batches: Sequence[BatchRows], 
     This mirrors `DynamicMatrix.insert` with an unlimited buffer: a row without enough space gets one more segment, with
     slack. If its chain is full, all rows are defragmented, with space for the unplaced entries only.
     """
-    filled = lengths > 0
-    free = np.zeros(len(lengths), np.int64)
-    used = filled.astype(np.int8)
-    entries = allocated = most = int(lengths.sum(dtype=np.int64))
+    is_filled = lengths > 0
+    free_slots = np.zeros(len(lengths), np.int64)
+    used_segments = is_filled.astype(np.int8)
+    entries = allocated = max_allocated = int(lengths.sum(dtype=np.int64))
     defragmentations = 0
     for rows, counts in batches:
-        lacking = counts - free[rows]
-        chain = used[rows]
-        asks = lacking > 0
-        full = asks & (chain == segments)
-        new = asks & ~full
-        allocated += int(lacking[new].sum()) + slack * int(new.sum())
-        most = max(most, allocated)
+        missing_slots = counts - free_slots[rows]
+        chain = used_segments[rows]
+        needs_segment = missing_slots > 0
+        full = needs_segment & (chain == segments)
+        has_new_segment = needs_segment & ~full
+        allocated += int(missing_slots[has_new_segment].sum()) + slack * int(has_new_segment.sum())
+        max_allocated = max(max_allocated, allocated)
         entries += int(counts.sum())
-        filled[rows] = True
+        is_filled[rows] = True
         if full.any():
             defragmentations += 1
-            free[:] = 0
-            used[:] = filled
+            free_slots[:] = 0
+            used_segments[:] = is_filled
             allocated = entries
-            most = max(most, allocated)
+            max_allocated = max(max_allocated, allocated)
         else:
-            free[rows] = np.where(new, slack, -lacking)
-            used[rows] = chain + new
-    return Capacity(defragmentations, most)
+            free_slots[rows] = np.where(has_new_segment, slack, -missing_slots)
+            used_segments[rows] = chain + has_new_segment
+    return Capacity(defragmentations, max_allocated)
 
 
 def capacities(problem: Updates) -> list[dict[str, float | int]]:

@@ -12,12 +12,12 @@ from repro.results.campaign_data import Campaign, Method, brief_reason
 from repro.results.problem_lines import (
     ProblemLine,
     cpu_note,
-    footnote,
     join_sentences,
     launch_note,
+    mark_meanings,
     measurement_note,
-    ours,
     problem_lines,
+    recorded_lines,
     remarks,
     unavailable_note,
 )
@@ -151,15 +151,15 @@ STREAMING_SERIES = (
 def updates(campaign: Campaign, published: Published) -> Figure:
     """Speedups of updates, one row for each problem: iterative updates on the left, streaming updates on the right."""
     sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-    built = [line for line in problem_lines(campaign, published) if line.record is not None]
-    lines = [line for line in built if line.problem not in sweeps]
+    recorded_problems = [line for line in problem_lines(campaign, published) if line.record is not None]
+    lines = [line for line in recorded_problems if line.problem not in sweeps]
     cases = [DynamicCase(campaign, line.problem, operation_precision(campaign)) for line in lines]
     mean, best, most = (
         published.quantity(f"speedup of {updates} updates over HYB, {rank}", gpu=PUBLISHED_GPU)
         for updates, rank in (("streaming", "mean"), ("streaming", "largest"), ("iterative", "largest"))
     )
     on_gpu = not campaign.on_cpu
-    drawn = "diamonds" if on_gpu else "they are not drawn beside a CPU’s"
+    marks_text = "diamonds" if on_gpu else "they are not drawn beside a CPU’s"
     panels = (
         UpdatePanel(
             f"iterative: a batch and {PRODUCTS_PER_BATCH} products",
@@ -203,14 +203,14 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         _means_sentence(cases),
         f"{CITED} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
         f"as {most}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
-        f"DCSR’s, where an update is “1000 updates”, which it does not define: {drawn}.",
+        f"DCSR’s, where an update is “1000 updates”, which it does not define: {marks_text}.",
         f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
         measurement_note(campaign, OPERATION_CLOCK),
         cpu_note(campaign),
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_updates(panels, lines, cases, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_updates(panels, lines, cases, mark_meanings(lines)), join_sentences(caption))
 
 
 def published_bars(published: Published) -> dict[str, float]:
@@ -229,8 +229,8 @@ def _means_sentence(cases: Sequence[DynamicCase]) -> str:
     for updates, series in [("iterative", ITERATIVE_SERIES[0]), *streaming]:
         numbers = [number for case in cases if (number := series.number(case)) is not None]
         if numbers:
-            mean, largest = fmean(numbers), max(numbers)
-            words.append(f"{updates}, {series.label}: {mean:.2f}× in the mean, as much as {largest:.2f}×")
+            mean, largest_number = fmean(numbers), max(numbers)
+            words.append(f"{updates}, {series.label}: {mean:.2f}× in the mean, as much as {largest_number:.2f}×")
     return f"Ours: {'; '.join(words)}." if words else ""
 
 
@@ -245,12 +245,12 @@ def draw_updates(
         Meaning of the marks at names; None if no name is marked.
     """
     if not any(series.number(case) is not None for panel in panels for series in panel.series for case in cases):
-        return figure_style.empty("no updates were measured in this campaign")
-    drawn = figure_style.canvas(
-        figure_style.TEXT_WIDTH, figure_style.height(len(lines), extra=1.45, per_row=UPDATES_ROW)
+        return figure_style.empty_canvas("no updates were measured in this campaign")
+    drawing = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(lines), extra_height=1.45, per_row=UPDATES_ROW)
     )
-    for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
-        missing = [
+    for number, (panel, axes) in enumerate(zip(panels, drawing.subplots(1, len(panels)), strict=True)):
+        missing_reasons = [
             _draw_bars(axes, panel, y, line, case) for y, (line, case) in enumerate(zip(lines, cases, strict=True))
         ]
         for value in panel.lines.values():
@@ -260,25 +260,25 @@ def draw_updates(
         axes.grid(axis="x")
         axes.set_xlabel("speedup over HYB")
         names = [line.label for line in lines]
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
         _update_legend(axes, panel, cases)
-    figure_style.footnote(drawn, mark)
-    return drawn
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: DynamicCase) -> str | None:
     """Draw the bars of one problem; if there are none, return the reason."""
     numbers = [series.number(case) for series in panel.series]
-    shown = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
-    thickness = UPDATES_FILLED / max(len(shown), 1)
-    for place, (series, number) in enumerate(shown):
-        offset = (place - (len(shown) - 1) / 2) * thickness
+    shown_bars = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
+    thickness = UPDATES_FILLED / max(len(shown_bars), 1)
+    for place, (series, number) in enumerate(shown_bars):
+        offset = (place - (len(shown_bars) - 1) / 2) * thickness
         axes.barh(y + offset, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
-        figure_style.whisker(axes, interval_of_ratio(*series.times(case)), y + offset)
-    theirs = panel.marks.get(line.published or "")
-    if theirs is not None:
-        axes.plot([theirs], [y], **_DIAMOND)
-    if shown:
+        figure_style.draw_whisker(axes, interval_of_ratio(*series.times(case)), y + offset)
+    published_mark = panel.marks.get(line.published or "")
+    if published_mark is not None:
+        axes.plot([published_mark], [y], **_DIAMOND)
+    if shown_bars:
         return None
     if case.measured:
         return update_failure(case, (DCSR, HYB), *panel.operations) or panel.missing
@@ -348,22 +348,24 @@ def rates(campaign: Campaign, published: Published) -> Figure:
 def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
     """Draw one row of panels for each problem."""
     compared = {
-        (updated, protocol): lines
-        for updated in UPDATED_FORMATS
+        (format_method, protocol): lines
+        for format_method in UPDATED_FORMATS
         for protocol in UPDATE_PROTOCOLS
-        if updated is not DCSR and any(lines := [_gains(sweep, updated, protocol) for sweep in sweeps])
+        if format_method is not DCSR and any(lines := [_gains(sweep, format_method, protocol) for sweep in sweeps])
     }
     if not compared:
-        return figure_style.empty("no batches of growing sizes were measured in two formats in this campaign")
+        return figure_style.empty_canvas("no batches of growing sizes were measured in two formats in this campaign")
     protocols = [protocol for protocol in UPDATE_PROTOCOLS if any(protocol == other for _, other in compared)]
-    shown = [updated for updated in UPDATED_FORMATS if any(updated is other for other, _ in compared)]
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.55 + RATES_ROW * len(sweeps))
-    panels = drawn.subplots(len(sweeps), len(protocols), sharex=True, sharey=True, squeeze=False)
+    shown_formats = [
+        format_method for format_method in UPDATED_FORMATS if any(format_method is other for other, _ in compared)
+    ]
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 0.55 + RATES_ROW * len(sweeps))
+    panels = drawing.subplots(len(sweeps), len(protocols), sharex=True, sharey=True, squeeze=False)
     for place, (row, sweep) in enumerate(zip(panels, sweeps, strict=True)):
         for axes, protocol in zip(row, protocols, strict=True):
-            for updated in shown:
-                if points := compared.get((updated, protocol), [[]] * len(sweeps))[place]:
-                    axes.plot(*zip(*points, strict=True), **_format_look(updated))
+            for format_method in shown_formats:
+                if points := compared.get((format_method, protocol), [[]] * len(sweeps))[place]:
+                    axes.plot(*zip(*points, strict=True), **_format_look(format_method))
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.grid(axis="both")
@@ -377,20 +379,25 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
         axes.set_title(protocol.title)
     for axes in panels[-1]:
         axes.set_xlabel("entries of the batch")
-    handles = [plotting.Line2D([], [], label=f"over {updated.title}", **_format_look(updated)) for updated in shown]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
-    figure_style.footnote(drawn, footnote(sweep.line for sweep in sweeps))
-    return drawn
+    handles = [
+        plotting.Line2D([], [], label=f"over {format_method.title}", **_format_look(format_method))
+        for format_method in shown_formats
+    ]
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
+    figure_style.write_footnote(drawing, mark_meanings(sweep.line for sweep in sweeps))
+    return drawing
 
 
-def _gains(sweep: Sweep, updated: Method, protocol: UpdateProtocol) -> list[tuple[int, float]]:
+def _gains(sweep: Sweep, format_method: Method, protocol: UpdateProtocol) -> list[tuple[int, float]]:
     """Return pairs of a batch's size and the rate of DCSR over that of another format, where both were timed."""
-    rates = ((size, sweep.rate(DCSR, protocol, size), sweep.rate(updated, protocol, size)) for size in sweep.sizes)
+    rates = (
+        (size, sweep.rate(DCSR, protocol, size), sweep.rate(format_method, protocol, size)) for size in sweep.sizes
+    )
     return [(size, own / other) for size, own, other in rates if size and own and other]
 
 
-def _format_look(updated: Method) -> dict[str, Any]:
-    colour, marker = FORMAT_LOOKS[updated.key]
+def _format_look(format_method: Method) -> dict[str, Any]:
+    colour, marker = FORMAT_LOOKS[format_method.key]
     return {"color": colour, "marker": marker, "markersize": 3.0, "linewidth": 0.9, "zorder": 3}
 
 
@@ -405,8 +412,10 @@ GAIN_STEP = 0.13
 @figure(STUDY_NAME, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
 def crossover(campaign: Campaign, published: Published) -> Figure:
     """Gain of dynamic CSR over rebuilt CSR by number of products: a row for each graph, and each batch of a sweep."""
-    trades, missing = rebuild_trades(campaign, published)
-    lines = list({trade.line.problem: trade.line for trade in trades}.values()) + [times.line for times, _ in missing]
+    trades, missing_trades = rebuild_trades(campaign, published)
+    lines = list({trade.line.problem: trade.line for trade in trades}.values()) + [
+        times.line for times, _ in missing_trades
+    ]
     caption = [
         GAIN_EXPLANATION,
         f"Marks: n = {', '.join(map(str, PRODUCT_COUNTS))}; right of the vertical line dynamic CSR is the faster.",
@@ -418,24 +427,26 @@ def crossover(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_crossover(trades, missing, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_crossover(trades, missing_trades, mark_meanings(lines)), join_sentences(caption))
 
 
-def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Times, str]], mark: str | None) -> Canvas:
+def draw_crossover(
+    trades: Sequence[RebuildTradeoff], missing_trades: Sequence[tuple[Times, str]], mark: str | None
+) -> Canvas:
     """Draw the figure's only panel.
 
     Parameters
     ----------
-    missing
+    missing_trades
         Problems without numbers, with the reasons.
     mark
         Meaning of the marks at names; None if no name is marked.
     """
     if not trades:
-        return figure_style.empty("updates and rebuilds were not measured in this campaign")
-    names = [_trade_label(trade) for trade in trades] + [times.line.label for times, _ in missing]
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra=1.0))
-    axes = drawn.add_subplot()
+        return figure_style.empty_canvas("updates and rebuilds were not measured in this campaign")
+    names = [_trade_label(trade) for trade in trades] + [times.line.label for times, _ in missing_trades]
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra_height=1.0))
+    axes = drawing.add_subplot()
     colours = [
         plotting.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1))
         for i in range(len(PRODUCT_COUNTS))
@@ -444,9 +455,9 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
         gains = [trade.gain(products) for products in PRODUCT_COUNTS]
         axes.plot([min(gains), max(gains)], [y, y], color=figure_style.PALE, linewidth=1.0, zorder=2)
         for gain, colour, marker in zip(gains, colours, GAIN_MARKERS, strict=True):
-            beside = GAIN_STEP * (1 if GAIN_MARKERS.index(marker) % 2 else -1)
-            axes.plot([gain], [y - beside], **_gain_look(colour, marker))
-    figure_style.column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
+            label_offset = GAIN_STEP * (1 if GAIN_MARKERS.index(marker) % 2 else -1)
+            axes.plot([gain], [y - label_offset], **_gain_look(colour, marker))
+    figure_style.write_column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
     axes.set_xscale("log")
     figure_style.log_ticks(axes.xaxis)
     low, high = axes.get_xlim()
@@ -454,15 +465,15 @@ def draw_crossover(trades: Sequence[RebuildTradeoff], missing: Sequence[tuple[Ti
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7, zorder=1)
     axes.grid(axis="x")
     axes.set_xlabel("time with a rebuild / time with dynamic CSR")
-    why = [brief_reason(text) for _, text in missing]
-    figure_style.rows_axis(axes, names, missing=[*(None for _ in trades), *why])
+    reasons = [brief_reason(text) for _, text in missing_trades]
+    figure_style.rows_axis(axes, names, reasons=[*(None for _ in trades), *reasons])
     handles = [
         plotting.Line2D([], [], label=f"n = {products}", **_gain_look(colour, marker))
         for products, colour, marker in zip(PRODUCT_COUNTS, colours, GAIN_MARKERS, strict=True)
     ]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
-    figure_style.footnote(drawn, mark)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 def _trade_label(trade: RebuildTradeoff) -> str:
@@ -493,7 +504,9 @@ SLACK_MARKS = {0.0: ("o", "0"), 0.5: ("v", "µ/2"), 1.0: ("s", "µ"), 2.0: ("D",
 @figure(STUDY_NAME, "figure-room", title="Memory against defragmentations", numbering="ours")
 def capacity(campaign: Campaign, published: Published) -> Figure:
     """Allocated memory over the number of defragmentations in a simulated growth: one panel for each problem."""
-    cases = [times for times in operation_times(campaign, ours(campaign, published)) if times.facts.get("room")]
+    cases = [
+        times for times in operation_times(campaign, recorded_lines(campaign, published)) if times.facts.get("room")
+    ]
     lines = [times.line for times in cases]
     caption = [
         "Memory against defragmentations while all batches of a problem are inserted one after the other: the most",
@@ -509,7 +522,7 @@ def capacity(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_capacity(cases, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_capacity(cases, mark_meanings(lines)), join_sentences(caption))
 
 
 def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
@@ -521,19 +534,20 @@ def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
         Meaning of the marks at names; None if no name is marked.
     """
     if not cases:
-        return figure_style.empty("no problem of this campaign has batches on record")
-    across = min(CAPACITY_ACROSS, len(cases))
-    down = -(-len(cases) // across)
-    drawn = figure_style.canvas(
-        max(figure_style.COLUMN_WIDTH, figure_style.TEXT_WIDTH * across / CAPACITY_ACROSS), 0.9 + CAPACITY_ROW * down
+        return figure_style.empty_canvas("no problem of this campaign has batches on record")
+    panel_columns = min(CAPACITY_ACROSS, len(cases))
+    panel_rows = -(-len(cases) // panel_columns)
+    drawing = figure_style.canvas(
+        max(figure_style.COLUMN_WIDTH, figure_style.TEXT_WIDTH * panel_columns / CAPACITY_ACROSS),
+        0.9 + CAPACITY_ROW * panel_rows,
     )
-    panels = drawn.subplots(down, across, squeeze=False).ravel()
+    panels = drawing.subplots(panel_rows, panel_columns, squeeze=False).ravel()
     for axes, times in zip(panels, cases, strict=False):
         _draw_capacity_panel(axes, times)
     for axes in panels[len(cases) :]:
         axes.set_axis_off()
-    drawn.supxlabel("defragmentations", fontsize=7)
-    drawn.supylabel("room / entries of the grown matrix", fontsize=7)
+    drawing.supxlabel("defragmentations", fontsize=7)
+    drawing.supylabel("room / entries of the grown matrix", fontsize=7)
     handles = [
         *(
             plotting.Line2D([], [], color=colour, linestyle=dashes, label=f"k = {segments}")
@@ -544,10 +558,10 @@ def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
             for marker, label in SLACK_MARKS.values()
         ),
     ]
-    columns = len(handles) if across > 2 else -(-len(handles) // 2)
-    drawn.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.6, columnspacing=0.9)
-    figure_style.footnote(drawn, mark)
-    return drawn
+    columns = len(handles) if panel_columns > 2 else -(-len(handles) // 2)
+    drawing.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.6, columnspacing=0.9)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 def _draw_capacity_panel(axes: Axes, times: Times) -> None:
@@ -581,8 +595,8 @@ def flops(campaign: Campaign, published: Published) -> Figure:
     panels = {precision: product_times(campaign, published, precision) for precision in campaign.precisions}
     cases = [case for panel in panels.values() for case in panel]
     lines = [case.line for case in next(iter(panels.values()))]
-    timed = [case for case in cases if case[CSR] or case[DEFRAGMENTED]]
-    near = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[CSR], case[DEFRAGMENTED]) for case in timed)
+    timed_cases = [case for case in cases if case[CSR] or case[DEFRAGMENTED]]
+    near_count = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[CSR], case[DEFRAGMENTED]) for case in timed_cases)
     caption = [
         "GFLOPS of y = A x with the grown matrix: two operations for each of its entries, none for padding.",
         "CSR, DCSR: so many threads a row, the best number of them; DCSR as the batches left it, and with one segment",
@@ -591,11 +605,11 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         "launch, with one segment a row.",
         stated_product_means(published),
         measurement_note(campaign, PRODUCT_CLOCK),
-        launch_note(near, len(timed)),
+        launch_note(near_count, len(timed_cases)),
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_flops(panels, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_flops(panels, mark_meanings(lines)), join_sentences(caption))
 
 
 @figure(
@@ -607,14 +621,14 @@ def flops(campaign: Campaign, published: Published) -> Figure:
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """Speedup over the number of devices: a panel for each problem, a line for each kind of product and precision."""
-    by_problem: dict[str, list[DeviceTimes]] = {}
+    cases_by_problem: dict[str, list[DeviceTimes]] = {}
     for precision in campaign.precisions:
         for case in device_times(campaign, published, precision):
             if case.counts:
-                by_problem.setdefault(case.line.problem, []).append(case)
-    panels = [*by_problem.values()]
+                cases_by_problem.setdefault(case.line.problem, []).append(case)
+    panels = [*cases_by_problem.values()]
     lines = [cases[0].line for cases in panels]
-    drawn = [
+    drawn_cases = [
         "A launch each: one product a launch, y stays distributed, as in the paper. Alone: the same, products that",
         "follow each other in a launch of all devices. With exchange: y is brought to all devices before the next, in",
         "the fastest way. Overlapped: copies of x are under way while a device multiplies what it has itself.",
@@ -625,11 +639,11 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
     ]
     caption = [
         "Speed-up of y = A x with the grown matrix over one device, rows sorted by their sizes and dealt in turns.",
-        *(drawn if panels else [NO_DEVICES]),
+        *(drawn_cases if panels else [NO_DEVICES]),
         _published_sentence(published),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_scaling(panels, published, footnote(lines)), join_sentences(caption), not panels)
+    return Figure(lambda: draw_scaling(panels, published, mark_meanings(lines)), join_sentences(caption), not panels)
 
 
 def _published_sentence(published: Published) -> str:

@@ -62,28 +62,32 @@ def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canva
     mark
         Meaning of the marks at names; None if no name is marked.
     """
-    shown = [
+    shown_series = [
         series for series in PRODUCT_SERIES if any(case[series.method] for panel in panels.values() for case in panel)
     ]
-    if not shown:
-        return figure_style.empty("nothing was measured in this campaign")
+    if not shown_series:
+        return figure_style.empty_canvas("nothing was measured in this campaign")
     names = [case.line.label for case in next(iter(panels.values()))]
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra=1.0, per_row=FLOPS_ROW))
+    drawing = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(names), extra_height=1.0, per_row=FLOPS_ROW)
+    )
     for number, (precision, cases) in enumerate(panels.items()):
-        axes = drawn.add_subplot(1, len(panels), number + 1)
-        _draw_flops_panel(axes, cases, shown)
+        axes = drawing.add_subplot(1, len(panels), number + 1)
+        _draw_flops_panel(axes, cases, shown_series)
         axes.set_title(f"{precision} precision")
         axes.set_xlabel("GFLOPS: 2 × entries / time")
-        missing = [None if any(case[series.method] for series in shown) else case.case.why_not() for case in cases]
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
-    handles: list[Patch | Line2D] = [plotting.Patch(color=series.colour, label=series.label) for series in shown]
+        missing_reasons = [
+            None if any(case[series.method] for series in shown_series) else case.case.why_not() for case in cases
+        ]
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
+    handles: list[Patch | Line2D] = [plotting.Patch(color=series.colour, label=series.label) for series in shown_series]
     if any(case[LIBRARY_CSR] for panel in panels.values() for case in panel):
         handles.append(_flops_mark("|", 9, 1.2, "library’s CSR"))
     if any(case[OURS] for panel in panels.values() for case in panel):
         handles.append(_flops_mark("D", 3.6, 0.5, "ours"))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
-    figure_style.footnote(drawn, mark)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 def _flops_mark(marker: str, size: float, edge: float, label: str) -> Line2D:
@@ -92,13 +96,13 @@ def _flops_mark(marker: str, size: float, edge: float, label: str) -> Line2D:
     )
 
 
-def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence[ProductSeries]) -> None:
-    thickness = FLOPS_FILLED / len(shown)
+def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown_series: Sequence[ProductSeries]) -> None:
+    thickness = FLOPS_FILLED / len(shown_series)
     for y, case in enumerate(cases):
-        for place, series in enumerate(shown):
+        for place, series in enumerate(shown_series):
             rate = case.gflops(series.method)
             if rate is not None:
-                offset = (place - (len(shown) - 1) / 2) * thickness
+                offset = (place - (len(shown_series) - 1) / 2) * thickness
                 axes.barh(y + offset, rate, height=thickness, color=series.colour, linewidth=0)
         library = case.gflops(LIBRARY_CSR)
         if library is not None:
@@ -163,36 +167,38 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
         Meaning of the marks at names; None if no name is marked.
     """
     if not panels:
-        return figure_style.empty("nothing was measured over several devices in this campaign")
-    down = -(-len(panels) // SCALING_ACROSS)
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 0.6 + SCALING_HEIGHT * down)
-    most = max(count for cases in panels for case in cases for count in case.counts)
-    printed = False
+        return figure_style.empty_canvas("nothing was measured over several devices in this campaign")
+    panel_rows = -(-len(panels) // SCALING_ACROSS)
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 0.6 + SCALING_HEIGHT * panel_rows)
+    max_devices = max(count for cases in panels for case in cases for count in case.counts)
+    has_points = False
     for place, cases in enumerate(panels):
-        axes = drawn.add_subplot(down, min(SCALING_ACROSS, len(panels)), place + 1)
-        points = [point for point in stated_speedups(published, cases[0].line.published) if point[0] <= most]
-        printed = printed or bool(points)
-        _draw_scaling_panel(axes, cases, points, most)
+        axes = drawing.add_subplot(panel_rows, min(SCALING_ACROSS, len(panels)), place + 1)
+        points = [point for point in stated_speedups(published, cases[0].line.published) if point[0] <= max_devices]
+        has_points = has_points or bool(points)
+        _draw_scaling_panel(axes, cases, points, max_devices)
         axes.set_title(cases[0].line.label)
     handles = [
         plotting.Line2D([], [], color=item.colour, marker=item.marker, markersize=3.2, label=item.label)
         for item in SPEEDUP_SERIES
     ]
     handles.append(plotting.Line2D([], [], **LINEAR, label="speedup = number of devices"))
-    if printed:
+    if has_points:
         handles.append(
             plotting.Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
         )
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.6, columnspacing=1.2)
-    drawn.supxlabel("devices", fontsize=7)
-    drawn.supylabel("speedup over one device", fontsize=7)
-    figure_style.footnote(drawn, mark)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.6, columnspacing=1.2)
+    drawing.supxlabel("devices", fontsize=7)
+    drawing.supylabel("speedup over one device", fontsize=7)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
-def _draw_scaling_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple[int, str]], most: int) -> None:
+def _draw_scaling_panel(
+    axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple[int, str]], max_devices: int
+) -> None:
     counts = sorted({1, *(count for case in cases for count in case.counts)})
-    axes.plot([1, most], [1, most], **LINEAR)
+    axes.plot([1, max_devices], [1, max_devices], **LINEAR)
     ends: list[float] = []
     for case in cases:
         for series in SPEEDUP_SERIES:
@@ -200,26 +206,26 @@ def _draw_scaling_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequen
             if line:
                 x, y = zip(ONE_DEVICE, *line, strict=True)
                 dashes = PRECISION_DASHES.get(case.case.precision, "-")
-                look: dict[str, Any] = {"marker": series.marker, "markersize": 3.2, "linestyle": dashes}
-                axes.plot(x, y, color=series.colour, markeredgecolor="white", markeredgewidth=0.3, **look)
-                if x[-1] == most and dashes == "-":
+                line_style: dict[str, Any] = {"marker": series.marker, "markersize": 3.2, "linestyle": dashes}
+                axes.plot(x, y, color=series.colour, markeredgecolor="white", markeredgewidth=0.3, **line_style)
+                if x[-1] == max_devices and dashes == "-":
                     ends.append(y[-1])
     for number, published in points:
         axes.plot([number], [float(published)], "D", color="black", markersize=3.4)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(counts, [str(count) for count in counts])
-    ticks = [0.25, 0.5, *(1 << power for power in range(most.bit_length()))]
+    ticks = [0.25, 0.5, *(1 << power for power in range(max_devices.bit_length()))]
     low, high = axes.get_ylim()
-    within = [tick for tick in ticks if low <= tick <= high]
-    axes.set_yticks(within, [f"{tick:g}" for tick in within])
+    visible_ticks = [tick for tick in ticks if low <= tick <= high]
+    axes.set_yticks(visible_ticks, [f"{tick:g}" for tick in visible_ticks])
     axes.minorticks_off()
     # values of lines that end close together are moved apart, the largest first
     place = inf
     for value in sorted(ends, reverse=True):
         place = min(value, place * (high / low) ** -VALUE_STEP)
         axes.annotate(
-            f"{value:.2f}", (most, place), xytext=(6, 0), textcoords="offset points", fontsize=6, va="center",
+            f"{value:.2f}", (max_devices, place), xytext=(6, 0), textcoords="offset points", fontsize=6, va="center",
             annotation_clip=False,
         )  # fmt: skip
     axes.grid()

@@ -75,17 +75,17 @@ class ProductId(BaseId):
 
     @classmethod
     def _read(cls, text: str) -> ProductId:
-        stored, _, words = text.partition("/")
+        format_text, _, words = text.partition("/")
         states = {"csr": None, **{f"dcsr-{state}": state for state in STATES}}
-        if stored not in states:
+        if format_text not in states:
             raise ReproError(
-                "unknown format or state of a product", expected=f"one of {', '.join(states)}", actual=stored
+                "unknown format or state of a product", expected=f"one of {', '.join(states)}", actual=format_text
             )
-        state = states[stored]
+        state = states[format_text]
         # chunks require exact segments; CSR rows always are, so its names omit it
-        implied = state is None and words.startswith("chunks") and not words.endswith("exact")
-        schedule = Schedule.parse(f"{words}-exact" if implied else words)
-        id = cls("dcsr" if state else "csr", state, replace(schedule, exact=False) if implied else schedule)
+        is_default = state is None and words.startswith("chunks") and not words.endswith("exact")
+        schedule = Schedule.parse(f"{words}-exact" if is_default else words)
+        id = cls("dcsr" if state else "csr", state, replace(schedule, exact=False) if is_default else schedule)
         if not id.possible:
             raise ReproError("there is no such product", expected="a schedule that fits the state", actual=text)
         return id
@@ -142,13 +142,13 @@ def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:
     ids: list[ProductId] = []
     for format in get_args(ProductFormat):
         for state in STATES if format == "dcsr" else (None,):
-            offered = schedules(target)
+            id_schedules = schedules(target)
             if format == "csr":
-                offered = [*dict.fromkeys(replace(schedule, exact=False) for schedule in offered)]
-            for id in (ProductId(format, state, schedule) for schedule in offered):
+                id_schedules = [*dict.fromkeys(replace(schedule, exact=False) for schedule in id_schedules)]
+            for id in (ProductId(format, state, schedule) for schedule in id_schedules):
                 width = id.schedule.width
-                sensible = not width or mean / MAX_ENTRIES_PER_THREAD <= width <= max(2.0, 2 * mean)
-                if id.possible and id.space == space and (sensible or space != EXTENDED):
+                is_sensible = not width or mean / MAX_ENTRIES_PER_THREAD <= width <= max(2.0, 2 * mean)
+                if id.possible and id.space == space and (is_sensible or space != EXTENDED):
                     ids.append(id)
     return ids
 
@@ -177,24 +177,27 @@ def choose_products(rows: Sequence[Row], tie: float, ids: Iterable[ProductId] = 
     HYB. If our variants were tried, the tunings of `OUR_TUNINGS` choose among all variants.
     """
 
-    def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
-        products = [(own, row) for row in timed if (own := DynamicRow.of(row)).what == "product"]
-        tried = {own.space for own, _ in products}
+    def candidates_by_tuning(timed_rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+        products = [(product_row, row) for row in timed_rows if (product_row := DynamicRow.of(row)).what == "product"]
+        spaces_in_use = {product_row.space for product_row, _ in products}
 
         def among(spaces: Collection[str], tunings: Mapping[str, Callable[[DynamicRow], bool]]) -> dict[str, list[Row]]:
-            offered = [(own, row) for own, row in products if own.space in spaces]
-            return {name: [row for own, row in offered if fits(own)] for name, fits in tunings.items()}
+            space_products = [(product_row, row) for product_row, row in products if product_row.space in spaces]
+            return {
+                name: [row for product_row, row in space_products if fits(product_row)]
+                for name, fits in tunings.items()
+            }
 
         vectors = {name: fits for name, fits in PAPERS_TUNINGS.items() if name != "adaptive"}
-        tuned = among((PAPER, PAPER_TUNED), vectors) if PAPER_TUNED in tried else {}
+        tuned_candidates = among((PAPER, PAPER_TUNED), vectors) if PAPER_TUNED in spaces_in_use else {}
         return {
             **among((PAPER,), PAPERS_TUNINGS),
-            **{f"{TUNED}{name}": rows for name, rows in tuned.items()},
-            "hyb": [row for own, row in products if own.format == "hyb"],
-            **(among((PAPER, PAPER_TUNED, EXTENDED), OUR_TUNINGS) if EXTENDED in tried else {}),
+            **{f"{TUNED}{name}": rows for name, rows in tuned_candidates.items()},
+            "hyb": [row for product_row, row in products if product_row.format == "hyb"],
+            **(among((PAPER, PAPER_TUNED, EXTENDED), OUR_TUNINGS) if EXTENDED in spaces_in_use else {}),
         }
 
-    return pick(rows, tie, asked, ids)
+    return pick(rows, tie, candidates_by_tuning, ids)
 
 
 def twins(id: ProductId) -> list[ProductId]:
@@ -203,24 +206,24 @@ def twins(id: ProductId) -> list[ProductId]:
     Ratios of states or formats compare times under the same schedule. If a state has no exact segments, an exact
     schedule is compared with the same schedule that is not exact.
     """
-    plain, exact = replace(id.schedule, exact=False), replace(id.schedule, exact=True)
+    plain_schedule, exact_schedule = replace(id.schedule, exact=False), replace(id.schedule, exact=True)
     places: Sequence[tuple[State | None, Schedule]] = [
-        (None, plain),
-        ("fragmented", plain),
-        ("defragmented", plain),
-        ("defragmented", exact),
-        ("sorted", plain),
-        ("sorted", exact),
+        (None, plain_schedule),
+        ("fragmented", plain_schedule),
+        ("defragmented", plain_schedule),
+        ("defragmented", exact_schedule),
+        ("sorted", plain_schedule),
+        ("sorted", exact_schedule),
     ]
-    made = (ProductId("csr" if state is None else "dcsr", state, schedule) for state, schedule in places)
-    return [twin for twin in made if twin.possible and twin != id]
+    twin_ids = (ProductId("csr" if state is None else "dcsr", state, schedule) for state, schedule in places)
+    return [twin for twin in twin_ids if twin.possible and twin != id]
 
 
 def reported_names(rows: Sequence[Row], choices: Sequence[Choice]) -> list[str]:
     """Return the names of the chosen products, and of their timed twins."""
-    timed: Mapping[str, Row] = {row.name: row for row in rows if row.status in TIMED}
+    timed_rows: Mapping[str, Row] = {row.name: row for row in rows if row.status in TIMED}
     names = dict.fromkeys(choice.name for choice in choices)
     for choice in choices:
         if isinstance(choice.id, ProductId):
-            names |= dict.fromkeys(name for name in map(str, twins(choice.id)) if name in timed)
+            names |= dict.fromkeys(name for name in map(str, twins(choice.id)) if name in timed_rows)
     return list(names)

@@ -51,8 +51,8 @@ class Entries(NamedTuple):
         rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
         return cls(rows, matrix.indices.astype(np.int32, copy=False), matrix.data)
 
-    def take(self, which: NDArray[np.intp]) -> Entries:
-        return Entries(self.rows[which], self.columns[which], self.values[which])
+    def take(self, indices: NDArray[np.intp]) -> Entries:
+        return Entries(self.rows[indices], self.columns[indices], self.values[indices])
 
     def by_row(self) -> Entries:
         """Return the entries sorted by row; entries within a row keep their order."""
@@ -62,9 +62,9 @@ class Entries(NamedTuple):
 
     def to_csr(self, shape: tuple[int, int]) -> sp.csr_array:
         """Return a CSR matrix of these entries; duplicates stay separate entries."""
-        ordered = self.by_row()
+        sorted_entries = self.by_row()
         pointers = np.concatenate([[0], np.cumsum(np.bincount(self.rows, minlength=shape[0]))]).astype(np.int64)
-        return sp.csr_array((ordered.values, ordered.columns, pointers), shape=shape)
+        return sp.csr_array((sorted_entries.values, sorted_entries.columns, pointers), shape=shape)
 
 
 class DeviceEntries(NamedTuple):
@@ -103,13 +103,13 @@ class SortedCoordinates:
     def bind_sort(self, side: int, count: int) -> Callable[[], None]:
         """Return a launch that sorts the first `count` entries of a side into the other side."""
         source, target = self.sides[side], self.sides[1 - side]
-        by_row = self._sort.bind(source.rows, count, self._bits)
+        row_sort = self._sort.bind(source.rows, count, self._bits)
         gather = self._work.bind(
-            "hybrid", "coordinates_gather", count, count, by_row.keys, by_row.order, *source[1:], *target
+            "hybrid", "coordinates_gather", count, count, row_sort.keys, row_sort.order, *source[1:], *target
         )
 
         def launch() -> None:
-            by_row.launch()
+            row_sort.launch()
             gather()
 
         return launch
@@ -209,42 +209,42 @@ class HybridArrays(NamedTuple):
         """Convert a matrix to HYB; entries within a row keep their order."""
         rows = matrix.shape[0]
         counts = np.diff(matrix.indptr).astype(np.int32)
-        inside = np.minimum(counts, width)
-        here = _ellpack_mask(inside, counts - inside)
-        filled = np.arange(width) < inside[:, None]
+        ellpack_counts = np.minimum(counts, width)
+        is_ellpack = _ellpack_mask(ellpack_counts, counts - ellpack_counts)
+        is_filled = np.arange(width) < ellpack_counts[:, None]
         indices = matrix.indices.astype(np.int32, copy=False)
         parts = []
         for numbers in (indices, matrix.data):
             part = np.zeros((width, ell_pitch(rows)), numbers.dtype)
-            part[:, :rows].T[filled] = numbers[here]
+            part[:, :rows].T[is_filled] = numbers[is_ellpack]
             parts.append(part.ravel())
-        over = np.repeat(np.arange(rows, dtype=np.int32), counts - inside)
+        overflow_rows = np.repeat(np.arange(rows, dtype=np.int32), counts - ellpack_counts)
         columns, values = parts
-        return cls(counts, columns, values, Entries(over, indices[~here], matrix.data[~here]))
+        return cls(counts, columns, values, Entries(overflow_rows, indices[~is_ellpack], matrix.data[~is_ellpack]))
 
     def to_csr(self, shape: tuple[int, int], width: int) -> sp.csr_array:
         """Return the matrix as CSR, without ELLPACK's padding."""
         rows = shape[0]
-        inside = np.minimum(self.counts, width)
-        over = np.bincount(self.over.rows, minlength=rows)
-        here = _ellpack_mask(inside, over)
-        filled = np.arange(width) < inside[:, None]
+        ellpack_counts = np.minimum(self.counts, width)
+        overflow_counts = np.bincount(self.over.rows, minlength=rows)
+        is_ellpack = _ellpack_mask(ellpack_counts, overflow_counts)
+        is_filled = np.arange(width) < ellpack_counts[:, None]
         parts = []
-        for given, behind in ((self.columns, self.over.columns), (self.values, self.over.values)):
-            part = np.empty(len(here), given.dtype)
-            part[here] = given.reshape(width, ell_pitch(rows))[:, :rows].T[filled]
-            part[~here] = behind
+        for ellpack_array, overflow_array in ((self.columns, self.over.columns), (self.values, self.over.values)):
+            part = np.empty(len(is_ellpack), ellpack_array.dtype)
+            part[is_ellpack] = ellpack_array.reshape(width, ell_pitch(rows))[:, :rows].T[is_filled]
+            part[~is_ellpack] = overflow_array
             parts.append(part)
         columns, values = parts
-        pointers = np.concatenate([[0], np.cumsum(inside + over)])
+        pointers = np.concatenate([[0], np.cumsum(ellpack_counts + overflow_counts)])
         return sp.csr_array((values, columns, pointers), shape=shape)
 
 
-def _ellpack_mask(inside: NDArray[np.integer], over: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Return for each entry, row by row, whether it is in ELLPACK; `inside` and `over` count a row's two parts."""
-    here = np.zeros(2 * len(inside), bool)
-    here[::2] = True
-    return np.repeat(here, np.stack([inside, over], axis=1).ravel())
+def _ellpack_mask(ellpack_counts: NDArray[np.integer], overflow_counts: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return for each entry, row by row, whether it is in ELLPACK, from the sizes of a row's two parts."""
+    is_ellpack = np.zeros(2 * len(ellpack_counts), bool)
+    is_ellpack[::2] = True
+    return np.repeat(is_ellpack, np.stack([ellpack_counts, overflow_counts], axis=1).ravel())
 
 
 class Hybrid:
@@ -272,12 +272,12 @@ class Hybrid:
                 (self.shape[0], 1), self._start, (self.counts, self._end), strict=True
             )
         ]  # fmt: skip
-        over = self.coordinates.bind_copy(self._start_over, self._over)
+        copy_overflow = self.coordinates.bind_copy(self._start_over, self._over)
 
         def restore() -> None:
             for copy in copies:
                 copy()
-            over()
+            copy_overflow()
 
         return restore
 
@@ -299,10 +299,10 @@ class Hybrid:
             return ellpack
         warp = work.device.target.warp
         run, warps = runs_of(over, warp, work.device.sm_count * PRODUCT_WARPS[work.device.backend])
-        rest = work.bind(
+        overflow_launch = work.bind(
             "hybrid", "hybrid_multiply_coordinates", warps * warp, over, run, *self.coordinates.sides[side], x, y
         )
-        return in_order([ellpack, rest])
+        return in_order([ellpack, overflow_launch])
 
     def read(self, side: int, over: int) -> sp.csr_array:
         """Wait for the queue and return the matrix, with `over` sorted coordinates of a side."""
@@ -359,18 +359,18 @@ class Canonical:
 
     @classmethod
     def of(cls, matrix: sp.csr_array) -> Canonical:
-        ordered = sorted_columns(matrix)
-        sizes = np.diff(ordered.indptr).astype(np.int64)
-        first = np.ones(ordered.nnz, bool)
-        if ordered.nnz:
-            np.not_equal(ordered.indices[1:], ordered.indices[:-1], out=first[1:])
-            first[ordered.indptr[:-1][sizes > 0]] = True
+        sorted_matrix = sorted_columns(matrix)
+        sizes = np.diff(sorted_matrix.indptr).astype(np.int64)
+        first = np.ones(sorted_matrix.nnz, bool)
+        if sorted_matrix.nnz:
+            np.not_equal(sorted_matrix.indices[1:], sorted_matrix.indices[:-1], out=first[1:])
+            first[sorted_matrix.indptr[:-1][sizes > 0]] = True
         starts = np.flatnonzero(first)
-        values = ordered.data.astype(np.float64, copy=False)
+        values = sorted_matrix.data.astype(np.float64, copy=False)
         if len(starts) == len(values):
-            return cls(sizes, ordered.indices, starts, values, np.abs(values))
+            return cls(sizes, sorted_matrix.indices, starts, values, np.abs(values))
         sums, magnitudes = (np.add.reduceat(terms, starts) for terms in (values, np.abs(values)))
-        return cls(sizes, ordered.indices, starts, sums, magnitudes)
+        return cls(sizes, sorted_matrix.indices, starts, sums, magnitudes)
 
     @cached_property
     def terms(self) -> NDArray[np.int64]:
@@ -435,21 +435,24 @@ class GraphOperands(WithProduct):
         """The grown matrix with duplicates summed up and columns sorted, as libraries require it."""
         if not self.problem.entries:
             return self.base
-        grown = self.grown
-        ordered = sp.csr_array((grown.data.astype(np.float64), grown.indices.copy(), grown.indptr.copy()), grown.shape)
-        ordered.sum_duplicates()
-        values = ordered.data.astype(grown.dtype, copy=False)
-        return _csr(values, ordered.indices, ordered.indptr, grown.shape)
+        grown_matrix = self.grown
+        sorted_matrix = sp.csr_array(
+            (grown_matrix.data.astype(np.float64), grown_matrix.indices.copy(), grown_matrix.indptr.copy()),
+            grown_matrix.shape,
+        )
+        sorted_matrix.sum_duplicates()
+        values = sorted_matrix.data.astype(grown_matrix.dtype, copy=False)
+        return _csr(values, sorted_matrix.indices, sorted_matrix.indptr, grown_matrix.shape)
 
     @cached_property
     def product(self) -> ProductOperands:
         """Operands of a plain product: matrix `summed`, with the reference and error bound of the grown matrix."""
         rows, columns = self.grown.shape
-        summed = self.summed
+        summed_matrix = self.summed
         matrix = Matrix(
             self.problem.name, "real", rows,
-            summed.indptr.astype(np.int32, copy=False), summed.indices.astype(np.int32, copy=False),
-            summed.data.reshape(-1, 1), columns,
+            summed_matrix.indptr.astype(np.int32, copy=False), summed_matrix.indices.astype(np.int32, copy=False),
+            summed_matrix.data.reshape(-1, 1), columns,
         )  # fmt: skip
         return ProductOperands(
             matrix, self.precision, self.x.reshape(-1, 1), self.reference.reshape(-1, 1), self.bound.reshape(-1, 1),
@@ -472,9 +475,9 @@ class GraphOperands(WithProduct):
             return None
         runnable.before()
         runnable.launch()
-        left, y = runnable.result(), runnable.product()
+        result_matrix, y = runnable.result(), runnable.product()
         errors = [
-            *([] if left is None else [self._compare(left, runnable.leaves, runnable.sums)]),
+            *([] if result_matrix is None else [self._compare(result_matrix, runnable.leaves, runnable.sums)]),
             *([] if y is None else [self.error_of(y)]),
         ]
         return max(errors, default=None)
@@ -508,42 +511,44 @@ class GraphOperands(WithProduct):
         """Return the initial matrix with a single batch appended."""
         rows, columns, values = self.problem.batch(i)
         pointers, ends = np.array([0, len(rows)]), values.astype(self.x.dtype)
-        alone = replace(
+        batch_problem = replace(
             self.problem, batch_pointers=pointers, batch_rows=rows, batch_columns=columns, batch_values=values
         )
-        return _with_batches(self.base, alone, ends)
+        return _grown_matrix(self.base, batch_problem, ends)
 
-    def _compare(self, left: sp.csr_array, leaves: MatrixVersion, sums: bool) -> float:
+    def _compare(self, result_matrix: sp.csr_array, leaves: MatrixVersion, sums: bool) -> float:
         """Return the largest error of a sum over its bound; the bound for t values is (t + 1) ε Σ|v|."""
-        if left.shape != self.grown.shape:
-            raise IncorrectError(f"the matrix is {left.shape[0]} x {left.shape[1]}, not {self.grown.shape}")
-        expected, wanted = self.expected(leaves)
+        if result_matrix.shape != self.grown.shape:
+            raise IncorrectError(
+                f"the matrix is {result_matrix.shape[0]} x {result_matrix.shape[1]}, not {self.grown.shape}"
+            )
+        expected, canonical = self.expected(leaves)
         # without duplicates there is nothing to sum up
         arrays = ("indptr", "indices", "data")
-        identical = all(np.array_equal(getattr(left, name), getattr(expected, name)) for name in arrays)
-        if identical and (not sums or len(wanted.starts) == len(wanted.columns)):
+        identical = all(np.array_equal(getattr(result_matrix, name), getattr(expected, name)) for name in arrays)
+        if identical and (not sums or len(canonical.starts) == len(canonical.columns)):
             return 0.0
-        sizes, columns = wanted.places if sums else (wanted.sizes, wanted.columns)
-        given = np.diff(left.indptr)
-        other = np.flatnonzero(given != sizes)
-        if len(other):
-            row = int(other[0])
+        sizes, columns = canonical.places if sums else (canonical.sizes, canonical.columns)
+        row_lengths = np.diff(result_matrix.indptr)
+        differing_rows = np.flatnonzero(row_lengths != sizes)
+        if len(differing_rows):
+            row = int(differing_rows[0])
             raise IncorrectError(
-                f"{len(other)} rows have too few or too many entries: "
-                f"the first, row {row}, has {given[row]}, not {sizes[row]}"
+                f"{len(differing_rows)} rows have too few or too many entries: "
+                f"the first, row {row}, has {row_lengths[row]}, not {sizes[row]}"
             )
-        ordered = sorted_columns(left)
-        wrong = np.count_nonzero(ordered.indices != columns)
-        if wrong:
-            raise IncorrectError(f"{wrong} of {len(columns)} entries are in other columns")
+        sorted_matrix = sorted_columns(result_matrix)
+        wrong_count = np.count_nonzero(sorted_matrix.indices != columns)
+        if wrong_count:
+            raise IncorrectError(f"{wrong_count} of {len(columns)} entries are in other columns")
         # the columns are equal, so the places begin at the same entries
-        added = ordered.data.astype(np.float64, copy=False)
-        if not sums and len(wanted.starts) < len(added):
-            added = np.add.reduceat(added, wanted.starts)
-        error = np.abs(added - wanted.sums)
+        sums_of_values = sorted_matrix.data.astype(np.float64, copy=False)
+        if not sums and len(canonical.starts) < len(sums_of_values):
+            sums_of_values = np.add.reduceat(sums_of_values, canonical.starts)
+        error = np.abs(sums_of_values - canonical.sums)
         if not error.any():  # NaN counts as a nonzero value
             return 0.0
-        bound = (wanted.terms + 1) * float(np.finfo(self.x.dtype).eps) * wanted.sizes_of_terms
+        bound = (canonical.terms + 1) * float(np.finfo(self.x.dtype).eps) * canonical.sizes_of_terms
         return largest_error(error, bound, "values")
 
 
@@ -555,26 +560,28 @@ def make_operands(problem: Updates, precision: str, seed: int) -> GraphOperands:
     dtype = DTYPES[precision]
     shape = problem.base.shape
     values = rounded_values(problem.name, problem.values, lambda: entry_rows(problem.base), precision).ravel()
-    added = rounded_values(problem.name, problem.batch_values[:, None], lambda: problem.batch_rows, precision).ravel()
+    batch_values = rounded_values(
+        problem.name, problem.batch_values[:, None], lambda: problem.batch_rows, precision
+    ).ravel()
     base = _csr(values, problem.indices, problem.indptr, shape)
-    grown = _with_batches(base, problem, added) if problem.entries else base
+    grown_matrix = _grown_matrix(base, problem, batch_values) if problem.entries else base
     x = np.random.default_rng(seed).uniform(-1.0, 1.0, shape[1]).astype(dtype)
     exact = x.astype(np.float64)
-    magnitude = _csr(np.abs(grown.data), grown.indices, grown.indptr, shape) @ np.abs(exact)
-    largest = float(np.finfo(dtype).max)
-    beyond = ~(magnitude <= largest)
-    if beyond.any():
+    magnitude = _csr(np.abs(grown_matrix.data), grown_matrix.indices, grown_matrix.indptr, shape) @ np.abs(exact)
+    max_number = float(np.finfo(dtype).max)
+    is_overflow = ~(magnitude <= max_number)
+    if is_overflow.any():
         raise ReproError(
             f"values or products are too large for {precision} precision",
             where=problem.name,
-            expected=f"|A||x| of at most {largest:.3g}",
-            actual=f"{np.count_nonzero(beyond)} of {shape[0]} rows’ are larger",
+            expected=f"|A||x| of at most {max_number:.3g}",
+            actual=f"{np.count_nonzero(is_overflow)} of {shape[0]} rows’ are larger",
             todo="leave single out of the study's `precisions`, or scale the matrix"
             if precision == "single" else "scale the matrix",
         )  # fmt: skip
-    bound = (np.diff(grown.indptr) + 2) * float(np.finfo(dtype).eps) * magnitude
+    bound = (np.diff(grown_matrix.indptr) + 2) * float(np.finfo(dtype).eps) * magnitude
     checksum = hashlib.sha256(f"{problem.checksum()} {seed}".encode()).hexdigest()
-    return GraphOperands(problem, precision, base, grown, x, grown @ exact, bound, checksum)
+    return GraphOperands(problem, precision, base, grown_matrix, x, grown_matrix @ exact, bound, checksum)
 
 
 def _csr(
@@ -583,17 +590,17 @@ def _csr(
     return sp.csr_array((values, columns, pointers), shape=shape, copy=False)
 
 
-def _with_batches(base: sp.csr_array, problem: Updates, added: NDArray[np.floating]) -> sp.csr_array:
+def _grown_matrix(base: sp.csr_array, problem: Updates, batch_values: NDArray[np.floating]) -> sp.csr_array:
     """Return the matrix with the entries of all batches appended to its rows."""
     order = np.argsort(problem.batch_rows, kind="stable")
     rows = problem.batch_rows[order]
-    behind = base.indptr[rows + 1]
+    row_ends = base.indptr[rows + 1]
     pointers = base.indptr.astype(np.int64)
     pointers[1:] += np.cumsum(np.bincount(rows, minlength=base.shape[0]))
-    columns = np.insert(base.indices, behind, problem.batch_columns[order])
+    columns = np.insert(base.indices, row_ends, problem.batch_columns[order])
     if len(columns) <= np.iinfo(np.int32).max:
         pointers = pointers.astype(np.int32)
-    return _csr(np.insert(base.data, behind, added[order]), columns, pointers, base.shape)
+    return _csr(np.insert(base.data, row_ends, batch_values[order]), columns, pointers, base.shape)
 
 
 def operands_of(workspace: Workspace) -> GraphOperands:
@@ -625,19 +632,21 @@ def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
     values = problem.batch_values.astype(operands.x.dtype, copy=False)
     for batch in range(problem.batches):
         begin, end = problem.batch_pointers[batch : batch + 2]
-        rows, columns, added = problem.batch_rows[begin:end], problem.batch_columns[begin:end], values[begin:end]
-        arrays, left = insert(arrays, rows, columns, added, slack, copy=False)
-        if left.any():
+        rows, columns, batch_values = problem.batch_rows[begin:end], problem.batch_columns[begin:end], values[begin:end]
+        arrays, remaining = insert(arrays, rows, columns, batch_values, slack, copy=False)
+        if remaining.any():
             # a row with one segment needs that segment to hold all entries
-            most = int(np.bincount(rows[left]).max())
-            room = slack if segments > 1 else max(slack, most)
-            coming = buffer_capacity(counts[batch:], rows_of_all, segments, slack)
-            arrays = defragment(arrays, arrays.nnz + room * len(arrays.sizes) + coming, room)
-            arrays, left = insert(arrays, rows[left], columns[left], added[left], slack, copy=False)
-        assert not left.any(), "there is room for all"
+            max_per_row = int(np.bincount(rows[remaining]).max())
+            room = slack if segments > 1 else max(slack, max_per_row)
+            batch_room = buffer_capacity(counts[batch:], rows_of_all, segments, slack)
+            arrays = defragment(arrays, arrays.nnz + room * len(arrays.sizes) + batch_room, room)
+            arrays, remaining = insert(
+                arrays, rows[remaining], columns[remaining], batch_values[remaining], slack, copy=False
+            )
+        assert not remaining.any(), "there is room for all"
     # no more segments are allocated, so memory behind the last segment would be wasted
-    used = arrays.pointer
-    return replace(arrays, columns=arrays.columns[:used], values=arrays.values[:used])
+    used_entries = arrays.pointer
+    return replace(arrays, columns=arrays.columns[:used_entries], values=arrays.values[:used_entries])
 
 
 def lay_out_state(operands: GraphOperands, state: State, segments: int = SEGMENTS) -> Arrays:

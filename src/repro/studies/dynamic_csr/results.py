@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from repro.bench.rows import OUTSIDE, ClockName
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
-from repro.results.problem_lines import ProblemLine, ours, problem_lines
+from repro.results.problem_lines import ProblemLine, problem_lines, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.tables import Cell
@@ -159,8 +159,8 @@ class ProductTimes(Times):
 
     def gflops(self, method: Method) -> float | None:
         """Return the rate of a method in GFLOPS, with two operations for each entry of the grown matrix."""
-        timed = self[method]
-        return 1e-9 * float(timed.row.operations or 0) / timed.seconds if timed else None
+        time = self[method]
+        return 1e-9 * float(time.row.operations or 0) / time.seconds if time else None
 
 
 def product_times(
@@ -169,24 +169,24 @@ def product_times(
     """Return the product times of all problems in the given precisions, in the paper's order, then by growing size."""
     return [
         ProductTimes(line, DynamicCase(campaign, line.problem, precision), clock=clock)
-        for line in ours(campaign, published)
+        for line in recorded_lines(campaign, published)
         for precision in precisions
     ]
 
 
 def defragmented_over_csr(times: ProductTimes) -> TimePair:
-    csr, defragmented = times.csr_twins
-    return defragmented, csr
+    csr, defragmented_time = times.csr_twins
+    return defragmented_time, csr
 
 
-def _twins(first: Selection[DynamicRow], others: Selection[DynamicRow], clock: ClockName) -> TimePair:
-    """Return the fastest time in `first` with a counterpart of the same schedule in `others`, and the counterpart."""
+def _twins(first: Selection[DynamicRow], other_rows: Selection[DynamicRow], clock: ClockName) -> TimePair:
+    """Return the fastest time in `first` with a counterpart of the same schedule in `other_rows`, and that one."""
 
     def schedule(row: DynamicRow) -> tuple[object, ...]:
         return row.schedule, row.width, row.per_thread, row.unroll, row.load
 
     twins: dict[tuple[object, ...], list[DynamicRow]] = {}
-    for row in others:
+    for row in other_rows:
         twins.setdefault(schedule(row), []).append(row)
     fastest = {key: time for key, rows in twins.items() if (time := Selection(rows).fastest(clock))}
     base = first.select(lambda row: schedule(row) in fastest).fastest(clock)
@@ -236,11 +236,11 @@ CONTESTED = {"stream": "all at once", "insert": "batches of {batch:,}", "batch":
 
 
 def _contest(operation: str, title: str, protocol: UpdateProtocol) -> Contest:
-    alike = {"what": operation, **protocol._asdict()}
-    ours = replace(DCSR, columns={**DCSR.columns, **alike})
-    library = replace(GEAM, columns={**GEAM.columns, **alike}, clock="host")
+    task_columns = {"what": operation, **protocol._asdict()}
+    own_method = replace(DCSR, columns={**DCSR.columns, **task_columns})
+    library = replace(GEAM, columns={**GEAM.columns, **task_columns}, clock="host")
     words = f"{title}, {'by row' if protocol.order == 'sorted' else 'any order'}"
-    return Contest(words, (ours,), library, OPERATION_CLOCK, alike, ("batch",))
+    return Contest(words, (own_method,), library, OPERATION_CLOCK, task_columns, ("batch",))
 
 
 register_contests(
@@ -253,23 +253,23 @@ register_contests(
 
 
 def fastest_update(
-    case: DynamicCase, updated: Method, operation: str, protocol: UpdateProtocol, **columns: object
+    case: DynamicCase, format_method: Method, operation: str, protocol: UpdateProtocol, **columns: object
 ) -> Time | None:
     """Return the fastest update of a format by the event clock, or by the host clock if events timed no update."""
-    rows = case.select(what=operation, **updated.columns, **protocol._asdict(), **columns)
+    rows = case.select(what=operation, **format_method.columns, **protocol._asdict(), **columns)
     return rows.fastest(OPERATION_CLOCK) or rows.fastest("host")
 
 
-def time_notes(timed: ReportedTime) -> tuple[str, ...]:
+def time_notes(time: ReportedTime) -> tuple[str, ...]:
     """Return the notes on a time: whether it is noisy, and whether the event clock could not measure it."""
-    return (*timed.notes, *((BY_HOST,) if timed.row.seconds(OPERATION_CLOCK) is None else ()))
+    return (*time.notes, *((BY_HOST,) if time.row.seconds(OPERATION_CLOCK) is None else ()))
 
 
 def update_failure(case: DynamicCase, formats: Iterable[Method], *operations: str) -> str | None:
     """Return the first of these formats with a failed update, and the failure's status; None if no update failed."""
-    for updated in formats:
-        for row in case.select(lambda row: not row.timed, what=operations, mode=(None, "add"), **updated.columns):
-            return f"{updated.title}: {row.status.replace('_', ' ')}"
+    for format_method in formats:
+        for row in case.select(lambda row: not row.timed, what=operations, mode=(None, "add"), **format_method.columns):
+            return f"{format_method.title}: {row.status.replace('_', ' ')}"
     return None
 
 
@@ -280,17 +280,17 @@ class Sweep(Times):
     #: Sizes of the timed batches in ascending order, in entries.
     sizes: tuple[int, ...]
 
-    def seconds(self, updated: Method, protocol: UpdateProtocol, size: int | None) -> Time | None:
-        return fastest_update(self.case, updated, "batch", protocol, batch=size)
+    def seconds(self, format_method: Method, protocol: UpdateProtocol, size: int | None) -> Time | None:
+        return fastest_update(self.case, format_method, "batch", protocol, batch=size)
 
-    def rate(self, updated: Method, protocol: UpdateProtocol, size: int) -> float | None:
+    def rate(self, format_method: Method, protocol: UpdateProtocol, size: int) -> float | None:
         """Return the number of inserted entries per second."""
-        timed = self.seconds(updated, protocol, size)
-        return size / timed.seconds if timed else None
+        time = self.seconds(format_method, protocol, size)
+        return size / time.seconds if time else None
 
-    def has(self, updated: Method) -> bool:
+    def has(self, format_method: Method) -> bool:
         """Return whether any batch was timed for a format."""
-        return any(self.rate(updated, protocol, size) for protocol in UPDATE_PROTOCOLS for size in self.sizes)
+        return any(self.rate(format_method, protocol, size) for protocol in UPDATE_PROTOCOLS for size in self.sizes)
 
 
 #: Free space in the rows of dynamic CSR before a batch is inserted.
@@ -317,24 +317,24 @@ def batch_sweeps(campaign: Campaign, published: Published) -> list[Sweep]:
     return sweeps
 
 
-def _row_protocol(updated: Method) -> UpdateProtocol:
+def _row_protocol(format_method: Method) -> UpdateProtocol:
     """Return the protocol for batches sorted by row: `unique` for cuSPARSE's sum, which merges duplicate entries."""
-    return SORTED_UNIQUE if updated is GEAM else SORTED
+    return SORTED_UNIQUE if format_method is GEAM else SORTED
 
 
-def streaming_pair(protocol: UpdateProtocol, updated: Method = DCSR) -> Callable[[DynamicCase], TimePair]:
-    """Return a function that finds two times of streaming a whole matrix: into HYB, and into `updated`."""
+def streaming_pair(protocol: UpdateProtocol, format_method: Method = DCSR) -> Callable[[DynamicCase], TimePair]:
+    """Return a function that finds two times of streaming a whole matrix: into HYB, and into `format_method`."""
     return lambda case: (
         fastest_update(case, HYB, "stream", protocol),
-        fastest_update(case, updated, "stream", protocol),
+        fastest_update(case, format_method, "stream", protocol),
     )
 
 
-def iterative_pair(updated: Method) -> Callable[[DynamicCase], TimePair]:
-    """Return a function that finds two times of row-sorted batches, each with products: in HYB, and in `updated`."""
+def iterative_pair(format_method: Method) -> Callable[[DynamicCase], TimePair]:
+    """Return a function that finds two times of row-sorted batches with products: in HYB, and in `format_method`."""
     return lambda case: (
         fastest_update(case, HYB, "iterate", SORTED),
-        fastest_update(case, updated, "iterate", _row_protocol(updated)),
+        fastest_update(case, format_method, "iterate", _row_protocol(format_method)),
     )
 
 
@@ -369,22 +369,22 @@ class Cost(NamedTuple):
     keys: tuple[str, ...]
 
 
-def update_cost(times: Times, updated: Method) -> Cost | None:
+def update_cost(times: Times, format_method: Method) -> Cost | None:
     """Return the cost of a batch and of a product in a format; None if there are no times."""
     batches = times.facts.get("batches", {}).get("count")
-    inserted = fastest_update(times.case, updated, "insert", _row_protocol(updated))
-    product = fastest_product(times.case, updated)
-    if not batches or inserted is None or product is None:
+    insertion = fastest_update(times.case, format_method, "insert", _row_protocol(format_method))
+    product = fastest_product(times.case, format_method)
+    if not batches or insertion is None or product is None:
         return None
-    return Cost(inserted.seconds / batches, product.seconds, inserted.row.batch, (inserted.key, product.key))
+    return Cost(insertion.seconds / batches, product.seconds, insertion.row.batch, (insertion.key, product.key))
 
 
-def fastest_product(case: DynamicCase, updated: Method) -> Time | None:
+def fastest_product(case: DynamicCase, format_method: Method) -> Time | None:
     """Return the fastest product of the grown matrix by events: fragmented, or in CSR (library included)."""
-    fragmented = {"state": "fragmented", "space": SPACES} if updated is DCSR else {}
-    stored = REBUILD if updated is GEAM else updated
-    times = [case.select(**{**_PRODUCTS, **stored.columns, **fragmented}).fastest(OPERATION_CLOCK)]
-    if stored is REBUILD:
+    fragmented = {"state": "fragmented", "space": SPACES} if format_method is DCSR else {}
+    product_format = REBUILD if format_method is GEAM else format_method
+    times = [case.select(**{**_PRODUCTS, **product_format.columns, **fragmented}).fastest(OPERATION_CLOCK)]
+    if product_format is REBUILD:
         times.append(case.time(LIBRARY_CSR, OPERATION_CLOCK))
     return min((time for time in times if time), key=lambda time: time.seconds, default=None)
 
@@ -413,8 +413,8 @@ class RebuildTradeoff(Times):
     @property
     def crossover(self) -> float | None:
         """Number of products per batch for which both formats take the same time; None if one is always faster."""
-        saved, surcharge = self.rebuild - self.update, self.fragmented - self.csr
-        return saved / surcharge if saved * surcharge > 0 else None
+        saving, surcharge = self.rebuild - self.update, self.fragmented - self.csr
+        return saving / surcharge if saving * surcharge > 0 else None
 
     @property
     def in_words(self) -> str:
@@ -428,25 +428,25 @@ class RebuildTradeoff(Times):
 def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[RebuildTradeoff], list[tuple[Times, str]]]:
     """Return one trade for each problem and for each batch of a sweep, and the reason for each missing trade."""
     trades: list[RebuildTradeoff] = []
-    missing: list[tuple[Times, str]] = []
+    missing_trades: list[tuple[Times, str]] = []
     sweeps = {sweep.line.problem: sweep for sweep in batch_sweeps(campaign, published)}
     lines = [line for line in problem_lines(campaign, published) if line.record is not None]
     for times in operation_times(campaign, lines):
         sweep = sweeps.get(times.line.problem)
-        found = _sweep_trades(sweep) if sweep else _batch_trades(times)
-        trades += found
-        if not found:
-            why = times.case.why_not()
+        trade_offs = _sweep_trades(sweep) if sweep else _batch_trades(times)
+        trades += trade_offs
+        if not trade_offs:
+            reason = times.case.why_not()
             if times.case.measured:
                 failure = update_failure(times.case, (DCSR, REBUILD), "insert", "batch")
-                why = failure or "updates and products of both were not timed"
-            missing.append((times, why))
-    return trades, missing
+                reason = failure or "updates and products of both were not timed"
+            missing_trades.append((times, reason))
+    return trades, missing_trades
 
 
 def _batch_trades(times: Times) -> list[RebuildTradeoff]:
     dynamic = update_cost(times, DCSR)
-    rebuilt = [cost for updated in (REBUILD, GEAM) if (cost := update_cost(times, updated))]
+    rebuilt = [cost for format_method in (REBUILD, GEAM) if (cost := update_cost(times, format_method))]
     if dynamic is None or not rebuilt:
         return []
     rebuild = min(rebuilt, key=lambda cost: cost.update + PRODUCTS_PER_BATCH * cost.product)
@@ -460,9 +460,9 @@ def _batch_trades(times: Times) -> list[RebuildTradeoff]:
 
 def _sweep_trades(sweep: Sweep) -> list[RebuildTradeoff]:
     trades = []
-    fragmented, csr = (fastest_product(sweep.case, updated) for updated in (DCSR, REBUILD))
+    fragmented, csr = (fastest_product(sweep.case, format_method) for format_method in (DCSR, REBUILD))
     for size in sweep.sizes:
-        update, rebuild = (sweep.seconds(updated, ANY, size) for updated in (DCSR, REBUILD))
+        update, rebuild = (sweep.seconds(format_method, ANY, size) for format_method in (DCSR, REBUILD))
         if update and rebuild and fragmented and csr:
             trades.append(
                 RebuildTradeoff(
@@ -528,15 +528,15 @@ class DeviceTimes(Times):
 
         Its schedule may be any, including that of several devices, and a launch may have one or several steps.
         """
-        steps = (self.alone(1, repeated) for repeated in (False, True))
+        steps = (self.alone(1, in_loop) for in_loop in (False, True))
         times = [step.reported_time for step in steps if step]
         if variant := self.case.select(kind="variant", what="product", format="dcsr").fastest(self.clock):
             times.append(variant)
         return min(times, key=lambda time: time.seconds, default=None)
 
-    def alone(self, devices: int, repeated: bool = True) -> StepTime | None:
-        """Return the step time of a product whose result stays distributed; `repeated`: launches of several steps."""
-        return self._fastest("product", ("none",), devices, repeated)
+    def alone(self, devices: int, in_loop: bool = True) -> StepTime | None:
+        """Return the step time of a product whose result stays distributed; `in_loop`: launches of several steps."""
+        return self._fastest("product", ("none",), devices, in_loop)
 
     def exchanged(self, devices: int) -> StepTime | None:
         """Return the step time of a product and an exchange that sends its result to all devices in the fastest way."""
@@ -550,26 +550,26 @@ class DeviceTimes(Times):
         """Return the step time of an exchange without a product, in the given way or in the fastest."""
         return self._fastest("exchange", (way,) if way else tuple(EXCHANGE_TITLES), devices)
 
-    def speedup(self, step: StepTime | None, repeated: bool = True) -> float | None:
+    def speedup(self, step: StepTime | None, in_loop: bool = True) -> float | None:
         """Return how many times faster a step is than the product on one device, launched in the same manner."""
-        base = self.alone(1, repeated)
+        base = self.alone(1, in_loop)
         return base.seconds / step.seconds if base and step else None
 
     def launch_speedup(self, devices: int) -> float | None:
         """Return the speed-up of a launch that consists of a single product."""
-        return self.speedup(self.alone(devices, repeated=False), repeated=False)
+        return self.speedup(self.alone(devices, in_loop=False), in_loop=False)
 
     def cost(self, devices: int) -> float | None:
         """Return the exchange's share of the time of a step that is a product and its fastest exchange."""
-        alone = self.alone(devices)
+        single_step = self.alone(devices)
         steps = [step.seconds for step in (self.exchanged(devices), self.overlapped(devices)) if step]
-        return 1 - alone.seconds / min(steps) if alone and steps else None
+        return 1 - single_step.seconds / min(steps) if single_step and steps else None
 
-    def _fastest(self, operation: str, ways: tuple[str, ...], devices: int, repeated: bool = True) -> StepTime | None:
+    def _fastest(self, operation: str, ways: tuple[str, ...], devices: int, in_loop: bool = True) -> StepTime | None:
         steps = [
             StepTime(seconds / row.steps, row)
             for row in self.rows.select(what=operation, devices=devices, exchange=ways)
-            if row.steps and (row.steps > 1) == repeated and (seconds := row.seconds(self.clock)) is not None
+            if row.steps and (row.steps > 1) == in_loop and (seconds := row.seconds(self.clock)) is not None
         ]
         return min(steps, key=lambda step: step.seconds, default=None)
 
@@ -578,6 +578,6 @@ def device_times(campaign: Campaign, published: Published, *precisions: str) -> 
     """Return the device times of all problems in the given precisions, in the paper's order, then by growing size."""
     return [
         DeviceTimes(line, DynamicCase(campaign, line.problem, precision))
-        for line in ours(campaign, published)
+        for line in recorded_lines(campaign, published)
         for precision in precisions
     ]

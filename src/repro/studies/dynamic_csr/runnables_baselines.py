@@ -72,7 +72,7 @@ class Rebuild(BatchUpdate):
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         shape, dtype = plan.start.shape, plan.start.dtype
-        now, entries = CsrMemory.upload(work, plan.start), int(plan.start.nnz)
+        current, entries = CsrMemory.upload(work, plan.start), int(plan.start.nnz)
         targets = [
             CsrMemory.allocate(work, shape[0], plan.after, dtype.itemsize) for _ in range(min(len(plan.batches), 2))
         ]
@@ -80,9 +80,9 @@ class Rebuild(BatchUpdate):
         updates: list[Callable[[], None]] = []
         for i, batch in enumerate(plan.batches):
             target = targets[i % 2]
-            updates.append(in_order(step.bind(now, entries, batch, target)))
-            now, entries = target, entries + len(batch.rows)
-        self._read = lambda: now.read(work, shape, dtype)
+            updates.append(in_order(step.bind(current, entries, batch, target)))
+            current, entries = target, entries + len(batch.rows)
+        self._read = lambda: current.read(work, shape, dtype)
         mean = plan.after / max(shape[0], 1)
         self.launch = in_order(
             self.with_products(work, updates, lambda i, x, y: targets[i % 2].bind_product(work, shape[0], mean, x, y))
@@ -101,26 +101,35 @@ class _RebuildStep:
         self._long_count: Buffer = work.allocate(4, "the number of long rows")
         self._long_rows = work.upload_writable(np.zeros(max(n_rows, 1), np.int32), "long rows")
 
-    def bind(self, old: CsrMemory, entries: int, batch: Entries, new: CsrMemory) -> list[Callable[[], None]]:
+    def bind(self, source: CsrMemory, entries: int, batch: Entries, target: CsrMemory) -> list[Callable[[], None]]:
         """Return the launches that make the new matrix from a batch and from the old matrix with `entries` entries."""
         work, rows, count = self._work, self._rows, len(batch.rows)
-        resident = DeviceEntries.upload(work, batch)
+        device_batch = DeviceEntries.upload(work, batch)
         warp = work.device.target.warp
         width = min(1 << (entries // max(rows, 1) // MIN_COPIES_PER_THREAD).bit_length(), warp)
         long_rows = self._long_count, self._long_rows
-        copied = *old, *new
+        arrays = *source, *target
 
         def bind(kernel: str, size: int, *arguments: Buffer | int) -> Callable[[], None]:
             return work.bind("rebuild", kernel, size, *arguments)
 
         return [
             lambda: work.device.fill(self._long_count, 0),
-            bind("rebuild_count", count, count, resident.rows, self._counts),
-            bind("rebuild_sizes", rows, rows, MAX_ROW_OF_THREADS, old.offsets, self._counts, new.offsets, *long_rows),
-            self._scan.bind(new.offsets, new.offsets, rows),
-            bind("rebuild_copy", rows * width, rows, width, MAX_ROW_OF_THREADS, *copied),
-            bind("rebuild_copy_long", entries, *long_rows, *copied),
-            bind("rebuild_scatter", count, count, *resident, self._counts, *new),
+            bind("rebuild_count", count, count, device_batch.rows, self._counts),
+            bind(
+                "rebuild_sizes",
+                rows,
+                rows,
+                MAX_ROW_OF_THREADS,
+                source.offsets,
+                self._counts,
+                target.offsets,
+                *long_rows,
+            ),
+            self._scan.bind(target.offsets, target.offsets, rows),
+            bind("rebuild_copy", rows * width, rows, width, MAX_ROW_OF_THREADS, *arrays),
+            bind("rebuild_copy_long", entries, *long_rows, *arrays),
+            bind("rebuild_scatter", count, count, *device_batch, self._counts, *target),
         ]
 
 
@@ -132,12 +141,12 @@ class CoordinateUpdate(BatchUpdate):
 
     def __init__(
         self,
-        built: Mapping[str, ModuleFile],
+        modules: Mapping[str, ModuleFile],
         operation: SingleUpdate = "insert",
         order: EntryOrder = "any",
-        which: int | None = None,
+        batch_index: int | None = None,
     ) -> None:
-        super().__init__(built, operation, order, which)
+        super().__init__(modules, operation, order, batch_index)
         if operation == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
 
@@ -170,9 +179,9 @@ class HybridProduct(BoundProduct):
     kind = BASELINE_KIND
     name = f"{HYBRID_FORMAT}/product"
 
-    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
+    def __init__(self, modules: Mapping[str, ModuleFile]) -> None:
         super().__init__()
-        self._built = built
+        self._built = modules
         self._stack = ExitStack()
 
     @property
@@ -187,19 +196,19 @@ class HybridProduct(BoundProduct):
         self.release()
         matrix = operands_of(workspace).grown
         width = hybrid_width(matrix.shape[0], matrix.nnz)
-        over = overflow(np.diff(matrix.indptr), width)
+        overflow_count = overflow(np.diff(matrix.indptr), width)
         with ExitStack() as stack:
             work = KernelLauncher(workspace, self._built, stack)
-            hybrid = Hybrid(work, matrix, width, over)
+            hybrid = Hybrid(work, matrix, width, overflow_count)
             hybrid.bind_restore()()
             x, self._y = x_on(workspace, "AoS"), y_on(workspace)
-            self.launch = hybrid.bind_product(0, over, x, self._y)
+            self.launch = hybrid.bind_product(0, overflow_count, x, self._y)
             self._stack = stack.pop_all()
-        self._bind = lambda x, y: hybrid.bind_product(0, over, x, y)
+        self._bind = lambda x, y: hybrid.bind_product(0, overflow_count, x, y)
         number = matrix.dtype.itemsize
         rows = matrix.shape[0]
-        self.matrix_bytes = hybrid.pitch * width * (4 + number) + 4 * rows + over * (8 + number)
-        self.bytes_moved = matrix.nnz * (4 + number) + 4 * (rows + over) + x.nbytes + self._y.nbytes
+        self.matrix_bytes = hybrid.pitch * width * (4 + number) + 4 * rows + overflow_count * (8 + number)
+        self.bytes_moved = matrix.nnz * (4 + number) + 4 * (rows + overflow_count) + x.nbytes + self._y.nbytes
 
     def release(self) -> None:
         self._stack, stack = ExitStack(), self._stack
@@ -219,34 +228,34 @@ class HybridUpdate(BatchUpdate):
 
     def __init__(
         self,
-        built: Mapping[str, ModuleFile],
+        modules: Mapping[str, ModuleFile],
         operation: UpdateName = "insert",
         order: EntryOrder = "any",
-        which: int | None = None,
+        batch_index: int | None = None,
     ) -> None:
-        super().__init__(built, operation, order, which)
+        super().__init__(modules, operation, order, batch_index)
         if operation == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         rows = plan.start.shape[0]
         sizes = np.diff(plan.start.indptr).astype(np.int64)
-        after = []
+        final_steps = []
         for batch in plan.batches:
             sizes += np.bincount(batch.rows, minlength=rows)
-            after.append(sizes.copy())
+            final_steps.append(sizes.copy())
         width = hybrid_width(rows, plan.start.nnz or plan.after)
         hybrid = Hybrid(work, plan.start, width, overflow(sizes, width))
         stages: list[tuple[Callable[[], None], Callable[[], None]]] = []
         for i, batch in enumerate(plan.batches):
             append = hybrid.bind_append(DeviceEntries.upload(work, batch), len(batch.rows), i % 2)
-            stages.append((append, hybrid.coordinates.bind_sort(i % 2, overflow(after[i], width))))
+            stages.append((append, hybrid.coordinates.bind_sort(i % 2, overflow(final_steps[i], width))))
         self._read = lambda: hybrid.read(len(plan.batches) % 2, overflow(sizes, width))
         self._restore = hybrid.bind_restore()
         updates = [in_order(stage) for stage in stages]
         self.launch = in_order(
             self.with_products(
-                work, updates, lambda i, x, y: hybrid.bind_product((i + 1) % 2, overflow(after[i], width), x, y)
+                work, updates, lambda i, x, y: hybrid.bind_product((i + 1) % 2, overflow(final_steps[i], width), x, y)
             )
         )
         if self.stages:
@@ -262,8 +271,8 @@ class HybridSort(MatrixOperation):
     modules = HYBRID_MODULES
     name = f"{HYBRID_FORMAT}/sort"
 
-    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
-        super().__init__(built)
+    def __init__(self, modules: Mapping[str, ModuleFile]) -> None:
+        super().__init__(modules)
         self._over: int | None = None
 
     @property
@@ -273,13 +282,15 @@ class HybridSort(MatrixOperation):
     def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         matrix = operands.grown
         width = hybrid_width(matrix.shape[0], matrix.nnz)
-        self._over = over = overflow(np.diff(matrix.indptr), width)
-        hybrid = Hybrid(work, matrix, width, over)
+        self._over = overflow_count = overflow(np.diff(matrix.indptr), width)
+        hybrid = Hybrid(work, matrix, width, overflow_count)
         hybrid.bind_restore()()
-        shuffled = HybridArrays.of(matrix, width).over.take(np.random.default_rng(SHUFFLE_SEED).permutation(over))
-        hybrid.coordinates.bind_copy(DeviceEntries.upload(work, shuffled), over)()
-        self.launch = hybrid.coordinates.bind_sort(0, over)
-        self._read = lambda: hybrid.read(1, over)
+        shuffled_entries = HybridArrays.of(matrix, width).over.take(
+            np.random.default_rng(SHUFFLE_SEED).permutation(overflow_count)
+        )
+        hybrid.coordinates.bind_copy(DeviceEntries.upload(work, shuffled_entries), overflow_count)()
+        self.launch = hybrid.coordinates.bind_sort(0, overflow_count)
+        self._read = lambda: hybrid.read(1, overflow_count)
 
 
 GEAM = "csrgeam2"
@@ -298,10 +309,10 @@ class Geam(BatchUpdate):
     sums = True
 
     def __init__(
-        self, built: Mapping[str, ModuleFile], operation: UpdateName = "insert", which: int | None = None
+        self, modules: Mapping[str, ModuleFile], operation: UpdateName = "insert", batch_index: int | None = None
     ) -> None:
-        super().__init__(built, operation, "sorted", which)
-        self.name = f"cusparse/{GEAM}/{operation}{'' if which is None else f'-{which}'}"
+        super().__init__(modules, operation, "sorted", batch_index)
+        self.name = f"cusparse/{GEAM}/{operation}{'' if batch_index is None else f'-{batch_index}'}"
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -320,7 +331,7 @@ class Geam(BatchUpdate):
         targets = [
             CsrMemory.allocate(work, shape[0], max_entries, start.dtype.itemsize) for _ in range(min(len(batches), 2))
         ]
-        added = _Addition(work, handle, shape, start.dtype)
+        addition = _Addition(work, handle, shape, start.dtype)
         first = CsrMemory.upload(work, start)
         steps = [(CsrMemory.upload(work, batch), int(batch.nnz), targets[i % 2]) for i, batch in enumerate(batches)]
 
@@ -332,7 +343,7 @@ class Geam(BatchUpdate):
 
             def update() -> None:
                 with handle.refusals():
-                    counts[i + 1] = added(sources[i], counts[i], batch, count, target)
+                    counts[i + 1] = addition(sources[i], counts[i], batch, count, target)
 
             return update
 
@@ -364,17 +375,17 @@ class _Addition:
     def __call__(self, a: CsrMemory, a_nnz: int, b: CsrMemory, b_nnz: int, c: CsrMemory) -> int:
         """Queue C = A + B, wait for the number of entries of C and return it."""
         library, start = self._handle.library, (self._handle.value, *self._shape)
-        one = self._one.ctypes.data
+        unit_pointer = self._one.ctypes.data
         arrays = {name: [address(buffer) for buffer in memory] for name, memory in (("a", a), ("b", b), ("c", c))}
         (a_offsets, a_columns, a_values), (b_offsets, b_columns, b_values), (offsets, columns, values) = arrays.values()
         matrix = self._matrix
-        given = (
+        arguments = (
             *start,
-            one, matrix, a_nnz, a_values, a_offsets, a_columns,
-            one, matrix, b_nnz, b_values, b_offsets, b_columns,
+            unit_pointer, matrix, a_nnz, a_values, a_offsets, a_columns,
+            unit_pointer, matrix, b_nnz, b_values, b_offsets, b_columns,
             matrix, values, offsets, columns,
         )  # fmt: skip
-        size = int(self._size(*given))
+        size = int(self._size(*arguments))
         if size > self._memory.nbytes:
             self._work.device.synchronize()
             self._memory = self._work.allocate(size, "csrgeam2's working memory")
@@ -383,15 +394,15 @@ class _Addition:
             *start, matrix, a_nnz, a_offsets, a_columns, matrix, b_nnz, b_offsets, b_columns,
             matrix, offsets, self._nnz.ctypes.data, memory,
         )  # fmt: skip
-        self._add(*given, memory)
+        self._add(*arguments, memory)
         return int(self._nnz[0])
 
 
 def _summed(matrix: sp.csr_array) -> sp.csr_array:
     """Return a matrix without duplicates and with ascending columns in each row."""
-    summed = matrix.copy()
-    summed.sum_duplicates()
-    return summed
+    sum_matrix = matrix.copy()
+    sum_matrix.sum_duplicates()
+    return sum_matrix
 
 
 class Sums(MatrixOperation):
@@ -401,8 +412,8 @@ class Sums(MatrixOperation):
     modules: tuple[str, ...] = ("sort",)
     routine = "ours"
 
-    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
-        super().__init__(built)
+    def __init__(self, modules: Mapping[str, ModuleFile]) -> None:
+        super().__init__(modules)
         self.name = f"scan/{self.routine}"
         self._count: int | None = None
 
@@ -412,8 +423,8 @@ class Sums(MatrixOperation):
 
     def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         """Upload the sizes with a zero behind them, so that the last prefix sum is the total."""
-        grown = operands.grown
-        sizes = np.append(np.diff(grown.indptr), 0).astype(np.int32)
+        grown_matrix = operands.grown
+        sizes = np.append(np.diff(grown_matrix.indptr), 0).astype(np.int32)
         self._count = n = len(sizes) - 1
         self.bytes_moved = 8 * n
         sums = work.allocate(4 * (n + 1), "its sums")
@@ -421,9 +432,9 @@ class Sums(MatrixOperation):
 
         def read() -> sp.csr_array:
             offsets = work.download(sums, n + 1, np.dtype(np.int32))
-            if (offsets != grown.indptr).any():
-                raise IncorrectError(f"{np.count_nonzero(offsets != grown.indptr)} sums are wrong")
-            return grown
+            if (offsets != grown_matrix.indptr).any():
+                raise IncorrectError(f"{np.count_nonzero(offsets != grown_matrix.indptr)} sums are wrong")
+            return grown_matrix
 
         self._read = read
 
@@ -439,8 +450,8 @@ class SortOfRows(MatrixOperation):
     modules: tuple[str, ...] = ("sort",)
     routine = "ours"
 
-    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
-        super().__init__(built)
+    def __init__(self, modules: Mapping[str, ModuleFile]) -> None:
+        super().__init__(modules)
         self.name = f"sort/{self.routine}"
         self._count: int | None = None
 
@@ -468,18 +479,18 @@ class SortOfRows(MatrixOperation):
         return work.keep(RadixSort(work.device, work.load("sort"), n, work.guards)).bind(keys, n, bits)
 
 
-def check_sort(given: NDArray[np.int32], keys: NDArray[np.int32], order: NDArray[np.int32]) -> None:
+def check_sort(source: NDArray[np.int32], keys: NDArray[np.int32], order: NDArray[np.int32]) -> None:
     """Check the result of a stable sort without sorting on the host, which would take seconds.
 
     Original positions of equal keys must ascend, and those of different keys differ, so they form a permutation.
     """
-    if not len(given):
+    if not len(source):
         return
-    outside = np.count_nonzero((order < 0) | (order >= len(given)))
-    wrong = np.count_nonzero(keys != given.take(order, mode="clip"))
-    late = np.count_nonzero((keys[1:] < keys[:-1]) | ((keys[1:] == keys[:-1]) & (order[1:] <= order[:-1])))
-    if outside or wrong or late:
-        raise IncorrectError(f"{outside + wrong + late} keys or places are wrong")
+    outside_count = np.count_nonzero((order < 0) | (order >= len(source)))
+    wrong_count = np.count_nonzero(keys != source.take(order, mode="clip"))
+    disorder_count = np.count_nonzero((keys[1:] < keys[:-1]) | ((keys[1:] == keys[:-1]) & (order[1:] <= order[:-1])))
+    if outside_count or wrong_count or disorder_count:
+        raise IncorrectError(f"{outside_count + wrong_count + disorder_count} keys or places are wrong")
 
 
 CUB_SOURCE = """\
@@ -507,16 +518,18 @@ def cub_library(target: Target, modules: Path = MODULES) -> Path:
     if compiler is None:
         raise Unsupported("there is no nvcc to compile CUB with")
     flags = (*CUB_FLAGS, f"-arch={target.name}")
-    asked = "\0".join([CUB_SOURCE, *flags, nvcc.version(), *nvcc.environment()])
-    path = modules / target.name / STUDY_NAME / "objects" / f"cub-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.so"
+    identity = "\0".join([CUB_SOURCE, *flags, nvcc.version(), *nvcc.environment()])
+    path = (
+        modules / target.name / STUDY_NAME / "objects" / f"cub-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    )
     if not path.exists():
         source = path.with_suffix(".cu")
         with replacing(source) as partial:
             partial.write_text(CUB_SOURCE)
         with replacing(path) as partial:
-            done = run_program([compiler, *flags, "-o", partial, source], nvcc.COMPILING, "the compiler")
-            if done.code:
-                raise ModuleError(nvcc.first_error(done.said))
+            compilation = run_program([compiler, *flags, "-o", partial, source], nvcc.COMPILING, "the compiler")
+            if compilation.code:
+                raise ModuleError(nvcc.first_error(compilation.said))
     return path
 
 
@@ -580,8 +593,8 @@ class CubSort(SortOfRows):
         self, work: KernelLauncher, keys: Buffer, n: int, bits: int
     ) -> tuple[Callable[[], None], Buffer, Buffer]:
         places = work.upload(np.arange(n, dtype=np.int32))
-        in_order, order = (work.allocate(4 * n, f"the sort's {name}") for name in ("keys", "order"))
-        return _Cub(work, "sort", keys, in_order, places, order, n, max(bits, 1)), in_order, order
+        sorted_keys, order = (work.allocate(4 * n, f"the sort's {name}") for name in ("keys", "order"))
+        return _Cub(work, "sort", keys, sorted_keys, places, order, n, max(bits, 1)), sorted_keys, order
 
 
 def _cuda_address(buffer: Buffer) -> int:

@@ -101,8 +101,8 @@ class Nccl4py:
         self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], streams: list[int]
     ) -> None:
         with self._core.group():
-            for communicator, own, vector, stream in zip(communicators, sent, whole, streams, strict=True):
-                communicator.allgather(own, vector, stream=stream)
+            for communicator, own_part, vector, stream in zip(communicators, sent, whole, streams, strict=True):
+                communicator.allgather(own_part, vector, stream=stream)
 
     def close(self, communicator: Any) -> None:
         communicator.destroy()
@@ -125,9 +125,9 @@ class Cupy:
         nccl = self._nccl
         nccl.groupStart()
         try:
-            for communicator, own, vector, stream in zip(communicators, sent, whole, streams, strict=True):
-                kind = nccl.NCCL_FLOAT64 if own.dtype.itemsize == 8 else nccl.NCCL_FLOAT32
-                communicator.allGather(own.pointer, vector.pointer, own.count, kind, stream)
+            for communicator, own_part, vector, stream in zip(communicators, sent, whole, streams, strict=True):
+                kind = nccl.NCCL_FLOAT64 if own_part.dtype.itemsize == 8 else nccl.NCCL_FLOAT32
+                communicator.allGather(own_part.pointer, vector.pointer, own_part.count, kind, stream)
         finally:
             nccl.groupEnd()
 
@@ -156,15 +156,15 @@ class Nccl:
     def bind_all_gather(self, vectors: Sequence[Buffer], part: int, dtype: np.dtype[Any]) -> Callable[[], None]:
         """Return a launch that sends `part` numbers of each GPU's vector to all other GPUs."""
         pointers = [int(cast(Any, vector).pointer) for vector in vectors]
-        sent = [
+        sources = [
             ArrayView(pointer + index * part * dtype.itemsize, part, dtype) for index, pointer in enumerate(pointers)
         ]
-        whole = [ArrayView(pointer, part * len(pointers), dtype) for pointer in pointers]
+        targets = [ArrayView(pointer, part * len(pointers), dtype) for pointer in pointers]
         streams = [gpu.stream for gpu in self._gpus]
 
         def gather() -> None:
             try:
-                self._library.gather(self._communicators, sent, whole, streams)
+                self._library.gather(self._communicators, sources, targets, streams)
             except Exception as error:
                 raise LaunchError(f"NCCL: {error}") from error
 
@@ -181,13 +181,13 @@ class Nccl:
 
 
 def _nccl_package() -> NcclPackage:
-    missing: list[str] = []
+    missing_packages: list[str] = []
     for package in (Nccl4py, Cupy):
         try:
             return package()
         except Exception as error:  # the package, or a library that it needs, is not installed
-            missing.append(f"{package.__name__}: {error}")
-    raise Unsupported(f"no package has NCCL, nccl4py or CuPy: {'; '.join(missing)}")
+            missing_packages.append(f"{package.__name__}: {error}")
+    raise Unsupported(f"no package has NCCL, nccl4py or CuPy: {'; '.join(missing_packages)}")
 
 
 #: Parts of a vector are aligned to this many numbers, because a buffer's start needs such an alignment.
@@ -218,8 +218,8 @@ class RowDistribution:
     @property
     def part(self) -> int:
         """Length of one device's part of a vector."""
-        most = -(-len(self.order) // self.devices)
-        return max(1, -(-most // VECTOR_ALIGNMENT)) * VECTOR_ALIGNMENT
+        part_size = -(-len(self.order) // self.devices)
+        return max(1, -(-part_size // VECTOR_ALIGNMENT)) * VECTOR_ALIGNMENT
 
     @property
     def length(self) -> int:
@@ -236,25 +236,25 @@ class RowDistribution:
 
     def spread(self, vector: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return a vector `(rows,)` in the dealt order, with zeros as padding of each part."""
-        dealt = np.zeros(self.length, vector.dtype)
-        dealt[self.places] = vector
-        return dealt
+        distributed = np.zeros(self.length, vector.dtype)
+        distributed[self.places] = vector
+        return distributed
 
-    def gather(self, dealt: NDArray[np.floating]) -> NDArray[np.floating]:
+    def gather(self, distributed: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return a vector that is in the dealt order in row order; the inverse of `spread`."""
-        return dealt[self.places]
+        return distributed[self.places]
 
 
 def split_columns(matrix: sp.csr_array, index: int, part: int) -> tuple[sp.csr_array, sp.csr_array]:
     """Split entries in two: those with columns in a device's own part of x (in the dealt order), and all others."""
-    own = matrix.indices // part == index
-    return _masked_entries(matrix, own), _masked_entries(matrix, ~own)
+    is_own = matrix.indices // part == index
+    return _masked_entries(matrix, is_own), _masked_entries(matrix, ~is_own)
 
 
-def _masked_entries(matrix: sp.csr_array, which: NDArray[np.bool_]) -> sp.csr_array:
-    before = np.concatenate([[0], np.cumsum(which)])
+def _masked_entries(matrix: sp.csr_array, mask: NDArray[np.bool_]) -> sp.csr_array:
+    kept_counts = np.concatenate([[0], np.cumsum(mask)])
     return sp.csr_array(
-        (matrix.data[which], matrix.indices[which], before[matrix.indptr]), shape=matrix.shape, copy=False
+        (matrix.data[mask], matrix.indices[mask], kept_counts[matrix.indptr]), shape=matrix.shape, copy=False
     )
 
 
@@ -278,8 +278,8 @@ class DeviceRows:
 class DistributedMatrix:
     """The grown matrix over a workspace's first devices, with vectors for products; the workspace keeps all memory."""
 
-    def __init__(self, workspace: Workspace, built: Mapping[str, ModuleFile], count: int) -> None:
-        self._workspace, self._built = workspace, built
+    def __init__(self, workspace: Workspace, modules: Mapping[str, ModuleFile], count: int) -> None:
+        self._workspace, self._built = workspace, modules
         self._operands = operands_of(workspace)
         self.devices: Devices = workspace.devices.leading(count)
         sizes = np.diff(self._operands.grown.indptr)
@@ -298,29 +298,31 @@ class DistributedMatrix:
         device, x = self.devices[index], self._operands.x
         return self._workspace.buffer(("whole x", index), lambda: device.upload(x))
 
-    def vector(self, index: int, which: int) -> Guarded:
+    def vector(self, index: int, vector_index: int) -> Guarded:
         """Return memory for a vector in the dealt order on a device; all runnables use this memory in turn."""
         count, nbytes = len(self.devices), self.dealing.length * self.dtype.itemsize
         return self._workspace.guarded(
-            ("dealt vector", count, index, which), nbytes, f"vector {which} of device {index}", index
+            ("dealt vector", count, index, vector_index), nbytes, f"vector {vector_index} of device {index}", index
         )
 
-    def part(self, index: int, which: int, owner: int) -> Buffer:
+    def part(self, index: int, vector_index: int, owner: int) -> Buffer:
         """Return the part of a vector that holds the results of device `owner`, in the memory of device `index`."""
-        key = index, which, owner
+        key = index, vector_index, owner
         if key not in self._parts:
             offset, rows = self.dealing.part * owner, len(self.dealing.rows(owner))
-            self._parts[key] = self.vector(index, which).part(offset * self.dtype.itemsize, rows * self.dtype.itemsize)
+            self._parts[key] = self.vector(index, vector_index).part(
+                offset * self.dtype.itemsize, rows * self.dtype.itemsize
+            )
         return self._parts[key]
 
-    def write(self, index: int, which: int, dealt: NDArray[np.floating]) -> None:
-        self.devices[index].write(self.vector(index, which).memory, dealt)
+    def write(self, index: int, vector_index: int, distributed: NDArray[np.floating]) -> None:
+        self.devices[index].write(self.vector(index, vector_index).memory, distributed)
 
-    def read(self, index: int, which: int) -> NDArray[np.floating]:
+    def read(self, index: int, vector_index: int) -> NDArray[np.floating]:
         """Wait for the queue and return a vector in the dealt order."""
-        dealt = np.empty(self.dealing.length, self.dtype)
-        self.devices[index].download(self.vector(index, which).memory, dealt)
-        return dealt
+        distributed = np.empty(self.dealing.length, self.dtype)
+        self.devices[index].download(self.vector(index, vector_index).memory, distributed)
+        return distributed
 
     def nccl(self) -> Nccl:
         """Return NCCL over the devices, opened at first use."""
@@ -346,26 +348,28 @@ class DistributedMatrix:
         name = f"bins_exact{'_fused' if peers else ''}_u{DEVICE_SCHEDULE.in_flight}_{DEVICE_SCHEDULE.load}"
         kernel = self.kernel(index, "product", name)
         buffers = part.buffers
-        for_parts = [buffers["parts"], buffers["sums"], buffers["done"]]
-        rest: list[Argument] = [*(buffers[name] for name in ("order", "table", "columns", "values")), x, y]
+        part_arguments = [buffers["parts"], buffers["sums"], buffers["done"]]
+        kernel_arguments: list[Argument] = [*(buffers[name] for name in ("order", "table", "columns", "values")), x, y]
         if peers:
-            rest += [np.int32(len(peers)), *peers, *[y] * (PEERS - len(peers))]
-        return bind_bins(self.devices[index], kernel, part.bins, (part.parts, for_parts), rest)
+            kernel_arguments += [np.int32(len(peers)), *peers, *[y] * (PEERS - len(peers))]
+        return bind_bins(self.devices[index], kernel, part.bins, (part.parts, part_arguments), kernel_arguments)
 
     def _part(self, index: int, columns: ColumnOrder) -> DeviceRows:
         """Return the rows of a device, uploaded at first use; `own` and `other` columns are uploaded together."""
-        together: tuple[ColumnOrder, ...] = ("own", "other") if columns in ("own", "other") else (columns,)
-        key = "rows of a device", len(self.devices), index, together
-        parts = self._workspace.cached(key, lambda: self._upload_all(key, index, together))
-        return parts[together.index(columns)]
+        column_orders: tuple[ColumnOrder, ...] = ("own", "other") if columns in ("own", "other") else (columns,)
+        key = "rows of a device", len(self.devices), index, column_orders
+        parts = self._workspace.cached(key, lambda: self._upload_all(key, index, column_orders))
+        return parts[column_orders.index(columns)]
 
-    def _upload_all(self, key: Hashable, index: int, together: Sequence[ColumnOrder]) -> list[DeviceRows]:
+    def _upload_all(self, key: Hashable, index: int, column_orders: Sequence[ColumnOrder]) -> list[DeviceRows]:
         matrices = [rows := self._operands.grown[self.dealing.rows(index)]]
-        if together != ("natural",):
+        if column_orders != ("natural",):
             columns = self.dealing.places[rows.indices]
-            dealt = sp.csr_array((rows.data, columns, rows.indptr), shape=rows.shape, copy=False)
-            matrices = [dealt] if len(together) == 1 else [*split_columns(dealt, index, self.dealing.part)]
-        return [self._upload((key, which), index, matrix) for which, matrix in enumerate(matrices)]
+            distributed = sp.csr_array((rows.data, columns, rows.indptr), shape=rows.shape, copy=False)
+            matrices = (
+                [distributed] if len(column_orders) == 1 else [*split_columns(distributed, index, self.dealing.part)]
+            )
+        return [self._upload((key, matrix_index), index, matrix) for matrix_index, matrix in enumerate(matrices)]
 
     def _upload(self, key: tuple[Hashable, ...], index: int, matrix: sp.csr_array) -> DeviceRows:
         device: Device = self.devices[index]
@@ -428,9 +432,15 @@ class DistributedProduct(DistributedRunnable):
     cold = False
 
     def __init__(
-        self, built: Mapping[str, ModuleFile], operation: StepName, exchange: Exchange, count: int, steps: int
+        self, modules: Mapping[str, ModuleFile], operation: StepName, exchange: Exchange, count: int, steps: int
     ) -> None:
-        self._built, self.operation, self.exchange, self.devices, self.steps = built, operation, exchange, count, steps
+        self._built, self.operation, self.exchange, self.devices, self.steps = (
+            modules,
+            operation,
+            exchange,
+            count,
+            steps,
+        )
         words = [
             operation,
             str(count),
@@ -473,11 +483,11 @@ class DistributedProduct(DistributedRunnable):
             raise Unsupported(f"y is no next x: the matrix is {rows} x {columns}")
         if self.exchange in ("stores", "fused"):
             _require_peers(workspace.devices.leading(self.devices))
-        over = self._over = DistributedMatrix(workspace, self._built, self.devices)
+        distribution = self._over = DistributedMatrix(workspace, self._built, self.devices)
         if self.exchange != "none":
-            given = over.dealing.spread(operands.x)
+            distributed_x = distribution.dealing.spread(operands.x)
             for index in range(self.devices):
-                over.write(index, 0, given)
+                distribution.write(index, 0, distributed_x)
         runs = [run for step in range(1, self.steps + 1) for run in self._step(step)]
         self.launch = in_order(runs)
         self.bytes_moved = self.steps * self._bytes(operands)
@@ -491,90 +501,96 @@ class DistributedProduct(DistributedRunnable):
         return matrix + self.devices * operands.x.nbytes + rows * number
 
     def _step(self, step: int) -> list[Run]:
-        before, after = _step_vector(step - 1), _step_vector(step)
+        source, target = _step_vector(step - 1), _step_vector(step)
         if self.exchange == "overlapped":
-            return self._overlapped(before, after)
+            return self._overlapped(source, target)
         if self.operation == "exchange":
             return [self._bring(1)]
-        products = self._products("natural" if self.exchange == "none" else "dealt", before, after)
+        products = self._products("natural" if self.exchange == "none" else "dealt", source, target)
         if self.exchange == "none":
             return products
-        return [*products, self.over.devices.meet if self.exchange == "fused" else self._bring(after)]
+        return [*products, self.over.devices.meet if self.exchange == "fused" else self._bring(target)]
 
-    def _products(self, columns: Literal["natural", "dealt"], before: int, after: int) -> list[Run]:
-        over = self.over
+    def _products(self, columns: Literal["natural", "dealt"], source: int, target: int) -> list[Run]:
+        distribution = self.over
         runs = []
         for index in range(self.devices):
-            x = over.x(index) if columns == "natural" else over.vector(index, before).memory
-            y = over.part(index, 1 if columns == "natural" else after, index)
+            x = distribution.x(index) if columns == "natural" else distribution.vector(index, source).memory
+            y = distribution.part(index, 1 if columns == "natural" else target, index)
             runs.append(
-                over.product(index, columns, x, y, self._of_others(index, after) if self.exchange == "fused" else ())
+                distribution.product(
+                    index, columns, x, y, self._parts_of_others(index, target) if self.exchange == "fused" else ()
+                )
             )
         return [run for run in runs if run is not None]
 
-    def _overlapped(self, before: int, after: int) -> list[Run]:
+    def _overlapped(self, source: int, target: int) -> list[Run]:
         """Return a step: multiply each device's own part of x while x is sent to all devices, then the other parts."""
-        over, own, rest = self.over, [], []
-        for index, device in enumerate(over.devices):
-            rows = len(over.dealing.rows(index))
+        distribution, own_runs, other_runs = self.over, [], []
+        for index, device in enumerate(distribution.devices):
+            rows = len(distribution.dealing.rows(index))
             x, y, scratch = (
-                over.vector(index, before).memory,
-                over.part(index, after, index),
-                over.part(index, SCRATCH_VECTOR, index),
+                distribution.vector(index, source).memory,
+                distribution.part(index, target, index),
+                distribution.part(index, SCRATCH_VECTOR, index),
             )
-            first, then = over.product(index, "own", x, scratch), over.product(index, "other", x, y)
+            first, then = distribution.product(index, "own", x, scratch), distribution.product(index, "other", x, y)
             if first is None or then is None:
                 continue
-            own.append(first)
+            own_runs.append(first)
             n_t = BLOCK_SIZE[device.backend]
-            kernel = over.kernel(index, "exchange", "add_vectors")
-            rest += [then, device.bind(kernel, -(-rows // n_t), n_t, [np.int32(rows), y, scratch, y])]
-        copies, meanwhile = self._copies(before), in_order(own)
-        return [lambda: over.devices.exchange(copies, meanwhile), *rest]
+            kernel = distribution.kernel(index, "exchange", "add_vectors")
+            other_runs += [then, device.bind(kernel, -(-rows // n_t), n_t, [np.int32(rows), y, scratch, y])]
+        copies, own_products = self._copies(source), in_order(own_runs)
+        return [lambda: distribution.devices.exchange(copies, own_products), *other_runs]
 
-    def _bring(self, which: int) -> Run:
+    def _bring(self, vector_index: int) -> Run:
         """Return a launch that sends each device's part of a vector to all other devices."""
-        over = self.over
+        distribution = self.over
         if self.exchange == "copies":
-            copies = self._copies(which)
-            return lambda: over.devices.exchange(copies)
+            copies = self._copies(vector_index)
+            return lambda: distribution.devices.exchange(copies)
         if self.exchange == "nccl":
-            vectors = [over.vector(index, which).memory for index in range(self.devices)]
-            return over.nccl().bind_all_gather(vectors, over.dealing.part, over.dtype)
-        return in_order([*self._stores(which), over.devices.meet])
+            vectors = [distribution.vector(index, vector_index).memory for index in range(self.devices)]
+            return distribution.nccl().bind_all_gather(vectors, distribution.dealing.part, distribution.dtype)
+        return in_order([*self._stores(vector_index), distribution.devices.meet])
 
-    def _copies(self, which: int) -> list[Copy]:
-        over = self.over
+    def _copies(self, vector_index: int) -> list[Copy]:
+        distribution = self.over
         return [
             Copy(
-                over.part(index, which, index),
+                distribution.part(index, vector_index, index),
                 index,
-                over.part(to, which, index),
-                to,
-                over.part(index, which, index).nbytes,
+                distribution.part(target_device, vector_index, index),
+                target_device,
+                distribution.part(index, vector_index, index).nbytes,
             )
             for index in range(self.devices)
-            if len(over.dealing.rows(index))
-            for to in range(self.devices)
-            if to != index
+            if len(distribution.dealing.rows(index))
+            for target_device in range(self.devices)
+            if target_device != index
         ]
 
-    def _of_others(self, index: int, which: int) -> list[Buffer]:
+    def _parts_of_others(self, index: int, vector_index: int) -> list[Buffer]:
         """Return a device's part of a vector in the memory of each other device."""
-        return [self.over.part(to, which, index) for to in range(self.devices) if to != index]
+        return [
+            self.over.part(target_device, vector_index, index)
+            for target_device in range(self.devices)
+            if target_device != index
+        ]
 
-    def _stores(self, which: int) -> list[Run]:
-        over, runs = self.over, []
-        for index, device in enumerate(over.devices):
-            own = over.part(index, which, index)
-            others = self._of_others(index, which)
-            if not len(over.dealing.rows(index)) or not others:
+    def _stores(self, vector_index: int) -> list[Run]:
+        distribution, runs = self.over, []
+        for index, device in enumerate(distribution.devices):
+            own_part = distribution.part(index, vector_index, index)
+            other_parts = self._parts_of_others(index, vector_index)
+            if not len(distribution.dealing.rows(index)) or not other_parts:
                 continue
             n_t = BLOCK_SIZE[device.backend]
-            words = -(-own.nbytes // STREAM_WORD_BYTES[device.backend])  # a part is padded to whole words
-            kernel = over.kernel(index, "exchange", "store_to_peers")
-            unused = [own] * (PEERS - len(others))
-            arguments: list[Argument] = [np.int32(words), np.int32(len(others)), own, *others, *unused]
+            words = -(-own_part.nbytes // STREAM_WORD_BYTES[device.backend])  # a part is padded to whole words
+            kernel = distribution.kernel(index, "exchange", "store_to_peers")
+            unused = [own_part] * (PEERS - len(other_parts))
+            arguments: list[Argument] = [np.int32(words), np.int32(len(other_parts)), own_part, *other_parts, *unused]
             runs.append(device.bind(kernel, min(-(-words // n_t), 4 * device.sm_count), n_t, arguments))
         return runs
 
@@ -583,64 +599,66 @@ class DistributedProduct(DistributedRunnable):
         self._poison()
         if self.exchange == "none":
             return self._compare(operands)
-        given = self.over.dealing.spread(operands.x)
+        distributed_x = self.over.dealing.spread(operands.x)
         try:
             if self.operation == "exchange":
-                self._hide(given, 1)
+                self._hide(distributed_x, 1)
                 self.launch()
-                self._same_everywhere(1, given)
+                self._check_equality(1, distributed_x)
                 return 0.0
             if self.exchange == "overlapped":
-                self._hide(given, 0)
+                self._hide(distributed_x, 0)
             error = self._compare(operands)
-            first, last = (0, self.steps - 1) if self.exchange == "overlapped" else (1, self.steps)
-            for which in {first, _step_vector(last)}:
-                self._same_everywhere(which, self._assembled(which))
+            first, last_step = (0, self.steps - 1) if self.exchange == "overlapped" else (1, self.steps)
+            for vector_index in {first, _step_vector(last_step)}:
+                self._check_equality(vector_index, self._assembled_vector(vector_index))
             return error
         finally:  # a later launch needs the given x on every device, not only on device 0
             for index in range(self.devices):
-                self.over.write(index, 0, given)
+                self.over.write(index, 0, distributed_x)
 
     def _compare(self, operands: GraphOperands) -> float:
         self.launch()
         self.over.devices.synchronize()
-        return operands.error_of(self.over.dealing.gather(self._assembled(1)))
+        return operands.error_of(self.over.dealing.gather(self._assembled_vector(1)))
 
     def _poison(self) -> None:
         """Fill all memory that a launch writes with NaN."""
-        written = {_step_vector(step) for step in range(1, self.steps + 1)}
+        vectors = {_step_vector(step) for step in range(1, self.steps + 1)}
         if self.exchange == "overlapped":
-            written.add(SCRATCH_VECTOR)
+            vectors.add(SCRATCH_VECTOR)
         for index, device in enumerate(self.over.devices):
-            for which in written:
-                device.fill(self.over.vector(index, which).memory, NAN_BYTE)
+            for vector_index in vectors:
+                device.fill(self.over.vector(index, vector_index).memory, NAN_BYTE)
         self.over.devices.meet()  # other devices store into this memory as well
 
-    def _hide(self, given: NDArray[np.floating], which: int) -> None:
+    def _hide(self, values: NDArray[np.floating], vector_index: int) -> None:
         """Leave each device only its own part of a vector; fill all other parts with NaN."""
-        over, part = self.over, self.over.dealing.part
+        distribution, part = self.over, self.over.dealing.part
         for index in range(self.devices):
-            own = np.full_like(given, np.nan)
-            own[index * part : (index + 1) * part] = given[index * part : (index + 1) * part]
-            over.write(index, which, own)
+            own_values = np.full_like(values, np.nan)
+            own_values[index * part : (index + 1) * part] = values[index * part : (index + 1) * part]
+            distribution.write(index, vector_index, own_values)
 
-    def _assembled(self, which: int) -> NDArray[np.floating]:
+    def _assembled_vector(self, vector_index: int) -> NDArray[np.floating]:
         """Return a vector in the dealt order, assembled from each device's own part."""
-        over, part = self.over, self.over.dealing.part
+        distribution, part = self.over, self.over.dealing.part
         return np.concatenate(
-            [over.read(index, which)[index * part : (index + 1) * part] for index in range(self.devices)]
+            [distribution.read(index, vector_index)[index * part : (index + 1) * part] for index in range(self.devices)]
         )
 
-    def _same_everywhere(self, which: int, wanted: NDArray[np.floating]) -> None:
+    def _check_equality(self, vector_index: int, expected_vector: NDArray[np.floating]) -> None:
         """Raise an error unless a vector has the wanted bits on all devices."""
         self.over.devices.synchronize()
         places = self.over.dealing.places
-        bits = np.dtype(f"u{wanted.itemsize}")
+        bits = np.dtype(f"u{expected_vector.itemsize}")
         for index in range(self.devices):
-            other = np.count_nonzero(self.over.read(index, which)[places].view(bits) != wanted[places].view(bits))
-            if other:
+            wrong_count = np.count_nonzero(
+                self.over.read(index, vector_index)[places].view(bits) != expected_vector[places].view(bits)
+            )
+            if wrong_count:
                 raise IncorrectError(
-                    f"{other} of {len(places)} numbers on device {index} are not what they are elsewhere"
+                    f"{wrong_count} of {len(places)} numbers on device {index} are not what they are elsewhere"
                 )
 
     def release(self) -> None:
@@ -648,19 +666,19 @@ class DistributedProduct(DistributedRunnable):
         self.launch = not_prepared
 
 
-def device_runnables(built: Mapping[str, ModuleFile], count: int) -> list[Runnable]:
+def device_runnables(modules: Mapping[str, ModuleFile], count: int) -> list[Runnable]:
     """Return all runnables for 1, 2, 4, ... and all of `count` devices; nothing for a single device."""
     if count < 2:
         return []
-    made: list[Runnable] = [DistributedProduct(built, "product", "none", 1, steps) for steps in STEP_COUNTS]
+    runnables: list[Runnable] = [DistributedProduct(modules, "product", "none", 1, steps) for steps in STEP_COUNTS]
     for devices in device_counts(count):
         for steps in STEP_COUNTS:
-            made += [
-                DistributedProduct(built, "product", way, devices, steps)
+            runnables += [
+                DistributedProduct(modules, "product", way, devices, steps)
                 for way in ("none", *EXCHANGES, *OVERLAPPED_EXCHANGES)
             ]
-            made += [DistributedProduct(built, "exchange", way, devices, steps) for way in EXCHANGES]
-    return made
+            runnables += [DistributedProduct(modules, "exchange", way, devices, steps) for way in EXCHANGES]
+    return runnables
 
 
 def _step_vector(step: int) -> int:
@@ -674,7 +692,7 @@ def _require_peers(devices: Devices) -> None:
         raise Unsupported(f"the kernel stores to {PEERS} other devices at the most, not to {len(devices) - 1}")
     if devices.backend == "opencl":
         raise Unsupported("each part of a CPU has a context of its own: no kernel reaches the memory of another part")
-    reached = {tuple(link["devices"]) for link in devices.topology() if link["peer_access"]}
-    apart = [pair for pair in combinations(range(len(devices)), 2) if pair not in reached]
-    if apart:
-        raise Unsupported(f"devices {apart[0][0]} and {apart[0][1]} do not reach each other's memory")
+    peer_pairs = {tuple(link["devices"]) for link in devices.topology() if link["peer_access"]}
+    missing_pairs = [pair for pair in combinations(range(len(devices)), 2) if pair not in peer_pairs]
+    if missing_pairs:
+        raise Unsupported(f"devices {missing_pairs[0][0]} and {missing_pairs[0][1]} do not reach each other's memory")

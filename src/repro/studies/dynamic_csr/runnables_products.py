@@ -77,17 +77,19 @@ def bind_streams(
     """
     n_t = BLOCK_SIZE[device.backend]
     launches: list[LaunchSpec] = []
-    for width, (first, last) in zip((0, *reversed(PAPERS_WIDTHS)), bins.spans, strict=True):
-        if first == last:
+    for width, (first, last_row) in zip((0, *reversed(PAPERS_WIDTHS)), bins.spans, strict=True):
+        if first == last_row:
             continue
         if not width:
-            of_bin = [np.int32(first), *arguments]
-            launches.append(LaunchSpec(kernel(f"bin_block_{schedule_suffix(schedule)}"), last - first, n_t, of_bin))
+            bin_arguments = [np.int32(first), *arguments]
+            launches.append(
+                LaunchSpec(kernel(f"bin_block_{schedule_suffix(schedule)}"), last_row - first, n_t, bin_arguments)
+            )
             continue
         threads = min(width, device.target.warp)
-        blocks = -(-(last - first) * threads // n_t)
-        of_bin = [np.int32(first), np.int32(last), *arguments]
-        launches.append(LaunchSpec(kernel(f"bin_w{threads}_{schedule_suffix(schedule)}"), blocks, n_t, of_bin))
+        blocks = -(-(last_row - first) * threads // n_t)
+        bin_arguments = [np.int32(first), np.int32(last_row), *arguments]
+        launches.append(LaunchSpec(kernel(f"bin_w{threads}_{schedule_suffix(schedule)}"), blocks, n_t, bin_arguments))
     return device.bind_concurrent(launches)
 
 
@@ -101,7 +103,7 @@ def _bind_adaptive(
     order = workspace.buffer(key, lambda: device.upload(bins.order))
     parts = parts_of(bins, matrix.sizes(), device.target, by_place=id.schedule.exact)
     parts_on_device = workspace.buffer(("parts", id.schedule.exact), lambda: device.upload(nonempty_parts(parts)))
-    for_parts = [parts_on_device, *_part_memory(workspace, len(parts), "parts")]
+    part_arguments = [parts_on_device, *_part_memory(workspace, len(parts), "parts")]
     arguments: list[Argument] = [order]
     if id.schedule.exact:
         spans = workspace.buffer((*key, id.state), lambda: device.upload(_row_spans(id, matrix)[bins.order]))
@@ -109,7 +111,7 @@ def _bind_adaptive(
     else:
         arguments += [*matrix.arguments(False), *vectors]
     name = f"bins_{_kernel_format(id)}_{schedule_suffix(id.schedule)}"
-    return bind_bins(device, kernel(name), bins, (len(parts), for_parts), arguments)
+    return bind_bins(device, kernel(name), bins, (len(parts), part_arguments), arguments)
 
 
 def _row_spans(id: ProductId, matrix: StoredRows) -> NDArray[np.int32]:
@@ -143,9 +145,9 @@ def _part_memory(workspace: Workspace, blocks: int, key: Any) -> tuple[Buffer, B
     number = DTYPES[workspace.operands.precision]().nbytes
     blocks = max(blocks, 1)  # some devices cannot allocate empty buffers
     sums = workspace.written(("sums", key), blocks * number, "the sums of parts")
-    done = workspace.written(("done", key), blocks * INDEX_BYTES, "the counts of parts")
-    workspace.device.fill(done, 0)
-    return sums, done
+    part_counts = workspace.written(("done", key), blocks * INDEX_BYTES, "the counts of parts")
+    workspace.device.fill(part_counts, 0)
+    return sums, part_counts
 
 
 @dataclass(frozen=True)
@@ -223,27 +225,27 @@ class ProductVariant(CompiledProduct):
 
     def _resources(self, kernels: set[str]) -> dict[str, Any]:
         """Return the maximum registers and the maximum spills over all kernels."""
-        of_kernels = [self.resources(kernel) for kernel in kernels]
-        said: dict[str, Any] = {}
+        kernel_resources = [self.resources(kernel) for kernel in kernels]
+        resource_columns: dict[str, Any] = {}
         for resource in ("registers", "spills"):
-            numbers = [number for resources in of_kernels if (number := resources.get(resource)) is not None]
-            said[resource] = max(numbers, default=None)
-        return said
+            numbers = [number for resources in kernel_resources if (number := resources.get(resource)) is not None]
+            resource_columns[resource] = max(numbers, default=None)
+        return resource_columns
 
     def _pack(self, workspace: Workspace, operands: GraphOperands) -> tuple[PackedMatrix, Mapping[str, NDArray[Any]]]:
         if self.id.state is None:
-            grown = operands.grown
+            grown_matrix = operands.grown
             arrays = {
-                "offsets": grown.indptr.astype(np.int32, copy=False),
-                "columns": grown.indices.astype(np.int32, copy=False),
-                "values": grown.data,
+                "offsets": grown_matrix.indptr.astype(np.int32, copy=False),
+                "columns": grown_matrix.indices.astype(np.int32, copy=False),
+                "values": grown_matrix.data,
             }
-            return PackedMatrix(sum(array.nbytes for array in arrays.values()), 0, len(grown.indptr), 0), arrays
-        laid_out = state_in(workspace, operands, self.id.state, self._segments)
-        arrays = matrix_arrays(laid_out)
+            return PackedMatrix(sum(array.nbytes for array in arrays.values()), 0, len(grown_matrix.indptr), 0), arrays
+        state = state_in(workspace, operands, self.id.state, self._segments)
+        arrays = matrix_arrays(state)
         slack = slack_of(operands) if self.id.state == "fragmented" else 0
         nbytes = sum(array.nbytes for array in arrays.values())
-        return PackedMatrix(nbytes, self._segments, int(laid_out.fragments.sum()), slack), arrays
+        return PackedMatrix(nbytes, self._segments, int(state.fragments.sum()), slack), arrays
 
 
 def matrix_arrays(arrays: Arrays) -> dict[str, NDArray[Any]]:

@@ -87,13 +87,13 @@ class PublishedUpdate(BatchUpdate):
 
     def __init__(
         self,
-        built: Mapping[str, ModuleFile],
+        modules: Mapping[str, ModuleFile],
         operation: UpdateName = "insert",
         order: EntryOrder = "sorted",
-        which: int | None = None,
+        batch_index: int | None = None,
         reading: Interpretation = TEXT,
     ) -> None:
-        super().__init__(built, operation, order, which)
+        super().__init__(modules, operation, order, batch_index)
         self.name = f"{PUBLISHED_FORMAT}/{self.name.partition('/')[2]}/{reading.name}"
         self.reading = reading
         if order == "any":
@@ -123,7 +123,7 @@ class PublishedUpdate(BatchUpdate):
         bind_batch = self._grouping(work, plan) if self.order == "any" else _grouped
         bins = bin_rows(arrays.sizes, PAPERS_MIN_LENGTHS)
         order = work.upload(bins.order) if self.operation == "iterate" else None
-        other: Storage | None = None
+        other_storage: Storage | None = None
         updates: list[Launcher] = []
         products: list[Callable[[Buffer, Buffer], Run]] = []
 
@@ -144,25 +144,27 @@ class PublishedUpdate(BatchUpdate):
                 )
             is_due = self.reading.period and i and i % self.reading.period == 0
             if (is_due or report.full) and i + 1 < len(plan.batches):
-                if other is None:
-                    other = replace(
+                if other_storage is None:
+                    other_storage = replace(
                         storage,
                         columns=work.allocate(max(arrays.columns.nbytes, 4), "the other columns"),
                         values=work.allocate(max(arrays.values.nbytes, 4), "the other values"),
                     )
-                copy = bind_published_copy(work, storage, other, self.reading.width)
+                copy = bind_published_copy(work, storage, other_storage, self.reading.width)
                 copy()
                 update = in_order([update, copy])
-                storage, other = other, storage
+                storage, other_storage = other_storage, storage
                 self._defragmentations += 1
             updates.append(update)
             if self.operation == "iterate":
                 products.append(bind_streams_of(storage))
         if self._defragmentations > 1:  # the first buffer is written over
-            given = arrays.columns[: arrays.pointer], arrays.values[: arrays.pointer]
-            words = given[0].nbytes // 4, given[1].nbytes // 4, 0
-            uploaded = [work.upload(array) for array in given]
-            entries = bind_csr_copy(work, words, [*uploaded, uploaded[0]], [first.columns, first.values, first.columns])
+            initial_arrays = arrays.columns[: arrays.pointer], arrays.values[: arrays.pointer]
+            words = initial_arrays[0].nbytes // 4, initial_arrays[1].nbytes // 4, 0
+            device_arrays = [work.upload(array) for array in initial_arrays]
+            entries = bind_csr_copy(
+                work, words, [*device_arrays, device_arrays[0]], [first.columns, first.values, first.columns]
+            )
             self._restore = in_order([self._restore, entries])
         self._read = lambda: storage.download().to_csr()
         self.launch = in_order(self.with_products(work, updates, lambda i, x, y: products[i](x, y)))
@@ -172,22 +174,29 @@ class PublishedUpdate(BatchUpdate):
 
         All batches share the working memory.
         """
-        most = max(*(len(batch.rows) for batch in plan.batches), 1)
+        max_batch = max(*(len(batch.rows) for batch in plan.batches), 1)
         shape, dtype = plan.start.shape, plan.start.dtype
-        sort = work.keep(RadixSort(work.device, work.load("sort"), most, work.guards))
-        arranged = DeviceEntries.allocate(work, most, dtype.itemsize)
+        sort = work.keep(RadixSort(work.device, work.load("sort"), max_batch, work.guards))
+        arranged = DeviceEntries.allocate(work, max_batch, dtype.itemsize)
         bounds = work.allocate(8 * max(shape[0], 1), "the bounds of rows in a batch")
 
         def bind(work: KernelLauncher, storage: Storage, batch: Entries, slack: int, width: int) -> list[Launcher]:
             count = len(batch.rows)
             if not count:
                 return _grouped(work, storage, batch, slack, width)
-            given = DeviceEntries.upload(work, batch)
-            by_row = sort.bind(given.rows, count, bit_count(shape[0]))
+            device_batch = DeviceEntries.upload(work, batch)
+            row_sort = sort.bind(device_batch.rows, count, bit_count(shape[0]))
             return [
-                by_row.launch,
+                row_sort.launch,
                 work.bind(
-                    "hybrid", "coordinates_gather", count, count, by_row.keys, by_row.order, *given[1:], *arranged
+                    "hybrid",
+                    "coordinates_gather",
+                    count,
+                    count,
+                    row_sort.keys,
+                    row_sort.order,
+                    *device_batch[1:],
+                    *arranged,
                 ),
                 lambda: work.device.fill(bounds, 0),
                 work.bind("published", "bounds_of_rows", count, count, arranged.rows, bounds),

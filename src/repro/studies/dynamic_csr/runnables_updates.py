@@ -78,7 +78,7 @@ class UpdatePlan(NamedTuple):
 
 
 def update_plan(
-    operands: GraphOperands, operation: UpdateName, order: EntryOrder, which: int | None = None
+    operands: GraphOperands, operation: UpdateName, order: EntryOrder, batch_index: int | None = None
 ) -> UpdatePlan:
     """Return the initial matrix of an update, and its batches.
 
@@ -89,29 +89,31 @@ def update_plan(
         batch. `stream`: the grown matrix as one batch into an empty matrix. `batch`: one batch into the initial matrix.
     order
         `sorted`: the entries of a batch are sorted by row. `any`: given order; random order for `stream`.
-    which
+    batch_index
         Number of the batch, for `batch`.
     """
-    problem, grown = operands.problem, operands.grown
+    problem, grown_matrix = operands.problem, operands.grown
     if operation == "stream":
-        entries = Entries.of(grown)
+        entries = Entries.of(grown_matrix)
         if order == "any":
-            entries = entries.take(np.random.default_rng(SHUFFLE_SEED).permutation(grown.nnz))
-        return UpdatePlan(sp.csr_array(grown.shape, dtype=grown.dtype), [entries])
+            entries = entries.take(np.random.default_rng(SHUFFLE_SEED).permutation(grown_matrix.nnz))
+        return UpdatePlan(sp.csr_array(grown_matrix.shape, dtype=grown_matrix.dtype), [entries])
     if not problem.batches:
         raise Unsupported("there is no batch to insert")
     batches = []
-    for i in range(problem.batches) if which is None else [which]:
+    for i in range(problem.batches) if batch_index is None else [batch_index]:
         rows, columns, values = problem.batch(i)
-        batch = Entries(rows, columns, values.astype(grown.dtype))
+        batch = Entries(rows, columns, values.astype(grown_matrix.dtype))
         batches.append(batch.by_row() if order == "sorted" else batch)
     return UpdatePlan(operands.base, batches)
 
 
-def plan_on(workspace: Workspace, operation: UpdateName, order: EntryOrder, which: int | None = None) -> UpdatePlan:
+def plan_on(
+    workspace: Workspace, operation: UpdateName, order: EntryOrder, batch_index: int | None = None
+) -> UpdatePlan:
     """Return an update's plan, which the workspace keeps."""
-    key = "updating", operation, order, which
-    return workspace.cached(key, lambda: update_plan(operands_of(workspace), operation, order, which))
+    key = "updating", operation, order, batch_index
+    return workspace.cached(key, lambda: update_plan(operands_of(workspace), operation, order, batch_index))
 
 
 class MatrixOperation(MatrixRunnable):
@@ -123,8 +125,8 @@ class MatrixOperation(MatrixRunnable):
     #: Names of the required modules.
     modules: tuple[str, ...] = ()
 
-    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
-        self._built = built
+    def __init__(self, modules: Mapping[str, ModuleFile]) -> None:
+        self._built = modules
         self._stack = ExitStack()
         self._read: Callable[[], sp.csr_array] = not_prepared
         self._restore: Callable[[], None] = not_prepared
@@ -165,19 +167,19 @@ class BatchUpdate(MatrixOperation):
 
     def __init__(
         self,
-        built: Mapping[str, ModuleFile],
+        modules: Mapping[str, ModuleFile],
         operation: UpdateName = "insert",
         order: EntryOrder = "any",
-        which: int | None = None,
+        batch_index: int | None = None,
     ) -> None:
-        super().__init__(built)
-        self.operation, self.order, self._which = operation, order, which
-        self.name = f"{self.format}/{operation}{'' if which is None else f'-{which}'}/{order}"
+        super().__init__(modules)
+        self.operation, self.order, self._which = operation, order, batch_index
+        self.name = f"{self.format}/{operation}{'' if batch_index is None else f'-{batch_index}'}/{order}"
         self._batch: int | None = None
         self._y: Buffer | None = None
         self._read_y: Callable[[], NDArray[np.floating]] | None = None
-        if which is not None:
-            self.leaves = which
+        if batch_index is not None:
+            self.leaves = batch_index
         if operation == "iterate":
             self.modules = (*self.modules, "product")
 
@@ -250,8 +252,8 @@ class FormatConversion(MatrixOperation):
     Coordinates are sorted by row; within a row, entries have the matrix's order, as in the paper's tests.
     """
 
-    def __init__(self, built: Mapping[str, ModuleFile], source: StoredFormat, target: StoredFormat) -> None:
-        super().__init__(built)
+    def __init__(self, modules: Mapping[str, ModuleFile], source: StoredFormat, target: StoredFormat) -> None:
+        super().__init__(modules)
         self._source, self._target = source, target
         self.name = f"convert/{source}-{target}"
 
@@ -276,39 +278,39 @@ class StaticConversion(FormatConversion):
     def bind(self, work: KernelLauncher, operands: GraphOperands) -> None:
         matrix = operands.grown
         rows, nnz, number = matrix.shape[0], int(matrix.nnz), matrix.dtype.itemsize
-        given = CsrMemory.upload(work, matrix)
+        csr = CsrMemory.upload(work, matrix)
         index = {"csr": 4 * (rows + 1), "coo": 4 * nnz}
         self.bytes_moved = index[self._source] + 2 * nnz * (4 + number) + index["csr"]
-        entry_rows, offsets, launches = None, given.offsets, []
+        entry_rows, offsets, launches = None, csr.offsets, []
         if self._source == "coo":
             entry_rows, offsets, launch = self.bind_offsets(work, matrix)
             launches.append(launch)
         if self._target == "csr":
-            to = CsrMemory.allocate(work, rows, nnz, number)._replace(offsets=offsets)
-            copied = 0
+            target = CsrMemory.allocate(work, rows, nnz, number)._replace(offsets=offsets)
+            copied_offsets = 0
             if entry_rows is None:
-                to, copied = CsrMemory.allocate(work, rows, nnz, number), rows + 1
-            launches.append(bind_csr_copy(work, (copied, nnz, nnz * number // 4), given, to))
-            self._read = lambda: to.read(work, matrix.shape, matrix.dtype)
+                target, copied_offsets = CsrMemory.allocate(work, rows, nnz, number), rows + 1
+            launches.append(bind_csr_copy(work, (copied_offsets, nnz, nnz * number // 4), csr, target))
+            self._read = lambda: target.read(work, matrix.shape, matrix.dtype)
             self.launch = in_order(launches)
             return
         width = hybrid_width(rows, nnz)
-        over = overflow(np.diff(matrix.indptr), width)
-        hybrid = Hybrid(work, sp.csr_array(matrix.shape, dtype=matrix.dtype), width, over)
+        overflow_count = overflow(np.diff(matrix.indptr), width)
+        hybrid = Hybrid(work, sp.csr_array(matrix.shape, dtype=matrix.dtype), width, overflow_count)
         starts = work.allocate(4 * (rows + 1), "the sums of coordinates")
         scan = work.keep(Scan(work.device, work.load("sort"), rows, work.guards))
         coordinates: DeviceEntries = hybrid.coordinates.sides[0]
         shape = nnz, rows, width, hybrid.pitch
         fill = work.bind(
             "hybrid", "hybrid_fill_from_offsets" if entry_rows is None else "hybrid_fill_from_rows", nnz,
-            *shape, offsets, starts, *given[1:], hybrid.columns, hybrid.values, *coordinates,
+            *shape, offsets, starts, *csr[1:], hybrid.columns, hybrid.values, *coordinates,
             *(() if entry_rows is None else (entry_rows,)),
         )  # fmt: skip
         launches += [
             work.bind("hybrid", "hybrid_count", rows, rows, width, offsets, hybrid.counts, starts),
             in_order([scan.bind(starts, starts, rows), fill]),
         ]
-        self._read = lambda: hybrid.read(0, over)
+        self._read = lambda: hybrid.read(0, overflow_count)
         self.launch = in_order(launches)
 
 
@@ -325,7 +327,7 @@ def binned_products(
     parts = parts_of(bins, sizes, device.target)
     order, parts_on_device = work.upload(bins.order), work.upload(nonempty_parts(parts))
     sums = work.upload(np.zeros(max(len(parts), 1), storage.dtype))
-    done = work.upload(np.zeros(max(len(parts), 1), np.int32))
+    part_counts = work.upload(np.zeros(max(len(parts), 1), np.int32))
     matrix = stored_rows(storage)
     kernel = f"bins_dcsr_u{schedule.in_flight}_{schedule.load}"
 
@@ -334,7 +336,7 @@ def binned_products(
             device,
             work.load("product").kernel(kernel),
             bins,
-            (len(parts), [parts_on_device, sums, done]),
+            (len(parts), [parts_on_device, sums, part_counts]),
             [order, *matrix.arguments(False), x, y],
         )
 
@@ -365,13 +367,13 @@ class DynamicUpdate(BatchUpdate):
 
     def __init__(
         self,
-        built: Mapping[str, ModuleFile],
+        modules: Mapping[str, ModuleFile],
         operation: UpdateName = "insert",
         order: EntryOrder = "any",
-        which: int | None = None,
+        batch_index: int | None = None,
         mode: InsertionMode = "add",
     ) -> None:
-        super().__init__(built, operation, order, which)
+        super().__init__(modules, operation, order, batch_index)
         self.sums = mode == "unique"
         self.name += f"/{mode}"
         self._slack: int | None = None
@@ -389,21 +391,23 @@ class DynamicUpdate(BatchUpdate):
         words = arrays.segments * table_pitch(arrays.shape[0]), kernels.STATE_WORDS, arrays.shape[0]
         self._restore = bind_csr_copy(work, words, pristine, [storage.table, storage.state, storage.sizes])
         if self.sums:  # mode `unique` adds to existing values
-            given = arrays.values[: arrays.pointer]
-            values = bind_csr_copy(work, (given.nbytes // 4, 0, 0), 3 * [work.upload(given)], 3 * [storage.values])
+            initial_values = arrays.values[: arrays.pointer]
+            values = bind_csr_copy(
+                work, (initial_values.nbytes // 4, 0, 0), 3 * [work.upload(initial_values)], 3 * [storage.values]
+            )
             self._restore = in_order([self._restore, values])
-        launches, lacking = [], []
+        launches, unplaced = [], []
         for entries in plan.batches:
             batch = EntryBatch(len(entries.rows), *DeviceEntries.upload(work, entries), grouped=self.order == "sorted")
             launches.append(self._bind_batch(operations, batch))
         self._restore()
         for launch in launches:
             launch()
-            lacking.append(storage.report().unplaced)
-        if any(lacking):
+            unplaced.append(storage.report().unplaced)
+        if any(unplaced):
             raise Unsupported(
-                f"{sum(lacking)} entries of {sum(map(bool, lacking))} batches found no room: the matrix would have to "
-                "be brought together on the way"
+                f"{sum(unplaced)} entries of {sum(map(bool, unplaced))} batches found no room: the matrix would have "
+                "to be brought together on the way"
             )
         self._read = lambda: storage.download().to_csr()
         products = cache(partial(binned_products, work, storage, arrays.sizes))  # bins of the initial row sizes
@@ -427,13 +431,15 @@ class RivalUpdate(RivalUpdates, MatrixRunnable):
 
     sums = True
 
-    def __init__(self, rival: Rival, operation: SingleUpdate, order: EntryOrder, which: int | None = None) -> None:
+    def __init__(
+        self, rival: Rival, operation: SingleUpdate, order: EntryOrder, batch_index: int | None = None
+    ) -> None:
         super().__init__(rival)
-        self.operation, self.order, self._which = operation, order, which
-        self.name += f"/{operation}{'' if which is None else f'-{which}'}/{order}"
+        self.operation, self.order, self._which = operation, order, batch_index
+        self.name += f"/{operation}{'' if batch_index is None else f'-{batch_index}'}/{order}"
         self._batch: int | None = None
-        if which is not None:
-            self.leaves = which
+        if batch_index is not None:
+            self.leaves = batch_index
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -502,15 +508,15 @@ class DynamicConversion(FormatConversion):
             self.launch = operations.together(target)
             self._read = lambda: read_exact(target, nnz)
             return
-        given = CsrMemory.upload(work, matrix)
+        csr = CsrMemory.upload(work, matrix)
         blank = lay_out(sp.csr_array(matrix.shape, dtype=matrix.dtype), SEGMENTS, nnz)
         storage = guarded_storage(work, blank)
-        launches, offsets = [], given.offsets
+        launches, offsets = [], csr.offsets
         if self._source == "coo":
             _, offsets, launch = self.bind_offsets(work, matrix)
             launches.append(launch)
         launches += [
-            bind_csr_copy(work, (0, nnz, nnz * number // 4), given, (offsets, storage.columns, storage.values)),
+            bind_csr_copy(work, (0, nnz, nnz * number // 4), csr, (offsets, storage.columns, storage.values)),
             operations_on(work, storage).adoption(offsets),
         ]
         self._read = lambda: storage.download().to_csr()
@@ -527,9 +533,10 @@ def guarded_storage(work: KernelLauncher, arrays: Arrays) -> Storage:
     }
     names |= {"versions": np.zeros_like(arrays.sizes), "state": state_words(arrays)}
     # memory without segments has undefined contents and may be most of the buffer
-    used = dict.fromkeys(("columns", "values"), arrays.pointer)
+    used_entries = dict.fromkeys(("columns", "values"), arrays.pointer)
     buffers = (
-        work.upload_writable(array, f"the {name} of the matrix", used.get(name)) for name, array in names.items()
+        work.upload_writable(array, f"the {name} of the matrix", used_entries.get(name))
+        for name, array in names.items()
     )
     dtype = arrays.values.dtype
     return Storage(work.device, arrays.shape, arrays.segments, arrays.capacity, dtype, *buffers)
@@ -549,14 +556,14 @@ def initial_matrix(plan: UpdatePlan, operation: UpdateName, slack: int | None = 
     counts = [len(batch.rows) for batch in plan.batches]
     mean = (plan.after if operation == "stream" else start.nnz) // max(rows, 1)
     slack = mean if slack is None else slack
-    coming = buffer_capacity(counts, rows, SEGMENTS, slack)
+    batch_room = buffer_capacity(counts, rows, SEGMENTS, slack)
     if operation == "stream":
-        return lay_out(start, SEGMENTS, rows * mean + coming, width=mean), slack
+        return lay_out(start, SEGMENTS, rows * mean + batch_room, width=mean), slack
     if operation in ("insert", "iterate"):
-        return lay_out(start, SEGMENTS, start.nnz + coming), slack
+        return lay_out(start, SEGMENTS, start.nnz + batch_room), slack
     # a single batch: twice the mean space that it needs, and a margin for rows drawn at random
     room = 2 * (-(-sum(counts) // max(rows, 1))) + MIN_CAPACITY
-    return lay_out(start, SEGMENTS, start.nnz + rows * room + coming, slack=room), slack
+    return lay_out(start, SEGMENTS, start.nnz + rows * room + batch_room, slack=room), slack
 
 
 def state_words(arrays: Arrays) -> NDArray[np.int32]:

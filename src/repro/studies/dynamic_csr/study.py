@@ -79,7 +79,7 @@ OPERATIONS = ("updates", "conversions", "primitives")
 
 
 def suite(
-    built: Mapping[str, ModuleFile],
+    modules: Mapping[str, ModuleFile],
     problem: Updates,
     parts: Collection[str] = OPERATIONS,
     spaces: Collection[Space] = SPACES,
@@ -95,66 +95,66 @@ def suite(
     """
     if "updates" in parts:
         growing = [rival for rival in rivals if rival.of == "updates"]
-        yield from _update_groups(built, problem, PAPER in spaces, growing)
+        yield from _update_groups(modules, problem, PAPER in spaces, growing)
     if "conversions" in parts:
         yield [
-            *(StaticConversion(built, source, target) for source, target in STATIC_PAIRS),
-            *(DynamicConversion(built, source, target) for source, target in DYNAMIC_PAIRS),
-            Defragmentation(built),
-            *([PublishedDefragmentation(built)] if PAPER in spaces else []),
-            HybridSort(built),
+            *(StaticConversion(modules, source, target) for source, target in STATIC_PAIRS),
+            *(DynamicConversion(modules, source, target) for source, target in DYNAMIC_PAIRS),
+            Defragmentation(modules),
+            *([PublishedDefragmentation(modules)] if PAPER in spaces else []),
+            HybridSort(modules),
         ]
     if "primitives" in parts:
-        yield [Sums(built), SortOfRows(built), CubSums({}), CubSort({})]
+        yield [Sums(modules), SortOfRows(modules), CubSums({}), CubSort({})]
 
 
 def _update_groups(
-    built: Mapping[str, ModuleFile], problem: Updates, published: bool, rivals: Sequence[Rival]
+    modules: Mapping[str, ModuleFile], problem: Updates, published: bool, rivals: Sequence[Rival]
 ) -> Iterator[list[Runnable]]:
     for order in ORDERS:
         yield [
-            *(DynamicUpdate(built, "stream", order, mode=mode) for mode in MODES),
-            *(_published(built, "stream", order) if published else []),
-            HybridUpdate(built, "stream", order),
-            CoordinateUpdate(built, "stream", order),
+            *(DynamicUpdate(modules, "stream", order, mode=mode) for mode in MODES),
+            *(_published_updates(modules, "stream", order) if published else []),
+            HybridUpdate(modules, "stream", order),
+            CoordinateUpdate(modules, "stream", order),
             *(RivalUpdate(rival, "stream", order) for rival in rivals),
         ]
     if len(set(np.diff(problem.batch_pointers).tolist())) > 1:
-        for which in range(problem.batches):
-            yield from _batch_groups(built, published, rivals, "batch", which)
+        for batch_index in range(problem.batches):
+            yield from _batch_groups(modules, published, rivals, "batch", batch_index)
     elif problem.batches:
-        yield from _batch_groups(built, published, rivals, "insert")
+        yield from _batch_groups(modules, published, rivals, "insert")
         yield [
-            DynamicUpdate(built, "iterate", "sorted"),
-            *(_published(built, "iterate", "sorted") if published else []),
-            HybridUpdate(built, "iterate", "sorted"),
-            Rebuild(built, "iterate", "sorted"),
-            Geam(built, "iterate"),
+            DynamicUpdate(modules, "iterate", "sorted"),
+            *(_published_updates(modules, "iterate", "sorted") if published else []),
+            HybridUpdate(modules, "iterate", "sorted"),
+            Rebuild(modules, "iterate", "sorted"),
+            Geam(modules, "iterate"),
         ]
 
 
-def _published(
-    built: Mapping[str, ModuleFile], operation: UpdateName, order: EntryOrder, which: int | None = None
+def _published_updates(
+    modules: Mapping[str, ModuleFile], operation: UpdateName, order: EntryOrder, batch_index: int | None = None
 ) -> list[Runnable]:
-    return [PublishedUpdate(built, operation, order, which, reading) for reading in READINGS[operation]]
+    return [PublishedUpdate(modules, operation, order, batch_index, reading) for reading in READINGS[operation]]
 
 
 def _batch_groups(
-    built: Mapping[str, ModuleFile],
+    modules: Mapping[str, ModuleFile],
     published: bool,
     rivals: Sequence[Rival],
     operation: SingleUpdate,
-    which: int | None = None,
+    batch_index: int | None = None,
 ) -> Iterator[list[Runnable]]:
     for order in ORDERS:
         yield [
-            *(DynamicUpdate(built, operation, order, which, mode) for mode in MODES),
-            *(_published(built, operation, order, which) if published else []),
-            HybridUpdate(built, operation, order, which),
-            CoordinateUpdate(built, operation, order, which),
-            Rebuild(built, operation, order, which),
-            *([Geam(built, operation, which)] if order == "sorted" else []),
-            *(RivalUpdate(rival, operation, order, which) for rival in rivals),
+            *(DynamicUpdate(modules, operation, order, batch_index, mode) for mode in MODES),
+            *(_published_updates(modules, operation, order, batch_index) if published else []),
+            HybridUpdate(modules, operation, order, batch_index),
+            CoordinateUpdate(modules, operation, order, batch_index),
+            Rebuild(modules, operation, order, batch_index),
+            *([Geam(modules, operation, batch_index)] if order == "sorted" else []),
+            *(RivalUpdate(rival, operation, order, batch_index) for rival in rivals),
         ]
 
 
@@ -219,10 +219,10 @@ class DynamicCsr(Study):
         check_names(STUDY_NAME, settings.baselines, [ENTRY], target.dialect)
 
     def parts_of(self, settings: StudySettings, precision: str) -> tuple[str, ...]:
-        asked = super().parts_of(settings, precision)
+        parts = super().parts_of(settings, precision)
         # operations are timed in one precision, unless the key `parts` names them: then in each
         operations = settings.parts != "all" or precision == precision_of_operations(settings.precisions)
-        return tuple(name for name in asked if operations or name not in OPERATIONS)
+        return tuple(name for name in parts if operations or name not in OPERATIONS)
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
         """Return the tuning of own CSR in each of the paper's spaces."""
@@ -244,7 +244,7 @@ class DynamicCsr(Study):
         settings = session.settings
         operands = session.bench.operands
         assert isinstance(operands, GraphOperands)
-        built = read_modules(session.target, STUDY_NAME, session.precision, MODULES)
+        modules = read_modules(session.target, STUDY_NAME, session.precision, MODULES)
         rivals = products_of(session.rivals, ENTRY)
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)
         variants = product_variants(settings, operands, session.target)
@@ -254,19 +254,19 @@ class DynamicCsr(Study):
         rows: list[Row] = []
         for space in settings.spaces:
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
-        hybrid = HybridProduct(built)
+        hybrid = HybridProduct(modules)
         rows += session.measure_all([hybrid], "product of HYB")
         yield "search", rows
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
         choices = choose_products(rows, session.timing.tie, [variant.id for variant in variants])
         names = set(reported_names(rows, choices))
-        chosen = [variant for variant in variants if variant.name in names]
-        report = session.time_in_rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library, *rivals])
+        winning_variants = [variant for variant in variants if variant.name in names]
+        report = session.time_in_rounds([*winning_variants, hybrid, *fastest_yardsticks(yardsticks), *library, *rivals])
         parts = self.parts_of(settings, session.precision)
-        for timed in suite(built, operands.problem, parts, settings.spaces, session.rivals):
-            report += session.time_in_rounds(timed)
-        over_devices = device_runnables(built, len(session.bench.devices))
+        for group in suite(modules, operands.problem, parts, settings.spaces, session.rivals):
+            report += session.time_in_rounds(group)
+        over_devices = device_runnables(modules, len(session.bench.devices))
         if over_devices and "devices" in parts:
             report += session.time_in_rounds(over_devices)
         yield "report", report
@@ -285,8 +285,8 @@ class DynamicCsr(Study):
         ids = [id for space in settings.spaces for id in product_ids(target, space, nonzeros / max(rows, 1))]
         groups = {(id.format, id.state, id.schedule.kind) for id in ids}
         routines = len(for_problem(ENTRY, target.dialect))
-        moved = matrix + (rows + (problem.columns or rows)) * number
-        return Workload(len(ids), len(groups), routines, matrix, moved)
+        moved_bytes = matrix + (rows + (problem.columns or rows)) * number
+        return Workload(len(ids), len(groups), routines, matrix, moved_bytes)
 
 
 STUDY = DynamicCsr()
@@ -294,11 +294,11 @@ STUDY = DynamicCsr()
 
 def product_variants(settings: StudySettings, operands: GraphOperands, target: Target) -> list[ProductVariant]:
     """Return all products to try, by space; products that share a matrix on the device are adjacent."""
-    built = read_module(target, STUDY_NAME, f"{operands.precision}/product")
+    product_module = read_module(target, STUDY_NAME, f"{operands.precision}/product")
     rows = operands.grown.shape[0]
     mean = operands.grown.nnz / max(rows, 1)
     return [
-        ProductVariant(id, built.module, built.folder)
+        ProductVariant(id, product_module.module, product_module.folder)
         for space in settings.spaces
         for id in product_ids(target, space, mean)
     ]

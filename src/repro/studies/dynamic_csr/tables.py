@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from repro.config.models import PAPER
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import targets_table, wanted_on
+from repro.results.claims import target_device_note, targets_table
 from repro.results.common_tables import baselines_table
 from repro.results.problem_lines import (
     cpu_note,
@@ -28,9 +28,9 @@ from repro.results.tables import (
     Column,
     Statistic,
     Table,
+    add_row_keys,
     count,
     digits,
-    from_rows,
     ratio,
     seconds_cell,
     table_of,
@@ -103,9 +103,9 @@ class PublishedTimes(Times):
 
 
 def published_times(campaign: Campaign, published: Published, file: str) -> list[PublishedTimes]:
-    theirs = {item["problem"]: item for item in published[file]}
+    published_rows = {item["problem"]: item for item in published[file]}
     return [
-        PublishedTimes(times.line, times.case, theirs.get(times.line.published or ""))
+        PublishedTimes(times.line, times.case, published_rows.get(times.line.published or ""))
         for times in operation_times(campaign, problem_lines(campaign, published))
     ]
 
@@ -131,13 +131,13 @@ SIZES: Mapping[str, tuple[str, Callable[[Any], Cell]]] = {
 
 @table(STUDY_NAME, "table-5-1", title="The matrices", numbering=f"Table 5.1 of {CITED}")
 def graphs(campaign: Campaign, published: Published) -> Table:
-    def own(key: str, case: PublishedTimes) -> Cell:
+    def own_cell(key: str, case: PublishedTimes) -> Cell:
         return SIZES[key][1](case.facts[key]) if case.facts else Cell()
 
     columns = (
         NAME,
         *(_printed_column(key, title, "published", {}) for key, (title, _) in SIZES.items()),
-        *(Column(key, title, "ours", cell=partial(own, key)) for key, (title, _) in SIZES.items()),
+        *(Column(key, title, "ours", cell=partial(own_cell, key)) for key, (title, _) in SIZES.items()),
     )
     caption = [
         "The matrices before the first batch of updates: sizes, and mean, standard deviation and maximum of the",
@@ -176,7 +176,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
         NAME,
         Column[PublishedTimes]("published_HYB", "HYB", "published", cell=printed_size),
         *(_printed_column(name, name, "published", MEAN_FRACTION) for name in MEMORY_FORMATS),
-        *(column for counted, key, head in MEMORY_COUNTS for column in _memory_columns(counted, key, head)),
+        *(column for count_name, key, head in MEMORY_COUNTS for column in _memory_columns(count_name, key, head)),
     )
     caption = [
         "Memory of the matrices before the first batch of updates: the size as HYB in MiB (M), below one in KiB",
@@ -193,13 +193,13 @@ def memory(campaign: Campaign, published: Published) -> Table:
     return table_of(columns, published_times(campaign, published, "memory"), join_sentences(caption), MEAN_LINE)
 
 
-def _memory_columns(counted: str, key: str, head: str) -> tuple[Column[Times], ...]:
+def _memory_columns(count_name: str, key: str, head: str) -> tuple[Column[Times], ...]:
     def size(case: Times) -> Cell:
-        nbytes = case.facts.get("memory", {}).get(counted, {}).get("HYB")
+        nbytes = case.facts.get("memory", {}).get(count_name, {}).get("HYB")
         return Cell(nbytes, f"{nbytes // MIB}M" if nbytes >= MIB else f"{nbytes // KIB}K") if nbytes else Cell()
 
     def fraction(name: str, case: Times) -> Cell:
-        formats = case.facts.get("memory", {}).get(counted, {})
+        formats = case.facts.get("memory", {}).get(count_name, {})
         return _fraction(formats[name] / formats["HYB"]) if formats.get("HYB") else Cell()
 
     fractions = (
@@ -210,19 +210,22 @@ def _memory_columns(counted: str, key: str, head: str) -> tuple[Column[Times], .
 
 
 def _ratio_columns(
-    campaign: Campaign, printed: Mapping[str, str], operations: Sequence[Method], base: Method, lacking: str
+    campaign: Campaign, titles: Mapping[str, str], operations: Sequence[Method], base: Method, missing_reason: str
 ) -> tuple[Column[PublishedTimes], ...]:
     """Return columns of operation time over base time, published and ours; a failed base is a note on the name."""
 
-    def over(operation: Method, case: PublishedTimes) -> Cell:
-        timed = case[operation]  # no mark for the base's time: the base has its own column
-        cell = ratio(ratio_of(timed, case[base]))
-        return from_rows(replace(cell, notes=timed.notes), timed) if timed and case[base] else Cell()
+    def ratio_cell(operation: Method, case: PublishedTimes) -> Cell:
+        time = case[operation]  # no mark for the base's time: the base has its own column
+        cell = ratio(ratio_of(time, case[base]))
+        return add_row_keys(replace(cell, notes=time.notes), time) if time and case[base] else Cell()
 
     return (
-        name_column(lambda case: None if case[base] else lacking),
-        *(_printed_column(key, title, "published, K20c") for key, title in printed.items()),
-        *(Column(task.key, task.title, campaign.column, cell=partial(over, task), summary=MEAN) for task in operations),
+        name_column(lambda case: None if case[base] else missing_reason),
+        *(_printed_column(key, title, "published, K20c") for key, title in titles.items()),
+        *(
+            Column(task.key, task.title, campaign.column, cell=partial(ratio_cell, task), summary=MEAN)
+            for task in operations
+        ),
         time_column(f"{base.key}_us", f"{base.title}, µs", campaign.column, lambda case: case[base]),
     )
 
@@ -240,8 +243,8 @@ COPY = _conversion("CSR-CSR", "copy")
 
 @table(STUDY_NAME, "table-5-3", title="Conversions between formats", numbering=f"Table 5.3 of {CITED}")
 def conversions(campaign: Campaign, published: Published) -> Table:
-    printed = {conversion.key: conversion.title for conversion in CONVERSIONS}
-    columns = _ratio_columns(campaign, printed, CONVERSIONS, COPY, "no copy from CSR to CSR was timed")
+    titles = {conversion.key: conversion.title for conversion in CONVERSIONS}
+    columns = _ratio_columns(campaign, titles, CONVERSIONS, COPY, "no copy from CSR to CSR was timed")
     caption = [
         "The time of a conversion over that of copying the three arrays of CSR.",
         f"Published in Table 5.3 of {CITED}; ours of the grown matrix, in memory that is there already. Coordinates",
@@ -287,11 +290,14 @@ OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what
 
 @table(STUDY_NAME, "table-5-4", title="Updates, defragmentation and sort", numbering=f"Table 5.4 of {CITED}")
 def updates(campaign: Campaign, published: Published) -> Table:
-    lacking = "no product with CSR was timed"
+    missing_reason = "no product with CSR was timed"
     cases = published_times(campaign, published, "operations")
-    literal = [as_published(operation) for operation in OPERATIONS if "space" in operation.columns]
-    shown = [*OPERATIONS, *(operation for operation in literal if any(case[operation] for case in cases))]
-    columns = _ratio_columns(campaign, PUBLISHED_OPERATIONS, shown, OWN_PRODUCT, lacking)
+    published_operations = [as_published(operation) for operation in OPERATIONS if "space" in operation.columns]
+    shown_operations = [
+        *OPERATIONS,
+        *(operation for operation in published_operations if any(case[operation] for case in cases)),
+    ]
+    columns = _ratio_columns(campaign, PUBLISHED_OPERATIONS, shown_operations, OWN_PRODUCT, missing_reason)
     caption = [
         "The time of an operation over that of one product with CSR.",
         f"Published in Table 5.4 of {CITED}, where an update is “1000 updates”, which it does not define. Ours is",
@@ -299,7 +305,9 @@ def updates(campaign: Campaign, published: Published) -> Table:
         "any order, those of the same place side by side; HYB’s update includes the sort of its coordinates that a",
         "product asks for, and is spared reading back how many there are. HYB sort: of the coordinates that come in",
         "any order. CSR product: our fastest with CSR.",
-        PUBLISHED_SENTENCE if len(shown) > len(OPERATIONS) else "DCSR: by our kernels; the paper’s were not measured.",
+        PUBLISHED_SENTENCE
+        if len(shown_operations) > len(OPERATIONS)
+        else "DCSR: by our kernels; the paper’s were not measured.",
         f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
         PUBLISHED_CLOCK,
         OWN_MEANS,
@@ -333,7 +341,7 @@ class Batch(NamedTuple):
 def rates(campaign: Campaign, published: Published) -> Table:
     sweeps = batch_sweeps(campaign, published)
     by_geam = any(sweep.has(GEAM) for sweep in sweeps)
-    literal = any(
+    has_published = any(
         sweep.seconds(DCSR_PUBLISHED, protocol, size)
         for sweep in sweeps
         for protocol in (ANY, SORTED)
@@ -344,11 +352,15 @@ def rates(campaign: Campaign, published: Published) -> Table:
             "problem",
             "problem",
             numeric=False,
-            cell=lambda batch: batch.sweep.line.noted(None if batch.size else batch.sweep.case.why_not()),
+            cell=lambda batch: batch.sweep.line.noted_cell(None if batch.size else batch.sweep.case.why_not()),
         ),
         Column[Batch]("batch", "entries of the batch", cell=lambda batch: count(batch.size)),
-        *(_rate_column(protocol, updated) for protocol, updated in RATES if updated is not GEAM or by_geam),
-        *(_rate_column(protocol, DCSR_PUBLISHED) for protocol in (ANY, SORTED) if literal),
+        *(
+            _rate_column(protocol, format_method)
+            for protocol, format_method in RATES
+            if format_method is not GEAM or by_geam
+        ),
+        *(_rate_column(protocol, DCSR_PUBLISHED) for protocol in (ANY, SORTED) if has_published),
         time_column(
             "any_add_us", "DCSR, any order, added, µs", "", lambda batch: batch.sweep.seconds(DCSR, ANY, batch.size)
         ),
@@ -360,7 +372,7 @@ def rates(campaign: Campaign, published: Published) -> Table:
         "By row: the batch comes in the order of its rows; any order: what sorting there is counts. Added: entries of",
         "the same place come beside each other; unique: an entry whose place is taken is added to the value there.",
         unique_sentence(by_geam),
-        PUBLISHED_SENTENCE if literal else "",
+        PUBLISHED_SENTENCE if has_published else "",
         "CSR rebuilt: rows counted, sizes added up, old rows copied, new entries behind them.",
         "CSR by csrgeam2: cuSPARSE’s sum of two matrices, the batch being a matrix already." if by_geam else "",
         "HYB and COO: appended, then sorted by row.",
@@ -374,17 +386,17 @@ def rates(campaign: Campaign, published: Published) -> Table:
     )
 
 
-def _rate_column(protocol: UpdateProtocol, updated: Method) -> Column[Batch]:
+def _rate_column(protocol: UpdateProtocol, format_method: Method) -> Column[Batch]:
     def cell(batch: Batch) -> Cell:
-        timed = batch.sweep.seconds(updated, protocol, batch.size)
-        if timed is None or batch.size is None:
+        time = batch.sweep.seconds(format_method, protocol, batch.size)
+        if time is None or batch.size is None:
             return Cell()
-        rate = batch.size / timed.seconds / MICRO
+        rate = batch.size / time.seconds / MICRO
         text = digits(rate) if rate >= MIN_PRINTED_RATE else f"{rate:.2g}"
-        return Cell(rate, text, time_notes(timed), (timed.key,))
+        return Cell(rate, text, time_notes(time), (time.key,))
 
-    key = f"{updated.key}_{protocol.order}_{protocol.mode}"
-    return Column(key, updated.title, f"{protocol.title}: million updates a second", cell=cell)
+    key = f"{format_method.key}_{protocol.order}_{protocol.mode}"
+    return Column(key, format_method.title, f"{protocol.title}: million updates a second", cell=cell)
 
 
 #: One line of the table: the problem's name, and its trade if there is one.
@@ -415,9 +427,9 @@ TRADE_COLUMNS: tuple[Column[TradeLine], ...] = (
 
 @table(STUDY_NAME, "table-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
 def crossover(campaign: Campaign, published: Published) -> Table:
-    trades, missing = rebuild_trades(campaign, published)
+    trades, missing_trades = rebuild_trades(campaign, published)
     lines: list[TradeLine] = [(trade.line.cell, trade) for trade in trades]
-    lines += [(times.line.noted(why), None) for times, why in missing]
+    lines += [(times.line.noted_cell(reason), None) for times, reason in missing_trades]
     caption = [
         GAIN_EXPLANATION,
         GAIN_WORDS,
@@ -444,7 +456,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, OPERATION_CLOCK),
         f"Products, also over several devices: by the {PRODUCT_CLOCK} clock, where a line does not say events; both",
         "clocks are recorded of them, events alone of the rest.",
-        wanted_on(campaign),
+        target_device_note(campaign),
         unavailable_note(campaign),
     ]
     data = TargetData.of(campaign, published)
@@ -505,16 +517,16 @@ def _judging(graphs: PaperGraphs | None, statement: Statement) -> tuple[str, ...
 
 @table(STUDY_NAME, "table-text", title="What the paper’s text states, beside ours", numbering=f"text of {CITED}")
 def text(campaign: Campaign, published: Published) -> Table:
-    literal, tuned, own = (
+    published_times, tuned_times, own_times = (
         PaperGraphs.of(campaign, published, variants) for variants in ("as_published", "paper_tuned", "ours")
     )
     judging = PaperGraphs.of(campaign.as_published, published, "as_published") if campaign.as_published else None
     rows: list[tuple[Cell, ...]] = []
     for item in STATEMENTS:
         record = stated_record(published, item.published, item.precision)
-        as_printed, measured = _stated([literal], item), _stated([tuned, own], item)
-        cells = replace(as_printed[0], notes=_judging(judging, item)), as_printed[3]
-        rows.append((Cell(item.title), published_cell(record["value"] if record else None), *cells, *measured))
+        printed_number, measured_number = _stated([published_times], item), _stated([tuned_times, own_times], item)
+        cells = replace(printed_number[0], notes=_judging(judging, item)), printed_number[3]
+        rows.append((Cell(item.title), published_cell(record["value"] if record else None), *cells, *measured_number))
     columns = (
         Column("statement", "statement", numeric=False),
         Column("published", "K20c", "published"),

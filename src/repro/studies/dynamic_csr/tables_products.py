@@ -25,8 +25,8 @@ from repro.results.tables import (
     Statistic,
     SummaryLine,
     Table,
+    add_row_keys,
     digits,
-    from_rows,
     microseconds,
     percent,
     ratio,
@@ -67,9 +67,9 @@ MEAN: Mapping[str, Statistic] = {"mean": lambda numbers: ratio(fmean(numbers))}
 MEAN_LINE = (SummaryLine("mean", "mean"),)
 
 
-def name_column(why_not: Callable[[Any], str | None] = lambda case: None) -> Column[Any]:
+def name_column(reason_of: Callable[[Any], str | None] = lambda case: None) -> Column[Any]:
     """Return the column of problem names; a note at a name gives the reason if the problem has no number."""
-    return Column("problem", "problem", numeric=False, cell=lambda case: case.line.noted(why_not(case)))
+    return Column("problem", "problem", numeric=False, cell=lambda case: case.line.noted_cell(reason_of(case)))
 
 
 NAME = name_column()
@@ -77,12 +77,12 @@ PRECISION = Column[Any]("precision", "precision", numeric=False, cell=lambda cas
 
 
 def _pair_column(
-    key: str, title: str, pair: Callable[[ProductTimes], TimePair], worst: Callable[[Sequence[float]], float]
+    key: str, title: str, pair: Callable[[ProductTimes], TimePair], worst_of: Callable[[Sequence[float]], float]
 ) -> Column[ProductTimes]:
-    """Return the column of one time over another; `worst` picks the largest ratio if small ratios are good."""
+    """Return the column of one time over another; `worst_of` picks the largest ratio if small ratios are good."""
     summary: Mapping[str, Statistic] = {
         "median": lambda numbers: ratio(median_of(numbers)),
-        "worst": lambda numbers: ratio(worst(numbers)),
+        "worst": lambda numbers: ratio(worst_of(numbers)),
     }
     return Column(key, title, "ratios of times", cell=lambda case: speedup(*pair(case)), summary=summary)
 
@@ -93,15 +93,15 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
 
     def routine(method: Method) -> tuple[Column[ProductTimes], ...]:
         def name(case: ProductTimes) -> Cell:
-            timed = case[method]
-            return Cell(timed.name, routine_text(timed)) if timed else Cell()
+            time = case[method]
+            return Cell(time.name, routine_text(time)) if time else Cell()
 
         return Column(method.key, method.title, library, numeric=False, cell=name), micro(method, "µs", library)
 
     def variant(case: ProductTimes) -> Cell:
-        timed = case[OURS]
-        why = (case.case.why_not(),) if case.line.available and not (timed or case[CSR]) else ()
-        return Cell(timed.name if timed else None, notes=why)
+        time = case[OURS]
+        reasons = (case.case.why_not(),) if case.line.available and not (time or case[CSR]) else ()
+        return Cell(time.name if time else None, notes=reasons)
 
     return (
         NAME,
@@ -125,8 +125,8 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
 @table(STUDY_NAME, "table-products", title="Products by problem", numbering="ours", lead=("library_over_ours",))
 def products(campaign: Campaign, published: Published) -> Table:
     cases = product_times(campaign, published, *campaign.precisions)
-    timed = [case for case in cases if case[OURS] or case[CSR]]
-    marked = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[OURS] or case[CSR]) for case in timed)
+    timed_cases = [case for case in cases if case[OURS] or case[CSR]]
+    marked_count = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[OURS] or case[CSR]) for case in timed_cases)
     caption = [
         "y = A x with the grown matrix, the base and all batches. The paper’s: so many threads a row, the best number",
         "of them, for own CSR and for segments as the batches left them and with one segment a row; ADCSR: rows in",
@@ -137,7 +137,7 @@ def products(campaign: Campaign, published: Published) -> Table:
         "fastest for fragmented.",
         stated_product_means(published),
         measurement_note(campaign, PRODUCT_CLOCK),
-        launch_note(marked, len(timed)),
+        launch_note(marked_count, len(timed_cases)),
         unavailable_note(campaign),
     ]
     summary = (SummaryLine("median", "median"), SummaryLine("worst", "worst"))
@@ -161,8 +161,8 @@ def _step_column(key: str, title: str, group: str, step: Callable[[DeviceTimes],
     """Return the column of the time of one step, in microseconds."""
 
     def cell(case: DeviceTimes) -> Cell:
-        timed = step(case)
-        return from_rows(seconds_cell(timed.seconds), timed.reported_time) if timed else Cell()
+        step_time = step(case)
+        return add_row_keys(seconds_cell(step_time.seconds), step_time.reported_time) if step_time else Cell()
 
     return Column(key, title, group, cell=cell)
 
@@ -176,16 +176,16 @@ SECTION = f"Section 5.3.4 of {CITED}"
 @table(STUDY_NAME, "table-devices", title="Products over several devices", numbering=SECTION, needs="devices")
 def devices(campaign: Campaign, published: Published) -> Table:
     cases, counts = _measured_devices(campaign, published)
-    single = "1 device"
+    single_group = "1 device"
     columns: list[Column[DeviceTimes]] = [
         DEVICE_NAME,
         PRECISION,
-        time_column("fastest_us", "fastest, µs", single, lambda case: case.on_one),
+        time_column("fastest_us", "fastest, µs", single_group, lambda case: case.on_one),
     ]
     if counts:  # without counts, the baseline was not timed either
         columns += [
-            _step_column("one_launch_us", "a launch each, µs", single, lambda case: case.alone(1, repeated=False)),
-            _step_column("one_us", "µs", single, lambda case: case.alone(1)),
+            _step_column("one_launch_us", "a launch each, µs", single_group, lambda case: case.alone(1, in_loop=False)),
+            _step_column("one_us", "µs", single_group, lambda case: case.alone(1)),
         ]
     for number in counts:
         columns += _speedup_columns(number)
@@ -250,7 +250,7 @@ def exchange(campaign: Campaign, published: Published) -> Table:
 def _exchange_columns(number: int) -> tuple[Column[DeviceTimes], ...]:
     group = f"{number} devices"
 
-    def sent(case: DeviceTimes) -> Cell:
+    def sent_cell(case: DeviceTimes) -> Cell:
         fastest = case.exchange(number)
         megabytes = 1e-6 * (fastest.row.bytes or 0) / (fastest.row.steps or 1) if fastest else None
         return Cell(megabytes, digits(megabytes)) if megabytes else Cell(megabytes)
@@ -262,12 +262,12 @@ def _exchange_columns(number: int) -> tuple[Column[DeviceTimes], ...]:
     def way(step: StepTime | None) -> Cell:
         return Cell(step.way) if step else Cell()
 
-    def timed(way: str, title: str) -> Column[DeviceTimes]:
+    def step_column(way: str, title: str) -> Column[DeviceTimes]:
         return _step_column(f"{way}_{number}_us", f"{title}, µs", group, lambda case: case.exchange(number, way))
 
     return (
-        Column(f"sent_{number}_mb", "MB", group, cell=sent),
-        *(timed(way, title) for way, title in EXCHANGE_TITLES.items()),
+        Column(f"sent_{number}_mb", "MB", group, cell=sent_cell),
+        *(step_column(way, title) for way, title in EXCHANGE_TITLES.items()),
         Column(f"rate_{number}", "GB/s", group, cell=rate),
         Column(f"way_{number}", "behind", group, numeric=False, cell=lambda case: way(case.exchanged(number))),
         Column(f"during_{number}", "during", group, numeric=False, cell=lambda case: way(case.overlapped(number))),
@@ -281,7 +281,7 @@ ON_DEVICE = "the conversion from CSR on the device, by the event clock"
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision: set-up and product times of ours and the library."""
-    costs = [_costs(times) for times in product_times(campaign, published, *campaign.precisions)]
+    costs = [_setup_costs(times) for times in product_times(campaign, published, *campaign.precisions)]
     setup = (
         "Set-up: laying out the grown matrix from CSR, one segment a row, on one core of the host; where a note says "
         "so, on the device. Bins of rows are not in it."
@@ -289,13 +289,13 @@ def setup_costs(campaign: Campaign, published: Published) -> Table:
     return setup_costs_table(campaign, costs, library=library_of(campaign), clock=PRODUCT_CLOCK, setup=setup)
 
 
-def _costs(times: ProductTimes) -> SetupCosts:
-    ours = times[OURS]
+def _setup_costs(times: ProductTimes) -> SetupCosts:
+    own_time = times[OURS]
     costs = SetupCosts.packed(
-        times.line.cell, times.case.precision, library=times[LIBRARY], csr=times[LIBRARY_CSR], ours=ours
+        times.line.cell, times.case.precision, library=times[LIBRARY], csr=times[LIBRARY_CSR], own_time=own_time
     )
-    converted = times.case.select(what="convert", format="csr", to_format="dcsr").fastest(OPERATION_CLOCK)
+    conversion = times.case.select(what="convert", format="csr", to_format="dcsr").fastest(OPERATION_CLOCK)
     # a conversion leaves the rows in the matrix's order
-    if ours and ours.row.state == "defragmented" and converted:
-        return replace(costs, ours_seconds=converted.seconds, notes=(ON_DEVICE,))
+    if own_time and own_time.row.state == "defragmented" and conversion:
+        return replace(costs, ours_seconds=conversion.seconds, notes=(ON_DEVICE,))
     return costs

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Method, brief_reason
-from repro.results.problem_lines import cpu_note, footnote, join_sentences, measurement_note, remarks, unavailable_note
+from repro.results.problem_lines import (
+    cpu_note,
+    join_sentences,
+    mark_meanings,
+    measurement_note,
+    remarks,
+    unavailable_note,
+)
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
@@ -91,22 +98,22 @@ def bins(campaign: Campaign, published: Published) -> Figure:
 
 def draw_bins(items: Sequence[BinTimes]) -> Canvas:
     """Draw both panels."""
-    compared = [item for item in items if item.sort_over_hash]
-    if not compared:
-        return figure_style.empty("no bin has times of a sort and of a hash table")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, HEIGHT)
-    by_bin, by_compression = drawn.subplots(1, 2, sharey=True)
-    products = [product for product in PRODUCTS if any(item.row.product == product for item in compared)]
-    last = 0
-    for item in compared:
+    compared_bins = [item for item in items if item.sort_over_hash]
+    if not compared_bins:
+        return figure_style.empty_canvas("no bin has times of a sort and of a hash table")
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, HEIGHT)
+    by_bin, by_compression = drawing.subplots(1, 2, sharey=True)
+    products = [product for product in PRODUCTS if any(item.row.product == product for item in compared_bins)]
+    last_bin = 0
+    for item in compared_bins:
         number, product = item.row.bin or 0, item.row.product or ""
-        last = max(last, number)
-        look = _product_look(product, 2.0 + 0.45 * len(str(item.products)))
-        beside = SPACING * (products.index(product) - (len(products) - 1) / 2)
-        by_bin.plot([number + beside], [item.sort_over_hash], **look)
-        by_compression.plot([item.compression], [item.sort_over_hash], **look)
-    by_bin.set_xticks(range(last + 1), [f"{limit:,}" for limit in LIMITS[: last + 1]])
-    by_bin.set_xlim(-0.6, last + 0.6)
+        last_bin = max(last_bin, number)
+        mark_style = _product_look(product, 2.0 + 0.45 * len(str(item.products)))
+        mark_offset = SPACING * (products.index(product) - (len(products) - 1) / 2)
+        by_bin.plot([number + mark_offset], [item.sort_over_hash], **mark_style)
+        by_compression.plot([item.compression], [item.sort_over_hash], **mark_style)
+    by_bin.set_xticks(range(last_bin + 1), [f"{limit:,}" for limit in LIMITS[: last_bin + 1]])
+    by_bin.set_xlim(-0.6, last_bin + 0.6)
     by_bin.set_xlabel("most products of a row of the bin")
     by_bin.set_ylabel("time of a sort / time of a hash table")
     by_compression.set_xscale("log", base=2)
@@ -121,8 +128,8 @@ def draw_bins(items: Sequence[BinTimes]) -> Canvas:
     by_bin.set_ylim(min(low, 0.5), max(high, 2.0))
     figure_style.log_ticks(by_bin.yaxis)
     handles = [plotting.Line2D([], [], label=PRODUCTS[product], **_product_look(product, 4.0)) for product in products]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
+    return drawing
 
 
 def _product_look(product: str, size: float) -> dict[str, Any]:
@@ -165,45 +172,49 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_flops(cases, library, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_flops(cases, library, mark_meanings(lines)), join_sentences(caption))
 
 
 def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) -> Canvas:
     """Draw the panels side by side; `mark` is the footnote for marked names."""
     products = {name: [case.product(name) for case in cases] for name in PRODUCTS}
     routines = routines_of([times for case in cases for times in case.products])
-    shown = [
+    shown_methods = [
         method
         for method in (*METHODS, SINGLE, *routines)
-        if any(times[method] for all_ in products.values() for times in all_)
+        if any(times[method] for product_times in products.values() for times in product_times)
         and not (method is ONE_TUNED and searched_sorts_alone(cases))
     ]
-    if not shown:
-        return figure_style.empty("no product was measured in this campaign")
-    looks = METHOD_LOOKS | {
+    if not shown_methods:
+        return figure_style.empty_canvas("no product was measured in this campaign")
+    method_looks = METHOD_LOOKS | {
         routine.key: (figure_style.ACCENT, ROUTINE_MARKERS[place % len(ROUTINE_MARKERS)])
         for place, routine in enumerate(routines)
     }
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=1.15, per_row=FLOPS_ROW))
+    drawing = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.15, per_row=FLOPS_ROW)
+    )
     names = [case.line.label for case in cases]
-    panels = drawn.subplots(1, len(PRODUCTS))
+    panels = drawing.subplots(1, len(PRODUCTS))
     for number, (product, axes) in enumerate(zip(PRODUCTS, panels, strict=True)):
-        missing = [_draw_flops_row(axes, y, times, shown, looks) for y, times in enumerate(products[product])]
+        missing_reasons = [
+            _draw_flops_row(axes, y, times, shown_methods, method_looks) for y, times in enumerate(products[product])
+        ]
         axes.set_xscale("log")
         figure_style.log_ticks(axes.xaxis, (1, 3))
         axes.grid(axis="both")
         axes.set_title(PRODUCTS[product])
         axes.set_xlabel("GFLOPS: 2 × products / time")
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
     titles = {routine.key: f"{library} {routine.title}" for routine in routines}
     handles = [
-        plotting.Line2D([], [], label=titles.get(method.key, method.title), **_method_look(*looks[method.key]))
-        for method in shown
+        plotting.Line2D([], [], label=titles.get(method.key, method.title), **_method_look(*method_looks[method.key]))
+        for method in shown_methods
     ]
-    across = -(-len(handles) // 2) if len(handles) > len(METHOD_LOOKS) + 1 else len(handles)
-    drawn.legend(handles=handles, loc="outside upper left", ncols=across, handlelength=1.0, columnspacing=1.4)
-    figure_style.footnote(drawn, mark)
-    return drawn
+    legend_columns = -(-len(handles) // 2) if len(handles) > len(METHOD_LOOKS) + 1 else len(handles)
+    drawing.legend(handles=handles, loc="outside upper left", ncols=legend_columns, handlelength=1.0, columnspacing=1.4)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 def searched_sorts_alone(cases: Sequence[ProblemTimes]) -> bool:
@@ -212,19 +223,19 @@ def searched_sorts_alone(cases: Sequence[ProblemTimes]) -> bool:
 
 
 def _draw_flops_row(
-    axes: Axes, y: int, times: ProductTimes, shown: Sequence[Method], looks: dict[str, tuple[str, str]]
+    axes: Axes, y: int, times: ProductTimes, shown_methods: Sequence[Method], method_looks: dict[str, tuple[str, str]]
 ) -> str | None:
     """Draw the marks of one problem's product; if there are none, return the reason."""
-    rates = {method.key: rate for method in shown if (rate := times.gflops(method))}
+    rates = {method.key: rate for method in shown_methods if (rate := times.gflops(method))}
     if not rates:
         if times.case.measured:
             return "not timed" if times.rows else "not made coarser"
         return brief_reason(times.case.why_not())
     axes.plot([min(rates.values()), max(rates.values())], [y, y], color=figure_style.PALE, linewidth=0.8, zorder=2)
-    for place, method in enumerate(shown):
+    for place, method in enumerate(shown_methods):
         if method.key in rates:
-            here = y + SPREAD * (place / max(len(shown) - 1, 1) - 0.5)
-            axes.plot([rates[method.key]], [here], **_method_look(*looks[method.key]))
+            mark_y = y + SPREAD * (place / max(len(shown_methods) - 1, 1) - 0.5)
+            axes.plot([rates[method.key]], [mark_y], **_method_look(*method_looks[method.key]))
     return None
 
 
@@ -258,9 +269,9 @@ def phase_look(name: str) -> dict[str, Any]:
 @figure(STUDY_NAME, "figure-setup", title="Phases of the set-up", numbering="ours")
 def setup(campaign: Campaign, published: Published) -> Figure:
     """Times of the set-up's phases, one row for each problem: milliseconds on the left, shares on the right."""
-    every = all_times(campaign, published)
-    cases = [case for case in every if not case.squared_alone]
-    squared = [case.line.problem for case in every if case.squared_alone]
+    all_cases = all_times(campaign, published)
+    cases = [case for case in all_cases if not case.squared_alone]
+    squared = [case.line.problem for case in all_cases if case.squared_alone]
     lines = [case.line for case in cases]
     share = published_range(published, SHARE_MIN, SHARE_MAX)
     caption = [
@@ -276,25 +287,27 @@ def setup(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     band = None if campaign.on_cpu else share
-    return Figure(lambda: draw_phases(cases, band, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_phases(cases, band, mark_meanings(lines)), join_sentences(caption))
 
 
-def _published_share(share: tuple[float, float] | None, on_cpu: bool) -> str:
+def _published_share(share: tuple[float, float] | None, is_cpu: bool) -> str:
     if share is None:
         return ""
-    drawn = "not drawn beside a CPU’s" if on_cpu else "between the dashed lines"
+    drawn_text = "not drawn beside a CPU’s" if is_cpu else "between the dashed lines"
     return (
         f"{CITED} states, for a {GPU}, that the Galerkin products are {100 * share[0]:.0f} to {100 * share[1]:.0f} % "
-        f"of the set-up: {drawn}."
+        f"of the set-up: {drawn_text}."
     )
 
 
 def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None, mark: str | None) -> Canvas:
     """Draw both panels; `band` is the published range of the Galerkin products' share, drawn if given."""
     if not any(case.phases for case in cases):
-        return figure_style.empty("no set-up was timed phase by phase in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=1.35, per_row=PHASE_ROW))
-    times, shares = drawn.subplots(1, 2)
+        return figure_style.empty_canvas("no set-up was timed phase by phase in this campaign")
+    drawing = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.35, per_row=PHASE_ROW)
+    )
+    times, shares = drawing.subplots(1, 2)
     for y, case in enumerate(cases):
         if case.phases:
             _draw_times(times, y, case)
@@ -307,17 +320,17 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
             shares.axvline(100 * end, zorder=4, **_ENDS)
     times.set_xlim(left=0)
     times.grid(axis="x")
-    missing = [None if case.phases else brief_reason(case.why_not(LEVEL)) for case in cases]
-    figure_style.rows_axis(times, [case.line.label for case in cases], missing=missing)
-    figure_style.rows_axis(shares, [""] * len(cases), missing=[])
+    missing_reasons = [None if case.phases else brief_reason(case.why_not(LEVEL)) for case in cases]
+    figure_style.rows_axis(times, [case.line.label for case in cases], reasons=missing_reasons)
+    figure_style.rows_axis(shares, [""] * len(cases), reasons=[])
     handles: list[Patch | Line2D] = [plotting.Patch(label=PHASES[name], **phase_look(name)) for name in COLOURS]
     if any(len(case.levels) > 1 for case in cases):
         handles.append(plotting.Line2D([], [], label="between two levels", **_BETWEEN))
     if band:
         handles.append(plotting.Line2D([], [], label=f"published, {GPU}", **_ENDS))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=-(-len(handles) // 2), handlelength=1.1)
-    figure_style.footnote(drawn, mark)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=-(-len(handles) // 2), handlelength=1.1)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 _BETWEEN: dict[str, Any] = {"color": "black", "linewidth": 0.9}
@@ -337,9 +350,9 @@ def _draw_times(axes: Axes, y: int, case: ProblemTimes) -> None:
 
 def _draw_shares(axes: Axes, y: int, case: ProblemTimes) -> None:
     phases, begin = case.phases, 0.0
-    whole = sum(phases.values())
+    total = sum(phases.values())
     for name in COLOURS:
-        width = 100 * phases[name] / whole
+        width = 100 * phases[name] / total
         axes.barh(y, width, left=begin, height=PHASE_FILLED, zorder=2, **phase_look(name))
         if name == "galerkin":
             axes.text(
@@ -383,10 +396,10 @@ def _galerkin(method: Method, *products: str) -> Number:
 
     def number(problem: ProblemTimes) -> float | None:
         times = [problem.product(name) for name in products]
-        base, over = ([time[timed] for time in times] for timed in (COORDINATES, method))
-        if not all(base) or not all(over):
+        base, method_times = ([time[compared_method] for time in times] for compared_method in (COORDINATES, method))
+        if not all(base) or not all(method_times):
             return None
-        return sum(time.seconds for time in base if time) / sum(time.seconds for time in over if time)
+        return sum(time.seconds for time in base if time) / sum(time.seconds for time in method_times if time)
 
     return number
 
@@ -423,9 +436,9 @@ SET_UP_SERIES = (
 )
 def speedup(campaign: Campaign, published: Published) -> Figure:
     """Speedups over sorting all products, one row for each problem: products on the left, set-up on the right."""
-    every = all_times(campaign, published)
-    cases = [case for case in every if not case.case.measured or _tried(case)]
-    left_out = [case.line.problem for case in every if case not in cases]
+    all_cases = all_times(campaign, published)
+    cases = [case for case in all_cases if not case.case.measured or _tried(case)]
+    omitted_problems = [case.line.problem for case in all_cases if case not in cases]
     on_gpu = not campaign.on_cpu
     band = published_range(published, SHORT_MIN, SHORT_MAX)
     panels = (
@@ -453,7 +466,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "by their products, sorted in shared memory. Ours: products by the fastest of ours in one phase and in two,",
         "the set-up by the kernels that are expected to be the fastest, in one phase.",
         WHISKERS if any(series.interval(case) for series in SET_UP_SERIES for case in cases) else "",
-        f"Neither was tried of {', '.join(left_out)}: not drawn." if left_out else "",
+        f"Neither was tried of {', '.join(omitted_problems)}: not drawn." if omitted_problems else "",
         _means(cases),
         _published_speedups(published, on_gpu),
         cpu_note(campaign),
@@ -462,7 +475,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_speedups(panels, cases, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: draw_speedups(panels, cases, mark_meanings(lines)), join_sentences(caption))
 
 
 def _tried(case: ProblemTimes) -> bool:
@@ -486,33 +499,33 @@ def _means(cases: Sequence[ProblemTimes]) -> str:
     return f"Geometric means: {'; '.join(words)}." if words else ""
 
 
-def _published_speedups(published: Published, on_gpu: bool) -> str:
+def _published_speedups(published: Published, is_gpu: bool) -> str:
     """Return the speedups stated in the paper's text; empty if none are published."""
     best, short = published_value(published, BEST), published_range(published, SHORT_MIN, SHORT_MAX)
     if best is None or short is None:
         return ""
-    drawn = "line, band and diamonds" if on_gpu else "not drawn beside a CPU’s"
-    single = [
+    drawn = "line, band and diamonds" if is_gpu else "not drawn beside a CPU’s"
+    ratios = [
         f"{number:g}× for the {task} of {name}"
         for task, quantity in (("products", BEST), ("set-up", SET_UP))
         for name, number in _stated(published, quantity).items()
     ]
     return (
         f"{CITED} states, for a {GPU}, upwards of {best:g}× at best, {short[0]:g}× to {short[1]:g}× for products no "
-        f"row of which has more than 2,048, and {', '.join(single)}: {drawn}. Its other bars are in the figure alone."
+        f"row of which has more than 2,048, and {', '.join(ratios)}: {drawn}. Its other bars are in the figure alone."
     )
 
 
 def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: str | None) -> Canvas:
     """Draw the panels side by side; `mark` is the footnote for marked names."""
     if not any(series.number(case) for panel in panels for series in panel.series for case in cases):
-        return figure_style.empty("neither products nor set-ups were measured in this campaign")
-    drawn = figure_style.canvas(
-        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra=1.2, per_row=SPEEDUP_ROW)
+        return figure_style.empty_canvas("neither products nor set-ups were measured in this campaign")
+    drawing = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.2, per_row=SPEEDUP_ROW)
     )
     names = [case.line.label for case in cases]
-    for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
-        missing = [_draw_speedup_row(axes, panel, y, case) for y, case in enumerate(cases)]
+    for number, (panel, axes) in enumerate(zip(panels, drawing.subplots(1, len(panels)), strict=True)):
+        missing_reasons = [_draw_speedup_row(axes, panel, y, case) for y, case in enumerate(cases)]
         if panel.band:
             axes.axvspan(*panel.band, color=figure_style.BAND, zorder=0)
         if panel.best is not None:
@@ -521,32 +534,32 @@ def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: 
         axes.set_xlim(left=0)
         axes.grid(axis="x")
         axes.set_xlabel("speedup over the sort of all products")
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
         axes.set_title(panel.title)
     handles = _handles(panels)
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.0)
-    figure_style.footnote(drawn, mark)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.0)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: ProblemTimes) -> str | None:
     """Draw the bars of one problem; if there are none, return the reason."""
-    thickness, drawn = SPEEDUP_FILLED / len(panel.series), False
+    thickness, has_bar = SPEEDUP_FILLED / len(panel.series), False
     for place, series in enumerate(panel.series):
-        here = y + (place - (len(panel.series) - 1) / 2) * thickness
+        bar_y = y + (place - (len(panel.series) - 1) / 2) * thickness
         number = series.number(case)
         if number is not None:
-            drawn = True
-            axes.barh(here, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
-            figure_style.whisker(axes, series.interval(case), here)
-        for product, of_product in series.marks.items():
-            single = of_product(case)
-            if single is not None:
-                axes.plot([single], [here], **_triangle(product))
-    theirs = panel.diamonds.get(case.line.published or "")
-    if theirs is not None:
-        axes.plot([theirs], [y], **_DIAMOND)
-    if drawn:
+            has_bar = True
+            axes.barh(bar_y, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
+            figure_style.draw_whisker(axes, series.interval(case), bar_y)
+        for product, ratio_of_product in series.marks.items():
+            product_ratio = ratio_of_product(case)
+            if product_ratio is not None:
+                axes.plot([product_ratio], [bar_y], **_triangle(product))
+    published_mark = panel.diamonds.get(case.line.published or "")
+    if published_mark is not None:
+        axes.plot([published_mark], [y], **_DIAMOND)
+    if has_bar:
         return None
     if case.case.measured:
         return panel.missing

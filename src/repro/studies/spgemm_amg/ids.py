@@ -94,8 +94,8 @@ class KernelId(BaseId):
         return self.shape.table if isinstance(self.shape, HashShape) else self.shape.max_products
 
     def __str__(self) -> str:
-        where = f"{self.product}/{self.mode}/b{self.bin}/{self.method}"
-        return f"{where}-w{self.shape.width}-s{self.slots}-r{self.shape.rows}" if self.shape else where
+        prefix = f"{self.product}/{self.mode}/b{self.bin}/{self.method}"
+        return f"{prefix}-w{self.shape.width}-s{self.slots}-r{self.shape.rows}" if self.shape else prefix
 
     @classmethod
     def _read(cls, text: str) -> KernelId:
@@ -133,22 +133,22 @@ class KernelId(BaseId):
         return SearchPoint.of(group, (self.method,), (*sizes, max(self.slots, 1)))
 
 
-def shapes_for(target: Target, scalar_bytes: int, mode: BinMode, limit: int | None, longest: int) -> list[Shape]:
+def shapes_for(target: Target, scalar_bytes: int, mode: BinMode, limit: int | None, longest_row: int) -> list[Shape]:
     """Return the shapes (table or sort sizes) to try for a bin's rows.
 
     Parameters
     ----------
     limit
         Maximum number of products (or of entries) for a row of the bin; None for the last bin.
-    longest
+    longest_row
         Number of entries in the bin's longest row.
     """
     shapes: list[Shape] = []
     if mode == "one" and limit is not None:
         shapes += [shape for shape in sort_shapes(target, scalar_bytes) if shape.max_products == limit]
-    tables = [shape for shape in hash_shapes(target, scalar_bytes) if longest <= shape.table]
-    least = min((shape.table for shape in tables), default=0)
-    shapes += [shape for shape in tables if shape.table <= MAX_SLOTS * least]
+    tables = [shape for shape in hash_shapes(target, scalar_bytes) if longest_row <= shape.table]
+    smallest_table = min((shape.table for shape in tables), default=0)
+    shapes += [shape for shape in tables if shape.table <= MAX_SLOTS * smallest_table]
     if limit is None or limit >= MIN_DENSE or not shapes:
         shapes.append(None)
     return shapes

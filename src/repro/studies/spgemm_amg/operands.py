@@ -58,8 +58,8 @@ class ExpectedProduct:
         numbers = self.sizes if mode == "numeric" else self.products
         if bin is None:
             return np.ones(len(numbers), bool)
-        listed: NDArray[np.bool_] = (numbers > 0) & (np.searchsorted(LIMITS, numbers) == bin)
-        return listed
+        row_mask: NDArray[np.bool_] = (numbers > 0) & (np.searchsorted(LIMITS, numbers) == bin)
+        return row_mask
 
 
 def expect(a: sp.csr_array, b: sp.csr_array, seed: int, dtype: np.dtype[np.floating]) -> ExpectedProduct:
@@ -104,11 +104,11 @@ def compare_rows(
     drops: bool = False,
 ) -> float:
     """Return the largest error of C x over its bound in some rows; with `drops`, C may lack entries that cancel."""
-    other = np.flatnonzero(rows & ((sizes > expected.sizes) | ((sizes != expected.sizes) & (not drops))))
-    if len(other):
-        row = int(other[0])
+    differing_rows = np.flatnonzero(rows & ((sizes > expected.sizes) | ((sizes != expected.sizes) & (not drops))))
+    if len(differing_rows):
+        row = int(differing_rows[0])
         raise IncorrectError(
-            f"{len(other)} rows have too few or too many entries: the first, row {row}, has {sizes[row]}, not "
+            f"{len(differing_rows)} rows have too few or too many entries: the first, row {row}, has {sizes[row]}, not "
             f"{expected.sizes[row]}"
         )
     return largest_error(np.abs(y.astype(np.float64, copy=False) - expected.y)[rows], expected.bound[rows], "rows")
@@ -120,15 +120,19 @@ def arrays_of(c: sp.csr_array) -> tuple[NDArray[Any], ...]:
 
 def compare_product(c: sp.csr_array, expected: ExpectedProduct, rows: NDArray[np.bool_]) -> float:
     """Return the largest error over its bound, entry by entry, in some rows of a product; `expected.whole` is given."""
-    largest = compare_rows(*_rows_times(c, expected.x), expected, rows)
+    product_error = compare_rows(*_rows_times(c, expected.x), expected, rows)
     assert expected.whole is not None and expected.magnitude is not None
-    chosen, wanted, size = sp.csr_array(c[rows]), expected.whole[rows], expected.magnitude[rows]
-    chosen.sort_indices()
-    if not np.array_equal(chosen.indices, wanted.indices):
-        raise IncorrectError(f"{np.count_nonzero(chosen.indices != wanted.indices)} entries are in other columns")
+    result_rows, expected_rows, size = sp.csr_array(c[rows]), expected.whole[rows], expected.magnitude[rows]
+    result_rows.sort_indices()
+    if not np.array_equal(result_rows.indices, expected_rows.indices):
+        raise IncorrectError(
+            f"{np.count_nonzero(result_rows.indices != expected_rows.indices)} entries are in other columns"
+        )
     terms = np.repeat(expected.products[rows], expected.sizes[rows]) + 1
     eps = float(np.finfo(c.dtype).eps)
-    return max(largest, largest_error(np.abs(chosen.data - wanted.data), terms * eps * size.data, "values"))
+    return max(
+        product_error, largest_error(np.abs(result_rows.data - expected_rows.data), terms * eps * size.data, "values")
+    )
 
 
 T = TypeVar("T")
@@ -143,8 +147,8 @@ class StackedRunnable(Runnable):
 
     cold = False
 
-    def __init__(self, built: Mapping[str, ModuleFile] = MappingProxyType({})) -> None:
-        self._built = built
+    def __init__(self, modules: Mapping[str, ModuleFile] = MappingProxyType({})) -> None:
+        self._built = modules
         self._stack = ExitStack()
         self._work: KernelLauncher | None = None
         #: Columns whose values are known after preparation.
@@ -275,8 +279,10 @@ class AmgOperands:
         if level.p is None or level.r is None:
             raise KeyError(product)
         if product == "AP":
-            return Factor(self.a, self._rounded("P", lambda: level.p))
-        return Factor(self._rounded("R", lambda: level.r), self._rounded("AP", lambda: self.a @ self.factor("AP").b))
+            return Factor(self.a, self._rounded_matrix("P", lambda: level.p))
+        return Factor(
+            self._rounded_matrix("R", lambda: level.r), self._rounded_matrix("AP", lambda: self.a @ self.factor("AP").b)
+        )
 
     @property
     def products(self) -> tuple[ProductName, ...]:
@@ -322,8 +328,8 @@ class AmgOperands:
         """Return the columns that describe a product's size, and the bytes of its factors and of C."""
         expected = self.expected(product)
         rows, nonzeros = len(expected.sizes), int(expected.sizes.sum())
-        moved = sum(self.bytes_of(matrix) for matrix in self.factor(product)) + self.bytes_of_csr(rows, nonzeros)
-        return {"products": int(expected.products.sum()), "nonzeros": nonzeros, "rows": rows}, moved
+        moved_bytes = sum(self.bytes_of(matrix) for matrix in self.factor(product)) + self.bytes_of_csr(rows, nonzeros)
+        return {"products": int(expected.products.sum()), "nonzeros": nonzeros, "rows": rows}, moved_bytes
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
         """Launch once and compare a product, a hierarchy or a solution with the expected result.
@@ -343,8 +349,8 @@ class AmgOperands:
             if runnable.drops or expected.whole is None:
                 return compare_rows(*runnable.rows_times(expected.x), expected, rows, runnable.drops)
             c = runnable.result()
-            known = runnable.product, runnable.mode, runnable.bin
-            return self._verified.error(known, arrays_of(c), lambda: compare_product(c, expected, rows))
+            case_key = runnable.product, runnable.mode, runnable.bin
+            return self._verified.error(case_key, arrays_of(c), lambda: compare_product(c, expected, rows))
         if isinstance(runnable, SetupRunnable):
             levels = runnable.result()
             arrays = (array for level in levels for array in arrays_of(level))
@@ -356,10 +362,10 @@ class AmgOperands:
         return VerifiedResults()
 
     def _compare_levels(self, matrices: Sequence[sp.csr_array]) -> float:
-        shapes, wanted = [m.shape[0] for m in matrices], [level.a.shape[0] for level in self.levels]
-        if shapes != wanted:
-            raise IncorrectError(f"levels have {shapes} rows, not {wanted}")
-        largest = 0.0
+        shapes, expected_shapes = [m.shape[0] for m in matrices], [level.a.shape[0] for level in self.levels]
+        if shapes != expected_shapes:
+            raise IncorrectError(f"levels have {shapes} rows, not {expected_shapes}")
+        largest_error = 0.0
         for number, (matrix, level) in enumerate(zip(matrices, self.levels, strict=True)):
             x = np.random.default_rng(self.seed).uniform(-1.0, 1.0, matrix.shape[0])
             size = abs(level.a) @ np.abs(x)
@@ -368,28 +374,30 @@ class AmgOperands:
             relative /= LEVEL_TOLERANCE[self.precision]
             if not relative <= 1:
                 raise IncorrectError(f"the matrix of level {number} is wrong", relative)
-            largest = max(largest, relative)
-        return largest
+            largest_error = max(largest_error, relative)
+        return largest_error
 
     def _compare_solution(self, runnable: SolveRunnable) -> float:
         x, exact = runnable.result(), self.b.astype(np.float64)
-        left = float(np.linalg.norm(exact - self.a.astype(np.float64) @ x.astype(np.float64)))
+        residual = float(np.linalg.norm(exact - self.a.astype(np.float64) @ x.astype(np.float64)))
         # in single precision, rounding x alone leaves a larger residual than requested
-        wanted = (1.1 * TOLERANCE + 1e3 * float(np.finfo(self.dtype).eps)) * float(np.linalg.norm(exact))
-        if not left <= wanted:
+        max_residual = (1.1 * TOLERANCE + 1e3 * float(np.finfo(self.dtype).eps)) * float(np.linalg.norm(exact))
+        if not residual <= max_residual:
             # a solver that reports missing convergence is not incorrect: the problem needs more iterations than allowed
             if runnable.shortfall is not None:
                 raise Unsupported(runnable.shortfall)
-            raise IncorrectError(f"the residual is {left:.3g}, not at most {wanted:.3g}", left / wanted)
-        return left / wanted
+            raise IncorrectError(
+                f"the residual is {residual:.3g}, not at most {max_residual:.3g}", residual / max_residual
+            )
+        return residual / max_residual
 
-    def _rounded(self, name: str, matrix: Callable[[], Any]) -> sp.csr_array:
+    def _rounded_matrix(self, name: str, matrix: Callable[[], Any]) -> sp.csr_array:
         """Return a matrix in the working precision with ascending columns, converted at first use."""
 
         def make() -> sp.csr_array:
-            rounded = sp.csr_array(matrix()).astype(self.dtype)
-            rounded.sort_indices()
-            return rounded
+            rounded_matrix = sp.csr_array(matrix()).astype(self.dtype)
+            rounded_matrix.sort_indices()
+            return rounded_matrix
 
         return self._fact(name, make)
 
@@ -415,8 +423,8 @@ def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
     products.
     """
     problem.require_product()
-    rounded = rounded_values(problem.name, problem.values, lambda: entry_rows(problem), precision)
-    a = sp.csr_array(expand(problem, rounded).tocsr()).astype(rounded.dtype)
+    values = rounded_values(problem.name, problem.values, lambda: entry_rows(problem), precision)
+    a = sp.csr_array(expand(problem, values).tocsr()).astype(values.dtype)
     a.eliminate_zeros()  # expanded blocks have stored zeros, which do not belong to a product's pattern
     a.sort_indices()
     unknowns = a.shape[0] // problem.n
@@ -453,19 +461,21 @@ def factors_on(workspace: Workspace, product: ProductName) -> Factors:
     """Return the factors of a product on the device, uploaded at first use; the workspace keeps their memory."""
 
     def pack() -> tuple[list[Arrays], Mapping[str, NDArray[Any]]]:
-        given = factor_of(workspace, product)
-        laid_out = {"a": lay_out(given.a, 1)}
-        if given.b is not given.a:
-            laid_out["b"] = lay_out(given.b, 1)
-        named = {f"{name} {part}": array for name, arrays in laid_out.items() for part, array in _named(arrays)}
-        return [*laid_out.values()], named
+        factors = factor_of(workspace, product)
+        layouts = {"a": lay_out(factors.a, 1)}
+        if factors.b is not factors.a:
+            layouts["b"] = lay_out(factors.b, 1)
+        arrays_by_name = {
+            f"{name} {part}": array for name, arrays in layouts.items() for part, array in _named_arrays(arrays)
+        }
+        return [*layouts.values()], arrays_by_name
 
-    laid_out, buffers = workspace.upload_packed(("factors", product), pack)
-    stored = [
+    layouts, buffers = workspace.upload_packed(("factors", product), pack)
+    stored_factors = [
         _storage(workspace, arrays, {part: buffers[f"{name} {part}"] for part in _ARRAYS})
-        for name, arrays in zip("ab", laid_out, strict=False)
+        for name, arrays in zip("ab", layouts, strict=False)
     ]
-    return Factors(stored[0], stored[-1])
+    return Factors(stored_factors[0], stored_factors[-1])
 
 
 def upload(workspace: Workspace, matrix: sp.csr_array) -> Storage:
@@ -473,18 +483,19 @@ def upload(workspace: Workspace, matrix: sp.csr_array) -> Storage:
     return Storage.upload(workspace.device, lay_out(matrix, 1))
 
 
-def _named(arrays: Arrays) -> list[tuple[str, NDArray[Any]]]:
+def _named_arrays(arrays: Arrays) -> list[tuple[str, NDArray[Any]]]:
     words = np.zeros(kernels.STATE_WORDS, np.int32)
     words[kernels.STATE_BUFFER_END] = arrays.pointer
-    given = (arrays.columns, arrays.values, arrays.table, arrays.sizes, np.zeros_like(arrays.sizes), words)
+    all_arrays = (arrays.columns, arrays.values, arrays.table, arrays.sizes, np.zeros_like(arrays.sizes), words)
     # devices cannot allocate empty buffers
     return [
-        (part, array if array.size else np.zeros(1, array.dtype)) for part, array in zip(_ARRAYS, given, strict=True)
+        (part, array if array.size else np.zeros(1, array.dtype))
+        for part, array in zip(_ARRAYS, all_arrays, strict=True)
     ]
 
 
 def _storage(workspace: Workspace, arrays: Arrays, buffers: Mapping[str, Buffer]) -> Storage:
-    ordered = (buffers[part] for part in _ARRAYS)
-    longest = int(arrays.sizes.max(initial=0))
+    ordered_buffers = (buffers[part] for part in _ARRAYS)
+    longest_row = int(arrays.sizes.max(initial=0))
     of_arrays = workspace.device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype
-    return Storage(*of_arrays, *ordered, entries=arrays.nnz, longest=longest)
+    return Storage(*of_arrays, *ordered_buffers, entries=arrays.nnz, longest=longest_row)

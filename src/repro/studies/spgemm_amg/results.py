@@ -11,7 +11,7 @@ from repro.bench.rows import ClockName
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName
-from repro.results.problem_lines import ProblemLine, ours
+from repro.results.problem_lines import ProblemLine, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
@@ -111,7 +111,7 @@ class ProductTimes:
 
     @property
     def name(self) -> Cell:
-        return self.line.noted("" if self.product else self.case.why_not())
+        return self.line.noted_cell("" if self.product else self.case.why_not())
 
     @property
     def title(self) -> str:
@@ -147,13 +147,13 @@ class ProductTimes:
 
     def memory(self, method: Method) -> float | None:
         """Return the peak memory of a method's fastest variant, including C, over the memory of C."""
-        peak = timed.row.peak_bytes if (timed := self[method]) else None
+        peak = time.row.peak_bytes if (time := self[method]) else None
         return peak / self.bytes_of_c if peak and self.bytes_of_c else None
 
     def gflops(self, method: Method) -> float | None:
         """Return a method's rate in GFLOPS, with two operations for each product of two entries."""
-        timed = self[method]
-        return 1e-9 * FLOPS_OF_A_PRODUCT * self.products / timed.seconds if timed and self.products else None
+        time = self[method]
+        return 1e-9 * FLOPS_OF_A_PRODUCT * self.products / time.seconds if time and self.products else None
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class ProblemTimes:
 
     @property
     def name(self) -> Cell:
-        return self.line.noted("" if self.case.measured else self.case.why_not())
+        return self.line.noted_cell("" if self.case.measured else self.case.why_not())
 
     def product(self, name: str) -> ProductTimes:
         """Return the times of a product; without rows if it was not measured."""
@@ -177,34 +177,34 @@ class ProblemTimes:
     @property
     def products(self) -> list[ProductTimes]:
         """All products that have rows; if there are none, one product without a name for the table's line."""
-        measured = [times for name in PRODUCTS if (times := self.product(name)).rows]
-        return measured or [ProductTimes(self.line, self.case, None)]
+        measured_products = [times for name in PRODUCTS if (times := self.product(name)).rows]
+        return measured_products or [ProductTimes(self.line, self.case, None)]
 
     @property
     def levels(self) -> list[Time]:
         """Times for making the next level from each level, the finest level first; untimed levels are left out."""
         rows = sorted(self.case.select(**LEVEL.columns), key=lambda row: row.level or 0)
-        return [timed for row in rows if (timed := Selection([row]).fastest(HOST))]
+        return [time for row in rows if (time := Selection([row]).fastest(HOST))]
 
     @property
     def squared_alone(self) -> bool:
         """Whether the matrix is unsuitable for multigrid (not symmetric), so that only its square was measured."""
-        tried = any(self.case.select(**method.columns) for method in (LEVEL, OUR_SET_UP))
-        return bool(self.product("AA").rows) and not tried
+        has_set_up = any(self.case.select(**method.columns) for method in (LEVEL, OUR_SET_UP))
+        return bool(self.product("AA").rows) and not has_set_up
 
     @property
     def phases(self) -> dict[str, float]:
         """Seconds of each phase, summed over all levels; empty unless all phases were timed on all levels."""
-        levels, set_up = [phases_of(level.row) for level in self.levels], self[OUR_SET_UP]
-        wanted = set_up.row.levels - 1 if set_up and set_up.row.levels else len(levels)
-        if not levels or len(levels) != wanted or not all(levels):
+        levels, set_up_time = [phases_of(level.row) for level in self.levels], self[OUR_SET_UP]
+        level_count = set_up_time.row.levels - 1 if set_up_time and set_up_time.row.levels else len(levels)
+        if not levels or len(levels) != level_count or not all(levels):
             return {}
         return {name: sum(level[name] for level in levels) for name in PHASES}
 
     @property
     def hierarchy(self) -> AmgRow:
         """The row of our set-up; an empty row if it has no time."""
-        return timed.row if (timed := self[OUR_SET_UP]) else AmgRow()
+        return time.row if (time := self[OUR_SET_UP]) else AmgRow()
 
     def why_not(self, method: Method) -> str:
         """Return the reasons why a set-up, its levels or the solution have no time."""
@@ -216,17 +216,17 @@ class ProblemTimes:
 def phases_of(row: AmgRow) -> dict[str, float]:
     """Return the seconds of each phase on a level; empty if phases were not timed one by one."""
     seconds = {name: row.get(f"stage_{name}") for name in PHASES}
-    timed = {name: float(phase_seconds) for name, phase_seconds in seconds.items() if phase_seconds is not None}
-    if len(timed) < len(PHASES):
+    phases = {name: float(phase_seconds) for name, phase_seconds in seconds.items() if phase_seconds is not None}
+    if len(phases) < len(PHASES):
         return {}
     if row.stage_diagonal is not None:  # older rows have the diagonal as a separate phase
-        timed["radius"] += row.stage_diagonal
-    return timed
+        phases["radius"] += row.stage_diagonal
+    return phases
 
 
 def galerkin_share(phases: Mapping[str, float]) -> float | None:
-    whole = sum(phases.values())
-    return phases["galerkin"] / whole if whole else None
+    total = sum(phases.values())
+    return phases["galerkin"] / total if total else None
 
 
 def precision_of(campaign: Campaign) -> str:
@@ -237,7 +237,7 @@ def precision_of(campaign: Campaign) -> str:
 def all_times(campaign: Campaign, published: Published, precision: str | None = None) -> list[ProblemTimes]:
     """Return the times of all problems in one precision, in the paper's order, then by growing size."""
     precision = precision or precision_of(campaign)
-    return [ProblemTimes(line, Case(campaign, line.problem, precision)) for line in ours(campaign, published)]
+    return [ProblemTimes(line, Case(campaign, line.problem, precision)) for line in recorded_lines(campaign, published)]
 
 
 def all_products(campaign: Campaign, published: Published) -> list[ProductTimes]:
@@ -247,7 +247,7 @@ def all_products(campaign: Campaign, published: Published) -> list[ProductTimes]
 def routines_of(products: Sequence[ProductTimes]) -> list[Method]:
     """Return the library's routines for whole products that have rows for any of these products."""
     names = [sorted({str(row.routine) for row in times.of(LIBRARY)}) for times in products]
-    distinct = dict.fromkeys(name for of_product in names for name in of_product)
+    distinct = dict.fromkeys(name for product_names in names for name in product_names)
     return [_whole(name.lower(), name, kind="baseline", routine=name) for name in distinct]
 
 
@@ -273,15 +273,15 @@ class BinTimes:
         times = {}
         for method in BIN_METHODS:
             kernels = self.kernels.select(method=method)
-            if timed := kernels.select(phase="report").fastest(EVENT) or kernels.fastest(EVENT):
-                times[method] = timed
+            if time := kernels.select(phase="report").fastest(EVENT) or kernels.fastest(EVENT):
+                times[method] = time
         return times
 
     @property
     def name(self) -> Cell:
         case = self.problem.case
-        why = "no kernel of a bin was tried" if case.measured else case.why_not()
-        return self.problem.line.noted("" if self.kernels else why)
+        reason = "no kernel of a bin was tried" if case.measured else case.why_not()
+        return self.problem.line.noted_cell("" if self.kernels else reason)
 
     @property
     def row(self) -> AmgRow:
@@ -293,8 +293,10 @@ class BinTimes:
         """The minimum and maximum number of products, or of entries, for rows in this bin."""
         if self.row.bin is None:
             return ""
-        least = LIMITS[self.row.bin - 1] + 1 if self.row.bin else 1
-        return f"{least:,}–{LIMITS[self.row.bin]:,}" if self.row.bin < len(LIMITS) else f"{least:,} and more"
+        min_products = LIMITS[self.row.bin - 1] + 1 if self.row.bin else 1
+        return (
+            f"{min_products:,}–{LIMITS[self.row.bin]:,}" if self.row.bin < len(LIMITS) else f"{min_products:,} and more"
+        )
 
     @property
     def rows(self) -> int | None:
@@ -320,7 +322,7 @@ class BinTimes:
     @property
     def lead(self) -> float | None:
         """Time of the second-best method divided by that of the best; None if there is only one method."""
-        seconds = sorted(timed.seconds for timed in self._times.values())
+        seconds = sorted(time.seconds for time in self._times.values())
         return seconds[1] / seconds[0] if len(seconds) > 1 else None
 
     @property
@@ -331,11 +333,11 @@ class BinTimes:
 
 def bins_of(times: ProblemTimes) -> list[BinTimes]:
     """Return the bins of a problem for which kernels were tried, sorted by product, mode and bin."""
-    tried = Selection([*times.case.select(what="bin"), *times.case.searched.select(what="bin")])
+    bin_rows = Selection([*times.case.select(what="bin"), *times.case.searched.select(what="bin")])
     bins = []
     for product in PRODUCTS:
         for mode in get_args(BinMode):
-            kernels = tried.select(product=product, mode=mode)
+            kernels = bin_rows.select(product=product, mode=mode)
             numbers = sorted({row.bin for row in kernels if row.bin is not None})
             bins += [BinTimes(times, kernels.select(bin=number)) for number in numbers]
     return bins
@@ -361,78 +363,80 @@ def _why_not(case: ProblemTimes | None) -> str:
     return "not timed" if case.case.measured else case.case.why_not()
 
 
-def _of_products(
+def _product_quantity(
     number: Callable[[ProductTimes], float | None],
-    only: Sequence[str] = PAPERS,
+    problem_names: Sequence[str] = PAPERS,
     products: Sequence[str] = tuple(PRODUCTS),
 ) -> Callable[[PaperProblems], Measured]:
     """Return a function that measures `number` for some products of some problems."""
 
     def measure(problems: PaperProblems) -> Measured:
         numbers: list[CaseNumber] = []
-        missing: list[MissingCase] = []
-        for name in only:
+        missing_cases: list[MissingCase] = []
+        for name in problem_names:
             case = problems.get(name)
             if case is None or not case.case.measured:
-                missing.append(MissingCase(name, _why_not(case), len(products)))
+                missing_cases.append(MissingCase(name, _why_not(case), len(products)))
                 continue
             for times in map(case.product, products):
                 title, value = f"{name}, {times.title}", number(times)
                 if value is None:
                     failures = [
-                        why for method in (OURS, LIBRARY, COORDINATES, REFILL, REUSE) for why in times.why_not(method)
+                        reason
+                        for method in (OURS, LIBRARY, COORDINATES, REFILL, REUSE)
+                        for reason in times.why_not(method)
                     ]
-                    missing.append(MissingCase(title, next(iter(failures), "not timed")))
+                    missing_cases.append(MissingCase(title, next(iter(failures), "not timed")))
                 else:
                     numbers.append(CaseNumber(value, title))
-        return Measured(numbers, missing)
+        return Measured(numbers, missing_cases)
 
     return measure
 
 
-def of_problems(
-    number: Callable[[ProblemTimes], CaseNumber | None], only: Sequence[str] = PAPERS
+def problem_quantity(
+    number: Callable[[ProblemTimes], CaseNumber | None], problem_names: Sequence[str] = PAPERS
 ) -> Callable[[PaperProblems], Measured]:
     """Return a function that measures set-ups or solutions of some problems."""
 
     def measure(problems: PaperProblems) -> Measured:
         numbers: list[CaseNumber] = []
-        missing: list[MissingCase] = []
-        for name in only:
+        missing_cases: list[MissingCase] = []
+        for name in problem_names:
             case = problems.get(name)
-            measured = number(case) if case else None
-            if measured:
-                numbers.append(measured)
+            case_number = number(case) if case else None
+            if case_number:
+                numbers.append(case_number)
             else:
-                missing.append(MissingCase(name, _why_not(case)))
-        return Measured(numbers, missing)
+                missing_cases.append(MissingCase(name, _why_not(case)))
+        return Measured(numbers, missing_cases)
 
     return measure
 
 
-def _over_ours(
-    base: Method, only: Sequence[str] = PAPERS, products: Sequence[str] = tuple(PRODUCTS)
+def _speedup_over_ours(
+    base: Method, problem_names: Sequence[str] = PAPERS, products: Sequence[str] = tuple(PRODUCTS)
 ) -> Callable[[PaperProblems], Measured]:
-    return _of_products(lambda times: ratio_of(times[base], times[OURS]), only, products)
+    return _product_quantity(lambda times: ratio_of(times[base], times[OURS]), problem_names, products)
 
 
-def _over_kernel(times: ProductTimes) -> float | None:
+def _speedup_over_kernel(times: ProductTimes) -> float | None:
     """Time of the library's fastest product divided by that of our whole product, both by events."""
     library, kernel = times[LIBRARY], times[SINGLE_KERNEL]
-    whole = library.row.stage_whole if library else None
-    return whole / kernel.seconds if whole and kernel else None
+    whole_seconds = library.row.stage_whole if library else None
+    return whole_seconds / kernel.seconds if whole_seconds and kernel else None
 
 
 def _numeric(clock: ClockName) -> Callable[[PaperProblems], Measured]:
-    return _of_products(lambda times: ratio_of(times.of(REUSE).fastest(clock), times.of(REFILL).fastest(clock)))
+    return _product_quantity(lambda times: ratio_of(times.of(REUSE).fastest(clock), times.of(REFILL).fastest(clock)))
 
 
-def _milliseconds(method: Method, only: Sequence[str] = PAPERS) -> Quantity[PaperProblems]:
+def _milliseconds(method: Method, problem_names: Sequence[str] = PAPERS) -> Quantity[PaperProblems]:
     def number(case: ProblemTimes) -> CaseNumber | None:
-        timed = case[method]
-        return CaseNumber(MILLI * timed.seconds, case.line.problem, timed.notes) if timed else None
+        time = case[method]
+        return CaseNumber(MILLI * time.seconds, case.line.problem, time.notes) if time else None
 
-    return Quantity(of_problems(number, only), at_most=True, is_time=True)
+    return Quantity(problem_quantity(number, problem_names), at_most=True, is_time=True)
 
 
 def _set_up_ratio(case: ProblemTimes) -> CaseNumber | None:
@@ -442,25 +446,25 @@ def _set_up_ratio(case: ProblemTimes) -> CaseNumber | None:
 
 #: Functions that measure targets, by name in `config/targets/spgemm_amg.csv`.
 QUANTITIES: Mapping[str, Quantity[PaperProblems]] = {
-    "library_worst": Quantity(_over_ours(LIBRARY)),
-    "library_mean": Quantity(_over_ours(LIBRARY), "mean"),
-    "library_event_worst": Quantity(_of_products(_over_kernel)),
-    "library_event_mean": Quantity(_of_products(_over_kernel), "mean"),
-    "elasticity_worst": Quantity(_over_ours(LIBRARY, ELASTIC)),
-    "squares_worst": Quantity(_over_ours(LIBRARY, SQUARED, ("AA",))),
-    "squares_mean": Quantity(_over_ours(LIBRARY, SQUARED, ("AA",)), "mean"),
-    "whole_over_reuse_mean": Quantity(_over_ours(REUSE), "mean"),
+    "library_worst": Quantity(_speedup_over_ours(LIBRARY)),
+    "library_mean": Quantity(_speedup_over_ours(LIBRARY), "mean"),
+    "library_event_worst": Quantity(_product_quantity(_speedup_over_kernel)),
+    "library_event_mean": Quantity(_product_quantity(_speedup_over_kernel), "mean"),
+    "elasticity_worst": Quantity(_speedup_over_ours(LIBRARY, ELASTIC)),
+    "squares_worst": Quantity(_speedup_over_ours(LIBRARY, SQUARED, ("AA",))),
+    "squares_mean": Quantity(_speedup_over_ours(LIBRARY, SQUARED, ("AA",)), "mean"),
+    "whole_over_reuse_mean": Quantity(_speedup_over_ours(REUSE), "mean"),
     "numeric_mean": Quantity(_numeric("event"), "mean"),
     "numeric_worst": Quantity(_numeric("event")),
     "graph_numeric_mean": Quantity(_numeric("graph"), "mean"),
-    "coordinates_mean": Quantity(_over_ours(COORDINATES), "mean"),
-    "gflops_mean": Quantity(_of_products(lambda times: times.gflops(OURS)), "mean"),
-    "best_worst": Quantity(_over_ours(OTHERS)),
+    "coordinates_mean": Quantity(_speedup_over_ours(COORDINATES), "mean"),
+    "gflops_mean": Quantity(_product_quantity(lambda times: times.gflops(OURS)), "mean"),
+    "best_worst": Quantity(_speedup_over_ours(OTHERS)),
     "setup_27pt_128": _milliseconds(OUR_SET_UP, LARGEST),
     "setup_large": _milliseconds(OUR_SET_UP, LARGE),
     "setup_small": _milliseconds(OUR_SET_UP, SMALL),
-    "setup_over_coordinates": Quantity(of_problems(_set_up_ratio)),
-    "setup_over_coordinates_mean": Quantity(of_problems(_set_up_ratio), "mean"),
+    "setup_over_coordinates": Quantity(problem_quantity(_set_up_ratio)),
+    "setup_over_coordinates_mean": Quantity(problem_quantity(_set_up_ratio), "mean"),
     "solve_ms": _milliseconds(SOLUTION),
 }
 
@@ -503,26 +507,26 @@ def _set_up_speedup(case: ProblemTimes) -> CaseNumber | None:
 
 def _share(case: ProblemTimes) -> CaseNumber | None:
     """Share of the Galerkin products in the set-up by sorting; phases of that set-up were not timed one by one."""
-    sort, ours, galerkin = case[COORDINATE_SET_UP], case[OUR_SET_UP], case.phases.get("galerkin")
-    if sort is None or ours is None or galerkin is None:
+    sort, own_time, galerkin = case[COORDINATE_SET_UP], case[OUR_SET_UP], case.phases.get("galerkin")
+    if sort is None or own_time is None or galerkin is None:
         return None
-    return CaseNumber((sort.seconds - ours.seconds + galerkin) / sort.seconds, case.line.problem, (DERIVED,))
+    return CaseNumber((sort.seconds - own_time.seconds + galerkin) / sort.seconds, case.line.problem, (DERIVED,))
 
 
 def _quantity(
     number: Callable[[ProblemTimes], CaseNumber | None],
     statistic: StatisticName = "worst",
-    only: Sequence[str] = PAPERS,
+    problem_names: Sequence[str] = PAPERS,
 ) -> Quantity[PaperProblems]:
-    return Quantity(of_problems(number, only), statistic)
+    return Quantity(problem_quantity(number, problem_names), statistic)
 
 
 #: Functions that measure claims, by name in `config/claims/spgemm_amg.csv`.
 CLAIMS: ClaimQuantities[PaperProblems] = {
     "coordinates_most": _quantity(_galerkin_speedup, "most"),
     "coordinates_small_rows": _quantity(_short_rows, "median"),
-    "coordinates_7pt_64": _quantity(_galerkin_speedup, only=CUBE),
-    "setup_7pt_64": _quantity(_set_up_speedup, only=CUBE),
-    "share_7pt_64": _quantity(_share, only=CUBE),
+    "coordinates_7pt_64": _quantity(_galerkin_speedup, problem_names=CUBE),
+    "setup_7pt_64": _quantity(_set_up_speedup, problem_names=CUBE),
+    "share_7pt_64": _quantity(_share, problem_names=CUBE),
     "share_mean": _quantity(_share, "arithmetic mean"),
 }

@@ -77,8 +77,10 @@ class ChosenKernels:
 
     def on(self, target: Target, scalar_bytes: int, mode: BinMode) -> BinShapes:
         """Return the shapes for rows that are binned by their products, or by their entries."""
-        usual = shapes_by_products(target, scalar_bytes) if mode == "one" else shapes_for_any_row(target, scalar_bytes)
-        return BinShapes(tuple(self.by_bin.get((mode, bin), shape) for bin, shape in enumerate(usual.shapes)))
+        default_shapes = (
+            shapes_by_products(target, scalar_bytes) if mode == "one" else shapes_for_any_row(target, scalar_bytes)
+        )
+        return BinShapes(tuple(self.by_bin.get((mode, bin), shape) for bin, shape in enumerate(default_shapes.shapes)))
 
 
 def tuning_of(kernel: KernelId | AmgRow) -> str:
@@ -89,26 +91,26 @@ def tuning_of(kernel: KernelId | AmgRow) -> str:
 def choose_kernels(rows: Sequence[Row], tie: float, ids: Iterable[KernelId] = ()) -> list[Choice]:
     """Return the fastest kernel for each bin of each product, among the paper's (`paper/AP/one/b1`) and among all."""
 
-    def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+    def candidates_by_tuning(timed_rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
         tunings: dict[str, list[Row]] = {}
-        for row in timed:
+        for row in timed_rows:
             tuning = tuning_of(AmgRow.of(row))
             tunings.setdefault(tuning, []).append(row)
             if row.space == "paper":
                 tunings.setdefault(f"paper/{tuning}", []).append(row)
-        main = _main_bin(timed)
+        main = _main_bin(timed_rows)
         return {HEADLINE: main, **tunings} if main else tunings
 
-    return pick([row for row in rows if AmgRow.of(row).what == "bin"], tie, asked, ids)
+    return pick([row for row in rows if AmgRow.of(row).what == "bin"], tie, candidates_by_tuning, ids)
 
 
 def _main_bin(rows: Iterable[Row]) -> list[Row]:
     """Return the one-phase kernels of the bin that has most products of A P, or else of A A."""
-    in_one = [(own, row) for row in rows if (own := AmgRow.of(row)).mode == "one"]
-    first = [(own, row) for own, row in in_one if own.product == "AP"]
-    first = first or [(own, row) for own, row in in_one if own.product == "AA"]
-    most = max((own.products or 0 for own, _ in first), default=0)
-    return [row for own, row in first if own.products == most]
+    one_phase_rows = [(kernel_row, row) for row in rows if (kernel_row := AmgRow.of(row)).mode == "one"]
+    first = [(kernel_row, row) for kernel_row, row in one_phase_rows if kernel_row.product == "AP"]
+    first = first or [(kernel_row, row) for kernel_row, row in one_phase_rows if kernel_row.product == "AA"]
+    most_products = max((kernel_row.products or 0 for kernel_row, _ in first), default=0)
+    return [row for kernel_row, row in first if kernel_row.products == most_products]
 
 
 def chosen_kernels(choices: Iterable[Choice]) -> dict[ProductName, ChosenKernels]:
@@ -118,7 +120,7 @@ def chosen_kernels(choices: Iterable[Choice]) -> dict[ProductName, ChosenKernels
         id = choice.id
         if isinstance(id, KernelId) and choice.clock == CLOCK and choice.tuning == tuning_of(id):
             by_product.setdefault(id.product, {})[id.mode, id.bin] = id.shape
-    return {product: ChosenKernels(by_bin) for product, by_bin in by_product.items()}
+    return {product: ChosenKernels(shapes_by_bin) for product, shapes_by_bin in by_product.items()}
 
 
 #: Methods. `single`: one launch; `one`: one phase; `two`: row sizes first; `paper`: one phase with the paper's sorts;
@@ -140,15 +142,15 @@ class Product(SpgemmRunnable):
     kind = "variant"
 
     def __init__(
-        self, built: Mapping[str, ModuleFile], product: ProductName, chosen: ChosenKernels | None = None
+        self, modules: Mapping[str, ModuleFile], product: ProductName, chosen_kernels: ChosenKernels | None = None
     ) -> None:
-        super().__init__(built)
-        self.product, self._chosen = product, chosen
+        super().__init__(modules)
+        self.product, self._chosen = product, chosen_kernels
         self._c: Storage | None = None
 
     @property
     def identity(self) -> str:
-        return " ".join([*(built.module.hash for built in self._built.values()), str(self._chosen or "")])
+        return " ".join([*(module_file.module.hash for module_file in self._built.values()), str(self._chosen or "")])
 
     def bind(self, work: KernelLauncher) -> None:
         self.bind_product(work, factors_on(work.workspace, self.product))
@@ -160,10 +162,12 @@ class Product(SpgemmRunnable):
         target, dtype = work.device.target, operands_of(work.workspace).dtype
         if self._chosen is None:
             return Multiplication(work.device, work.load, dtype)
-        chosen = self._chosen
+        chosen_kernels = self._chosen
         # a kernel chosen for one phase may be a sort, which cannot find row sizes
-        in_one = chosen.on(target, dtype.itemsize, "one") if phases == 1 else None
-        return Multiplication(work.device, work.load, dtype, in_one, chosen.on(target, dtype.itemsize, "numeric"))
+        one_phase_shapes = chosen_kernels.on(target, dtype.itemsize, "one") if phases == 1 else None
+        return Multiplication(
+            work.device, work.load, dtype, one_phase_shapes, chosen_kernels.on(target, dtype.itemsize, "numeric")
+        )
 
     def erase_result(self, workspace: Workspace) -> None:
         if self._c is not None and self._c.capacity:
@@ -179,8 +183,12 @@ class Product(SpgemmRunnable):
         c, work = self._c, self._work
         with ExitStack() as stack:
             run = LevelLaunches(work.device, work.load, c.dtype, stack)
-            y, given, lanes = run.scalars(c.shape[0]), run.upload(x.astype(c.dtype)), run.lanes(c, c.report().pointer)
-            run.cycle(f"multiply_w{lanes}", c.shape[0], c.shape[0], *row_arguments(c), given, y, lanes=lanes)
+            y, device_x, lanes = (
+                run.scalars(c.shape[0]),
+                run.upload(x.astype(c.dtype)),
+                run.lanes(c, c.report().pointer),
+            )
+            run.cycle(f"multiply_w{lanes}", c.shape[0], c.shape[0], *row_arguments(c), device_x, y, lanes=lanes)
             return run.download(c.sizes, c.shape[0], np.int32), run.download(y, c.shape[0], c.dtype)
 
     def release(self) -> None:
@@ -200,14 +208,14 @@ class WholeProduct(Product):
 
     def __init__(
         self,
-        built: Mapping[str, ModuleFile],
+        modules: Mapping[str, ModuleFile],
         product: ProductName,
         method: ProductMethod = "one",
-        chosen: ChosenKernels | None = None,
+        chosen_kernels: ChosenKernels | None = None,
     ) -> None:
-        super().__init__(built, product, chosen)
+        super().__init__(modules, product, chosen_kernels)
         self._method = method
-        self.name = f"{product}/{method}{'-tuned' if chosen else ''}"
+        self.name = f"{product}/{method}{'-tuned' if chosen_kernels else ''}"
         self.stages = dict.fromkeys(_STEPS[method], not_prepared)
         self._open = ExitStack()
 
@@ -287,8 +295,8 @@ class SingleKernel(Product):
 
     clocks: tuple[ClockName, ...] = ("event",)
 
-    def __init__(self, built: Mapping[str, ModuleFile], product: ProductName) -> None:
-        super().__init__(built, product)
+    def __init__(self, modules: Mapping[str, ModuleFile], product: ProductName) -> None:
+        super().__init__(modules, product)
         self.name = f"{product}/single-kernel"
 
     @property
@@ -296,15 +304,15 @@ class SingleKernel(Product):
         return {"what": "product", "mode": "single", "method": "kernel", **super().columns}
 
     def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
-        whole = self.multiplication(work, 1).multiply_in_one_launch(
+        whole_launch = self.multiplication(work, 1).multiply_in_one_launch(
             factors
         )  # finds the table's size for these row lengths
-        single, sizes = single_launch(work.device, factors.a.dtype), factor_sizes(factors)
-        if whole is None or sizes is None:
+        single_kernel, sizes = single_launch(work.device, factors.a.dtype), factor_sizes(factors)
+        if whole_launch is None or sizes is None:
             raise Unsupported("rows differ too much for one launch, or it would take too much memory")
-        whole.release()
-        configuration = single.configuration(sizes)
-        bound = single.bind(work.load, factors, configuration) if configuration else None
+        whole_launch.release()
+        configuration = single_kernel.configuration(sizes)
+        bound = single_kernel.bind(work.load, factors, configuration) if configuration else None
         if bound is None:
             raise Unsupported("the device has no room for the product")
         self.launch, self._c, _ = bound
@@ -317,10 +325,10 @@ class Refill(Product):
     clocks: tuple[ClockName, ...] = ("event",)
 
     def __init__(
-        self, built: Mapping[str, ModuleFile], product: ProductName, chosen: ChosenKernels | None = None
+        self, modules: Mapping[str, ModuleFile], product: ProductName, chosen_kernels: ChosenKernels | None = None
     ) -> None:
-        super().__init__(built, product, chosen)
-        self.name = f"{product}/refill{'-tuned' if chosen else ''}"
+        super().__init__(modules, product, chosen_kernels)
+        self.name = f"{product}/refill{'-tuned' if chosen_kernels else ''}"
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -341,8 +349,8 @@ class StoredRefill(Product):
     #: The same clock as for other numeric phases.
     clocks: tuple[ClockName, ...] = ("event",)
 
-    def __init__(self, built: Mapping[str, ModuleFile], product: ProductName) -> None:
-        super().__init__(built, product)
+    def __init__(self, modules: Mapping[str, ModuleFile], product: ProductName) -> None:
+        super().__init__(modules, product)
         self.name = f"{product}/refill-stored"
 
     @property
@@ -372,8 +380,8 @@ class BinKernel(Product, Candidate):
     #: Event clock only: a pointer is reset before each launch.
     clocks: tuple[ClockName, ...] = ("event",)
 
-    def __init__(self, built: Mapping[str, ModuleFile], id: KernelId) -> None:
-        super().__init__(built, id.product)
+    def __init__(self, modules: Mapping[str, ModuleFile], id: KernelId) -> None:
+        super().__init__(modules, id.product)
         self.id, self.space, self.name = id, id.space, str(id)
         self.mode, self.bin = id.mode, id.bin
         self.packing = id.product
@@ -402,7 +410,7 @@ class BinKernel(Product, Candidate):
     def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
         device = work.device
         bins = work.keep(ProductBins(device, work.load("count-exact"), factors.shape[0]))
-        left = work.keep(device.allocate(4 * bins.stride))
+        remaining_rows = work.keep(device.allocate(4 * bins.stride))
         if self.mode == "numeric":
             self._c = c = Multiplication(device, work.load, factors.a.dtype).multiply_in_two_phases(factors)
             bins.bin_by_sizes(c)
@@ -411,13 +419,13 @@ class BinKernel(Product, Candidate):
             self._c = c = Storage.empty(device, factors.shape, 1, max(entries, 1), factors.a.dtype)
             bins.bin_by_products(factors.a, factors.b, c)
         counts = bins.read()
-        only = tuple(rows if bin == self.bin else 0 for bin, rows in enumerate(counts.rows))
+        bin_rows = tuple(rows if bin == self.bin else 0 for bin, rows in enumerate(counts.rows))
         shapes: list[Shape] = [None] * BINS
-        chosen = BinShapes((*shapes[: self.id.bin], self.id.shape, *shapes[self.id.bin + 1 :]))
+        bin_shapes = BinShapes((*shapes[: self.id.bin], self.id.shape, *shapes[self.id.bin + 1 :]))
         scratch = ExitStack()
         work.stack.callback(scratch.close)
-        rows = ProductRows(device, work.load, factors, c, bins, left)
-        self.launch = rows.bind(self.id.mode, replace(counts, rows=only), chosen, scratch)
+        rows = ProductRows(device, work.load, factors, c, bins, remaining_rows)
+        self.launch = rows.bind(self.id.mode, replace(counts, rows=bin_rows), bin_shapes, scratch)
         if self.mode == "one":
             self._restore = lambda: device.fill(c.state, 0)
 
@@ -426,7 +434,7 @@ class BinKernel(Product, Candidate):
 
 
 def kernels_of(
-    built: Mapping[str, ModuleFile], operands: AmgOperands, target: Target, space: str, least_share: float = MIN_SHARE
+    modules: Mapping[str, ModuleFile], operands: AmgOperands, target: Target, space: str, least_share: float = MIN_SHARE
 ) -> list[BinKernel]:
     """Return the kernels of a space for each product and each bin that has at least `least_share` of all products."""
     kernels: list[BinKernel] = []
@@ -435,16 +443,16 @@ def kernels_of(
         for mode in MODES:
             for bin in range(BINS):
                 rows = expected.rows_of(mode, bin)
-                least = least_share * int(expected.products.sum())
-                if not rows.any() or int(expected.products[rows].sum()) < least:
+                min_products = least_share * int(expected.products.sum())
+                if not rows.any() or int(expected.products[rows].sum()) < min_products:
                     continue
                 limit = LIMITS[bin] if bin < len(LIMITS) else None
-                longest = int(np.max(expected.sizes[rows]))
-                shapes = shapes_for(target, operands.dtype.itemsize, mode, limit, longest)
+                longest_row = int(np.max(expected.sizes[rows]))
+                shapes = shapes_for(target, operands.dtype.itemsize, mode, limit, longest_row)
                 if int(np.count_nonzero(rows)) * len(expected.x) > MAX_SUMS:
                     shapes = [shape for shape in shapes if shape is not None]
                 ids = (KernelId(product, mode, bin, shape) for shape in shapes)
-                kernels += [BinKernel(built, id) for id in ids if id.space == space]
+                kernels += [BinKernel(modules, id) for id in ids if id.space == space]
     return kernels
 
 
@@ -464,8 +472,8 @@ def library_products(names: Collection[str], backend: str, product: ProductName)
     """Return the library's runnables for a product; routine `reuse` also has a runnable of its numeric phase alone."""
     if backend == "opencl":
         return [ScipyProduct(product)] if names else []
-    whole = [CusparseProduct(product, name) for name in ROUTINES[backend] if name in names]
-    return [*whole, CusparseRefill(product)] if REUSE in names else whole
+    whole_products = [CusparseProduct(product, name) for name in ROUTINES[backend] if name in names]
+    return [*whole_products, CusparseRefill(product)] if REUSE in names else whole_products
 
 
 class LibraryProduct(SpgemmRunnable):
@@ -564,9 +572,9 @@ class CusparseRefill(LibraryProduct):
 def _multiplier(work: KernelLauncher, product: ProductName, routine: str) -> Gemm | GemmReuse:
     """Return the object that multiplies a product's factors on the GPU."""
     device = gpu(work.device)
-    given = factor_of(work.workspace, product)
-    a = work.keep(GpuCsr.upload(device, given.a))
-    b = a if given.b is given.a else work.keep(GpuCsr.upload(device, given.b))
+    factors = factor_of(work.workspace, product)
+    a = work.keep(GpuCsr.upload(device, factors.a))
+    b = a if factors.b is factors.a else work.keep(GpuCsr.upload(device, factors.b))
     return work.keep(GemmReuse(device, a, b) if routine == REUSE else Gemm(device, a, b, routine))
 
 
@@ -640,8 +648,8 @@ class RivalSolver(RivalSolution, SolveRunnable):
     @property
     def columns(self) -> Mapping[str, Any]:
         setup = {} if self.setup_seconds is None else {"preprocess": self.setup_seconds}
-        taken = {} if self.iterations is None else {"iterations": self.iterations}
-        return {"what": "solve", "routine": self.label, "format": "csr", **setup, **taken, **self._amounts}
+        iteration_columns = {} if self.iterations is None else {"iterations": self.iterations}
+        return {"what": "solve", "routine": self.label, "format": "csr", **setup, **iteration_columns, **self._amounts}
 
     def prepare(self, workspace: Workspace) -> None:
         RivalSolution.prepare(self, workspace)

@@ -47,14 +47,14 @@ class MultigridRunnable(StackedRunnable):
 
     @property
     def identity(self) -> str:
-        return " ".join(built.module.hash for built in self._built.values())
+        return " ".join(module_file.module.hash for module_file in self._built.values())
 
 
 class SetUp(MultigridRunnable, SetupRunnable):
     """The set-up of a whole hierarchy, from the matrix on the device."""
 
-    def __init__(self, built: Mapping[str, ModuleFile], method: SetUpMethod) -> None:
-        super().__init__(built)
+    def __init__(self, modules: Mapping[str, ModuleFile], method: SetUpMethod) -> None:
+        super().__init__(modules)
         self._method: SetUpMethod = method
         self.name = f"setup/{method}"
         self._levels: list[DeviceLevel] = []
@@ -79,17 +79,17 @@ class SetUp(MultigridRunnable, SetupRunnable):
             "complexity": operator_complexity([*operands.levels]),
         }
 
-        def set_up() -> list[DeviceLevel]:
+        def run_set_up() -> list[DeviceLevel]:
             a.retain()  # the hierarchy releases its matrices
             return set_up_hierarchy(
                 work.device, work.load, a, operands.given_null, operands.unknowns, multiply=multiply
             )
 
         def launch() -> None:
-            self._levels = set_up()
+            self._levels = run_set_up()
 
         self.launch = launch
-        self._amounts["peak_bytes"] = work.device.pool_growth(lambda: _release(set_up()))
+        self._amounts["peak_bytes"] = work.device.pool_growth(lambda: _release(run_set_up()))
 
     def before(self) -> None:
         levels, self._levels = self._levels, []
@@ -106,8 +106,8 @@ class SetUp(MultigridRunnable, SetupRunnable):
 class LevelSetUp(MultigridRunnable):
     """The set-up of the next level from one level, phase by phase; all levels above exist already."""
 
-    def __init__(self, built: Mapping[str, ModuleFile], level: int) -> None:
-        super().__init__(built)
+    def __init__(self, modules: Mapping[str, ModuleFile], level: int) -> None:
+        super().__init__(modules)
         self._level = level
         self.name = f"setup/level-{level}"
         self.stages = dict.fromkeys(PHASES, not_prepared)
@@ -123,22 +123,22 @@ class LevelSetUp(MultigridRunnable):
             raise Unsupported(f"level {self._level} is the coarsest")
         a = work.keep(upload(work.workspace, operands.a))
         vectors = np.ascontiguousarray(operands.near_null, operands.dtype)
-        near = NearNull(work.keep(work.device.upload(vectors.ravel())), vectors.shape[1])
+        near_null = NearNull(work.keep(work.device.upload(vectors.ravel())), vectors.shape[1])
         unknowns = operands.unknowns
         for _ in range(self._level):
-            steps = LevelSteps(work, a, unknowns, near, work.stack.callback)
+            steps = LevelSteps(work, a, unknowns, near_null, work.stack.callback)
             for name in PHASES:
                 getattr(steps, name)()
-            a, near, unknowns = steps.coarse, steps.coarse_near, near.count
+            a, near_null, unknowns = steps.coarse, steps.coarse_near, near_null.count
         self._amounts = {"rows": a.shape[0], "nonzeros": a.report().pointer, "levels": len(operands.levels)}
-        given = a, unknowns, near
+        level_input = a, unknowns, near_null
         current: list[LevelSteps] = []
 
         def stage(name: str) -> Callable[[], None]:
             def launch() -> None:
                 with work.device.pooling():  # as in a whole set-up
                     if name == "radius":
-                        current[:] = [LevelSteps(work, *given, self._of_launch.callback)]
+                        current[:] = [LevelSteps(work, *level_input, self._of_launch.callback)]
                     getattr(current[0], name)()
 
             return launch
@@ -168,13 +168,13 @@ class LevelSteps:
         work: KernelLauncher,
         a: Storage,
         unknowns: int,
-        near: NearNull,
-        at_end: Callable[[Callable[[], object]], object],
+        near_null: NearNull,
+        on_exit: Callable[[Callable[[], object]], object],
     ) -> None:
-        self._work, self._a, self._unknowns, self._near, self._at_end = work, a, unknowns, near, at_end
+        self._work, self._a, self._unknowns, self._near, self._at_end = work, a, unknowns, near_null, on_exit
         dtype = operands_of(work.workspace).dtype
         stack = ExitStack()
-        at_end(stack.close)
+        on_exit(stack.close)
         multiply = Multiplication(work.device, work.load, dtype).whole
         self._step = Coarsening(LevelLaunches(work.device, work.load, dtype, stack), multiply, MultigridSettings())
         self._level: DeviceLevel
@@ -203,13 +203,13 @@ class LevelSteps:
         self._facts = self._step.read(self._level)
 
     def tentative(self) -> None:
-        made = self._step.tentative(self._level, self._aggregates, self._facts.aggregates, self._near)
-        self._t, self.coarse_near = made
+        prolongator = self._step.tentative(self._level, self._aggregates, self._facts.aggregates, self._near)
+        self._t, self.coarse_near = prolongator
         self._at_end(self.coarse_near.vectors.release)
 
     def prolongator(self) -> None:
-        of_level = self._level, self._aggregates, self._t, self._near.count
-        self._p = self._step.prolongator(*of_level, self._facts, self._laid_out)
+        level_arguments = self._level, self._aggregates, self._t, self._near.count
+        self._p = self._step.prolongator(*level_arguments, self._facts, self._laid_out)
         if self._laid_out is None:
             self._at_end(self._p.release)
 
@@ -227,8 +227,8 @@ class Solution(MultigridRunnable, SolveRunnable):
 
     name = "solve/cg"
 
-    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
-        super().__init__(built)
+    def __init__(self, modules: Mapping[str, ModuleFile]) -> None:
+        super().__init__(modules)
         self._clear: Callable[[], None] = not_prepared
         self._read: Callable[[], NDArray[np.floating]] | None = None
         self._solved: SolveResult | None = None

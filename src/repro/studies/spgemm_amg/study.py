@@ -74,9 +74,9 @@ def published_value(published: Published, quantity: str, problem_name: str = "")
     return None
 
 
-def published_range(published: Published, least: str, most: str) -> tuple[float, float] | None:
+def published_range(published: Published, min_name: str, max_name: str) -> tuple[float, float] | None:
     """Return the minimum and maximum stated in the paper for a quantity; None if either is missing."""
-    low, high = published_value(published, least), published_value(published, most)
+    low, high = published_value(published, min_name), published_value(published, max_name)
     return None if low is None or high is None else (low, high)
 
 
@@ -155,25 +155,29 @@ class SpgemmAmg(Study):
         settings, target = session.settings, session.target
         operands = session.bench.operands
         assert isinstance(operands, AmgOperands)
-        built = read_modules(target, NAME, session.precision, modules_for(target))
+        modules = read_modules(target, NAME, session.precision, modules_for(target))
         strategy = session.strategy(_features, KernelId)
         rows: list[Row] = []
         kernels: dict[str, BinKernel] = {}
         for space in settings.spaces:
-            offered = kernels_of(built, operands, target, space)
-            kernels |= {kernel.name: kernel for kernel in offered}
-            rows += session.search(strategy, offered, f"{space} space")
+            space_kernels = kernels_of(modules, operands, target, space)
+            kernels |= {kernel.name: kernel for kernel in space_kernels}
+            rows += session.search(strategy, space_kernels, f"{space} space")
         yield "search", rows
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
         choices = choose_kernels(rows, session.timing.tie, [kernel.id for kernel in kernels.values()])
-        chosen = [kernels[name] for name in dict.fromkeys(choice.name for choice in choices)]
-        again = session.time_in_rounds(fastest_yardsticks(yardsticks))
-        yield "report", [*again, *self._report(session, built, chosen, choices)]
+        winning_kernels = [kernels[name] for name in dict.fromkeys(choice.name for choice in choices)]
+        repeated_yardsticks = session.time_in_rounds(fastest_yardsticks(yardsticks))
+        yield "report", [*repeated_yardsticks, *self._report(session, modules, winning_kernels, choices)]
         yield "choices", choices
 
     def _report(
-        self, session: Session, built: Mapping[str, ModuleFile], chosen: Sequence[BinKernel], choices: Sequence[Choice]
+        self,
+        session: Session,
+        modules: Mapping[str, ModuleFile],
+        winning_kernels: Sequence[BinKernel],
+        choices: Sequence[Choice],
     ) -> list[Row]:
         """Time the winners and everything else again, in rounds of runnables that are compared with each other."""
         operands, backend = session.bench.operands, session.bench.device.backend
@@ -182,16 +186,18 @@ class SpgemmAmg(Study):
         names, by_product = routines(session.settings, backend), chosen_kernels(choices)
         rows: list[Row] = []
         for product in operands.products:
-            rows += session.time_in_rounds([kernel for kernel in chosen if kernel.id.product == product])
+            rows += session.time_in_rounds([kernel for kernel in winning_kernels if kernel.id.product == product])
             if "products" in parts:
-                ours = products_of(built, product, by_product.get(product, ChosenKernels()))
+                own_products = products_of(modules, product, by_product.get(product, ChosenKernels()))
                 rivals = rival_products(session.rivals, product)
-                rows += session.time_in_rounds([*ours, *library_products(names, backend, product), *rivals])
+                rows += session.time_in_rounds([*own_products, *library_products(names, backend, product), *rivals])
         if "setup" in parts and operands.symmetric:
-            rows += session.time_in_rounds([SetUp(built, "default"), SetUp(built, "sort"), SetUp(built, "coordinates")])
-            rows += session.time_in_rounds([LevelSetUp(built, level) for level in range(len(operands.levels) - 1)])
+            rows += session.time_in_rounds(
+                [SetUp(modules, "default"), SetUp(modules, "sort"), SetUp(modules, "coordinates")]
+            )
+            rows += session.time_in_rounds([LevelSetUp(modules, level) for level in range(len(operands.levels) - 1)])
         if "solve" in parts and operands.symmetric:
-            rows += session.time_in_rounds([Solution(built), *rival_solvers(session.rivals)])
+            rows += session.time_in_rounds([Solution(modules), *rival_solvers(session.rivals)])
         return rows
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
@@ -201,15 +207,17 @@ class SpgemmAmg(Study):
         """
         if name.partition("/")[0] in PRODUCTS and name.count("/") > 1:
             return super().find(templates, problem, precision, name, target)
-        built = _compiled(templates, precision, target)
-        named: list[Runnable] = [*(SetUp(built, method) for method in SET_UP_METHODS), Solution(built)]
+        modules = _compiled(templates, precision, target)
+        runnables: list[Runnable] = [*(SetUp(modules, method) for method in SET_UP_METHODS), Solution(modules)]
         for product in PRODUCT_NAMES:
-            named += untuned_products(built, product)
-            named += library_products(ROUTINES[target.dialect], target.dialect, product)
-        found = {runnable.name: runnable for runnable in named}
-        if name not in found:
-            raise ReproError(UNKNOWN_RUNNABLE, where=self.name, expected=f"one of {', '.join(found)}", actual=name)
-        return found[name]
+            runnables += untuned_products(modules, product)
+            runnables += library_products(ROUTINES[target.dialect], target.dialect, product)
+        runnables_by_name = {runnable.name: runnable for runnable in runnables}
+        if name not in runnables_by_name:
+            raise ReproError(
+                UNKNOWN_RUNNABLE, where=self.name, expected=f"one of {', '.join(runnables_by_name)}", actual=name
+            )
+        return runnables_by_name[name]
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: KernelId, target: Target) -> Runnable:
         return BinKernel(_compiled(templates, precision, target), id)
@@ -220,8 +228,8 @@ class SpgemmAmg(Study):
         matrix = 4 * (rows * size + 1) + nonzeros * size**2 * (4 + DTYPES[precision]().nbytes)
         bins = len(PRODUCTS) * len(MODES) * BINS_IN_USE
         per_bin = SHAPES_OF_A_BIN * (2 if EXTENDED in settings.spaces else 1) // 2 or 1
-        beside = len(routines(settings, target.dialect)) * len(PRODUCTS)
-        return Workload(bins * per_bin, bins, beside, matrix, 3 * matrix)
+        routine_count = len(routines(settings, target.dialect)) * len(PRODUCTS)
+        return Workload(bins * per_bin, bins, routine_count, matrix, 3 * matrix)
 
 
 STUDY = SpgemmAmg()
@@ -233,33 +241,37 @@ SINGLE = "single-exact"
 
 def _compiled(templates: Path, precision: str, target: Target) -> dict[str, ModuleFile]:
     """Return the study's modules, of which those that are missing are compiled."""
-    built = {}
+    modules = {}
     for module in modules_for(target):
         path = manifest_path(target.name, NAME, f"{precision}/{module}")
         source = render_key(templates, f"{precision}/{module}", target)
-        built[module] = ModuleFile(compile_module(source, target, path), path.parent)
-    return built
+        modules[module] = ModuleFile(compile_module(source, target, path), path.parent)
+    return modules
 
 
-def untuned_products(built: Mapping[str, ModuleFile], product: ProductName) -> list[Runnable]:
-    methods = [method for method in PRODUCT_METHODS if method != "single" or SINGLE in built]
-    single = [SingleKernel(built, product)] if SINGLE in built else []
-    whole = [WholeProduct(built, product, method) for method in methods]
-    return [*whole, *single, Refill(built, product), StoredRefill(built, product)]
+def untuned_products(modules: Mapping[str, ModuleFile], product: ProductName) -> list[Runnable]:
+    methods = [method for method in PRODUCT_METHODS if method != "single" or SINGLE in modules]
+    single_products = [SingleKernel(modules, product)] if SINGLE in modules else []
+    whole_products = [WholeProduct(modules, product, method) for method in methods]
+    return [*whole_products, *single_products, Refill(modules, product), StoredRefill(modules, product)]
 
 
-def products_of(built: Mapping[str, ModuleFile], product: ProductName, chosen: ChosenKernels) -> list[Runnable]:
-    single = [WholeProduct(built, product, "single"), SingleKernel(built, product)] if SINGLE in built else []
+def products_of(
+    modules: Mapping[str, ModuleFile], product: ProductName, chosen_kernels: ChosenKernels
+) -> list[Runnable]:
+    single_products = (
+        [WholeProduct(modules, product, "single"), SingleKernel(modules, product)] if SINGLE in modules else []
+    )
     return [
-        *single,
-        WholeProduct(built, product, "coordinates"),
-        WholeProduct(built, product, "paper"),
-        WholeProduct(built, product, "one"),
-        WholeProduct(built, product, "one", chosen),
-        WholeProduct(built, product, "two", chosen),
-        Refill(built, product),
-        Refill(built, product, chosen),
-        StoredRefill(built, product),
+        *single_products,
+        WholeProduct(modules, product, "coordinates"),
+        WholeProduct(modules, product, "paper"),
+        WholeProduct(modules, product, "one"),
+        WholeProduct(modules, product, "one", chosen_kernels),
+        WholeProduct(modules, product, "two", chosen_kernels),
+        Refill(modules, product),
+        Refill(modules, product, chosen_kernels),
+        StoredRefill(modules, product),
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import Variants, claims_table, load_claims, targets_table, wanted_on
+from repro.results.claims import Variants, claims_table, load_claims, target_device_note, targets_table
 from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_lines import (
     ABBREVIATIONS,
@@ -22,7 +22,7 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published, Record
 from repro.results.registry import table
-from repro.results.significance import geometric_mean, interval_of, scaled
+from repro.results.significance import geometric_mean, interval_of, scaled_interval
 from repro.results.tables import (
     MICRO,
     Cell,
@@ -30,9 +30,9 @@ from repro.results.tables import (
     Statistic,
     SummaryLine,
     Table,
+    add_row_keys,
     count,
     digits,
-    from_rows,
     microseconds,
     percent,
     ratio,
@@ -96,24 +96,24 @@ def _three_digits(value: float | None) -> Cell:
     return Cell() if value is None else Cell(value, digits(value))
 
 
-def _time_in(unit: float, timed: Time | None) -> float | None:
-    return unit * timed.seconds if timed else None
+def _time_in(unit: float, time: Time | None) -> float | None:
+    return unit * time.seconds if time else None
 
 
 def _over(number: float | None, divisor: float | None) -> Cell:
     return _three_digits(number / divisor if number is not None and divisor else None)
 
 
-def _milliseconds(timed: Time | None) -> Cell:
-    if timed is None:
+def _milliseconds(time: Time | None) -> Cell:
+    if time is None:
         return Cell()
-    value = MILLI * timed.seconds
-    return Cell(value, digits(value), timed.notes, (timed.key,), scaled(interval_of(timed), MILLI))
+    value = MILLI * time.seconds
+    return Cell(value, digits(value), time.notes, (time.key,), scaled_interval(interval_of(time), MILLI))
 
 
 def _row_of(*times: Time | None) -> AmgRow:
     """Return the row of the first time that is not None; an empty row if all are None."""
-    return next((timed.row for timed in times if timed), AmgRow())
+    return next((time.row for time in times if time), AmgRow())
 
 
 def _worst(statistic: Callable[[Sequence[float]], float]) -> Mapping[str, Statistic]:
@@ -167,8 +167,8 @@ class MatrixLine(NamedTuple):
         if not self.printed or int(self.printed[key]) == cell.value:
             return cell
         entries = boundless(self.printed)
-        wrong = f"printed as {entries} times the unknowns: rows at the boundary are shorter"
-        return replace(cell, notes=(wrong if entries else "not as printed",))
+        size_note = f"printed as {entries} times the unknowns: rows at the boundary are shorter"
+        return replace(cell, notes=(size_note if entries else "not as printed",))
 
 
 MATRIX_COLUMNS: tuple[Column[MatrixLine], ...] = (
@@ -185,8 +185,10 @@ MATRIX_COLUMNS: tuple[Column[MatrixLine], ...] = (
 @table(STUDY_NAME, "table-6-1", title="The matrices", numbering=f"Table 6.1 of {CITED}")
 def matrices(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: unknowns and non-zeros, published numbers beside ours."""
-    printed = {item["problem"]: item for item in published.tables.get("sizes", [])}
-    cases = [MatrixLine(line, printed.get(line.published or "", {})) for line in problem_lines(campaign, published)]
+    published_sizes = {item["problem"]: item for item in published.tables.get("sizes", [])}
+    cases = [
+        MatrixLine(line, published_sizes.get(line.published or "", {})) for line in problem_lines(campaign, published)
+    ]
     caption = [
         f"Unknowns and non-zeros, published in Table 6.1 of {CITED} and ours; they do not depend on the device. The",
         "paper’s are Poisson’s equation on a square or cubic grid, its boundary left out, by stencils of so many",
@@ -200,18 +202,18 @@ def matrices(campaign: Campaign, published: Published) -> Table:
 
 def boundless(item: Record) -> int | None:
     """Return published non-zeros / unknowns if it is an integer, as in counts that ignore the grid's boundary."""
-    entries, rest = divmod(int(item["nonzeros"]), int(item["unknowns"]))
-    return None if rest else entries
+    entries, remainder = divmod(int(item["nonzeros"]), int(item["unknowns"]))
+    return None if remainder else entries
 
 
 def _without_boundary(published: Published) -> str:
     """Return the sentence about published numbers that ignore the grid's boundary; empty if there are none."""
-    wrong = [(item["abbreviation"], boundless(item)) for item in published.tables.get("sizes", []) if boundless(item)]
-    if not wrong:
+    sizes = [(item["abbreviation"], boundless(item)) for item in published.tables.get("sizes", []) if boundless(item)]
+    if not sizes:
         return ""
-    names = " and ".join(name for name, _ in wrong)
+    names = " and ".join(name for name, _ in sizes)
     return (
-        f"{names} are printed with {' and '.join(f'{entries}n' for _, entries in wrong)} non-zeros, as if no point lay "
+        f"{names} are printed with {' and '.join(f'{entries}n' for _, entries in sizes)} non-zeros, as if no point lay "
         "at the boundary, where rows are shorter; all others are printed as they are. Ours are what the grids give."
     )
 
@@ -237,8 +239,8 @@ OUR_METHODS: Mapping[tuple[str | None, str | None], str] = {
 )
 def products(campaign: Campaign, published: Published) -> Table:
     """One line for each problem, product and precision; below, geometric mean and worst case of ratios and GFLOPS."""
-    by_precision = [all_times(campaign, published, precision) for precision in campaign.precisions]
-    cases = [times for cases in zip(*by_precision, strict=True) for case in cases for times in case.products]
+    cases_by_precision = [all_times(campaign, published, precision) for precision in campaign.precisions]
+    cases = [times for cases in zip(*cases_by_precision, strict=True) for case in cases for times in case.products]
     library = library_of(campaign)
     caption = [
         "C = A B of A·A and of the two products of the first level’s set-up, A·P with the prolongator P and R·(A·P)",
@@ -318,8 +320,8 @@ def _precision(times: ProductTimes) -> Cell:
 
 def _name_column(method: Method, title: str, group: str) -> Column[ProductTimes]:
     def cell(times: ProductTimes) -> Cell:
-        timed = times[method]
-        return Cell(timed.name, OUR_METHODS.get((timed.row.mode, timed.row.method), timed.name)) if timed else Cell()
+        time = times[method]
+        return Cell(time.name, OUR_METHODS.get((time.row.mode, time.row.method), time.name)) if time else Cell()
 
     return Column(method.key, title, group, False, cell=cell)
 
@@ -328,16 +330,16 @@ def _micro_column(method: Method, title: str, group: str) -> Column[ProductTimes
     """Return the column of a method's time in microseconds, or of the reason why it has none."""
 
     def cell(times: ProductTimes) -> Cell:
-        timed = times[method]
-        return microseconds(timed) if timed else Cell(notes=times.why_not(method))
+        time = times[method]
+        return microseconds(time) if time else Cell(notes=times.why_not(method))
 
     return Column(f"{method.key}_us", title, group, cell=cell)
 
 
 def _ratio_column(
-    key: str, title: str, base: Method, over: Method, group: str = "times over ours"
+    key: str, title: str, base: Method, divisor: Method, group: str = "times over ours"
 ) -> Column[ProductTimes]:
-    return Column(key, title, group, cell=lambda times: speedup(times[base], times[over]), summary=LEAST)
+    return Column(key, title, group, cell=lambda times: speedup(times[base], times[divisor]), summary=LEAST)
 
 
 @table(STUDY_NAME, "table-memory", title="Memory of the products", numbering="ours")
@@ -365,7 +367,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
 def _memory_column(method: Method, group: str) -> Column[ProductTimes]:
     def cell(times: ProductTimes) -> Cell:
         value = times.memory(method)
-        return from_rows(ratio(value), times[method]) if value else Cell(notes=times.why_not(method))
+        return add_row_keys(ratio(value), times[method]) if value else Cell(notes=times.why_not(method))
 
     return Column(f"{method.key}_over_c", method.title, group, cell=cell, summary=MOST)
 
@@ -413,8 +415,8 @@ def _step_columns(method: Method, steps: Sequence[str]) -> tuple[Column[ProductT
 
 
 def _two_over_one_bytes(times: ProductTimes) -> Cell:
-    one_phase, two = (_row_of(times[method]).peak_bytes for method in (ONE_TUNED, TWO_TUNED))
-    return ratio(two / one_phase if one_phase and two else None)
+    one_phase, two_phase = (_row_of(times[method]).peak_bytes for method in (ONE_TUNED, TWO_TUNED))
+    return ratio(two_phase / one_phase if one_phase and two_phase else None)
 
 
 SEARCHED = "a time of the search: not chosen, and so not timed again"
@@ -460,16 +462,16 @@ def _kernel_columns(method: str) -> list[Column[BinTimes]]:
     """Return the columns of the fastest kernel of a method for a bin, and of its time."""
 
     def kernel(item: BinTimes) -> Cell:
-        timed = item[method]
-        return Cell(timed.name, timed.name.rpartition(f"{method}-")[2]) if timed else Cell()
+        time = item[method]
+        return Cell(time.name, time.name.rpartition(f"{method}-")[2]) if time else Cell()
 
     def micro(item: BinTimes) -> Cell:
-        timed = item[method]
-        if timed is None:
+        time = item[method]
+        if time is None:
             failure = item.kernels.select(method=method).failure
             return Cell(notes=(failure,) if failure else ())
-        cell = microseconds(timed)
-        return cell if timed.row.phase == "report" else replace(cell, notes=(*cell.notes, SEARCHED))
+        cell = microseconds(time)
+        return cell if time.row.phase == "report" else replace(cell, notes=(*cell.notes, SEARCHED))
 
     time = Column[BinTimes](f"{method}_us", "µs", BIN_METHODS[method], cell=micro)
     name = Column[BinTimes](f"{method}_kernel", "kernel", BIN_METHODS[method], False, cell=kernel)
@@ -480,10 +482,12 @@ def _wins(items: Sequence[BinTimes]) -> str:
     """Return the sentence that counts for each method the bins in which it wins; empty without bins."""
     words = []
     for mode, title in BIN_MODES.items():
-        won = Counter(item.winner for item in items if item.row.mode == mode and item.winner)
-        if won:
-            counts = ", ".join(f"{BIN_METHODS[method]} {won[method]}" for method in BIN_METHODS if won[method])
-            words.append(f"in the {won.total()} bins of the {title}: {counts}")
+        win_counts = Counter(item.winner for item in items if item.row.mode == mode and item.winner)
+        if win_counts:
+            counts = ", ".join(
+                f"{BIN_METHODS[method]} {win_counts[method]}" for method in BIN_METHODS if win_counts[method]
+            )
+            words.append(f"in the {win_counts.total()} bins of the {title}: {counts}")
     return f"Won {'; '.join(words)}." if words else ""
 
 
@@ -587,7 +591,7 @@ class Level:
 
     @property
     def name(self) -> Cell:
-        return self.problem.line.noted("" if self.timed else self.problem.why_not(LEVEL))
+        return self.problem.line.noted_cell("" if self.timed else self.problem.why_not(LEVEL))
 
     @property
     def row(self) -> AmgRow:
@@ -613,7 +617,7 @@ LEVEL_COLUMNS: tuple[Column[Level], ...] = (
 def levels(campaign: Campaign, published: Published) -> Table:
     """One line for each multigrid level of a problem: time of its set-up, as a whole and by phases."""
     cases = all_times(campaign, published)
-    lines = [Level(case, timed) for case in cases for timed in (*case.levels,) or (None,)]
+    lines = [Level(case, time) for case in cases for time in (*case.levels,) or (None,)]
     caption = [
         "What makes the next level of each: its matrix’s sizes, all of it, and its phases. The levels before it are",
         "there.",
@@ -633,10 +637,10 @@ def _solved(case: ProblemTimes) -> AmgRow:
     return _row_of(case[SOLUTION], case[OUR_SET_UP])
 
 
-def _together(case: ProblemTimes, unit: float) -> float | None:
+def _total_cell(case: ProblemTimes, unit: float) -> float | None:
     """Return the time of set-up and solution together in the given unit; None if either is missing."""
-    set_up, solution = case[OUR_SET_UP], case[SOLUTION]
-    return unit * (set_up.seconds + solution.seconds) if set_up and solution else None
+    set_up_time, solution = case[OUR_SET_UP], case[SOLUTION]
+    return unit * (set_up_time.seconds + solution.seconds) if set_up_time and solution else None
 
 
 SOLVE_COLUMNS: tuple[Column[ProblemTimes], ...] = (
@@ -646,7 +650,7 @@ SOLVE_COLUMNS: tuple[Column[ProblemTimes], ...] = (
     Column("iterations", "iterations", cell=lambda case: Cell(_solved(case).iterations)),
     _milli_column("setup_ms", "set-up", "ms", OUR_SET_UP),
     _milli_column("solve_ms", "solution", "ms", SOLUTION),
-    Column("sum_ms", "together", "ms", cell=lambda case: _three_digits(_together(case, MILLI))),
+    Column("sum_ms", "together", "ms", cell=lambda case: _three_digits(_total_cell(case, MILLI))),
     Column(
         "iteration_ms",
         "an iteration",
@@ -654,7 +658,7 @@ SOLVE_COLUMNS: tuple[Column[ProblemTimes], ...] = (
         cell=lambda case: _over(_time_in(MILLI, case[SOLUTION]), _solved(case).iterations),
     ),
     Column(
-        "ns_an_unknown", "together, ns an unknown", cell=lambda case: _over(_together(case, NANO), _solved(case).rows)
+        "ns_an_unknown", "together, ns an unknown", cell=lambda case: _over(_total_cell(case, NANO), _solved(case).rows)
     ),
 )
 
@@ -687,7 +691,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, HOST),
         f"Numeric phases, the library’s beside our whole products too: by the {EVENT} clock where a line does not say",
         "another; whole products and set-ups are timed by the host’s alone.",
-        wanted_on(campaign),
+        target_device_note(campaign),
         unavailable_note(campaign),
     ]
     return targets_table(campaign, published, QUANTITIES, times, join_sentences(caption))
@@ -696,8 +700,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """Return the table: one line for each product, its numeric phase and the whole product that comes before."""
-    costs = [_costs(times) for precision in campaign.precisions for case in all_times(campaign, published, precision)
-             for times in case.products]  # fmt: skip
+    costs = [_setup_costs(times) for precision in campaign.precisions
+             for case in all_times(campaign, published, precision) for times in case.products]  # fmt: skip
     return setup_costs_table(
         campaign,
         costs,
@@ -709,16 +713,20 @@ def setup_costs(campaign: Campaign, published: Published) -> Table:
     )
 
 
-def _costs(times: ProductTimes) -> SetupCosts:
-    ours, before, theirs = times[REFILL], times[OURS], times.of(LIBRARY).select(routine="reuse").fastest(HOST)
+def _setup_costs(times: ProductTimes) -> SetupCosts:
+    own_time, product_time, library_time = (
+        times[REFILL],
+        times[OURS],
+        times.of(LIBRARY).select(routine="reuse").fastest(HOST),
+    )
     return SetupCosts(
         times.name,
         times.case.precision,
         library=times[REUSE],
         csr=times[REUSE],
-        ours=ours,
-        ours_seconds=before.seconds if ours and before else None,
-        library_seconds=theirs.seconds if theirs else None,
+        ours=own_time,
+        ours_seconds=product_time.seconds if own_time and product_time else None,
+        library_seconds=library_time.seconds if library_time else None,
         product=times.title,
     )
 
@@ -744,8 +752,8 @@ def _contestant(row: AmgRow) -> str | None:
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(measured: Campaign, variants: Variants) -> PaperProblems:
-        times = {case.line.problem: case for case in all_times(measured, published)}
+    def data(source: Campaign, variants: Variants) -> PaperProblems:
+        times = {case.line.problem: case for case in all_times(source, published)}
         return {name: times.get(name) for name in published.problems}
 
     return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)

@@ -21,9 +21,9 @@ from repro.studies.compound_spmv.results import (
     OUR_CG,
     Times,
     all_times,
-    with_conjugate_gradients,
+    cases_of_conjugate_gradients,
 )
-from repro.studies.compound_spmv.tables.conjugate_gradients import how_solved, not_tried
+from repro.studies.compound_spmv.tables.conjugate_gradients import how_solved, missing_problems_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
     """One panel per precision: solvers with the matrix kept on the chip, and with our and the library's products."""
     everything = all_times(campaign, published)
-    cases = [case for case in with_conjugate_gradients(everything) if case[CHIP_CG]]
-    chip = max((timed.row.chip_bytes or 0 for case in cases if (timed := case[CHIP_CG])), default=0)
+    cases = [case for case in cases_of_conjugate_gradients(everything) if case[CHIP_CG]]
+    chip = max((time.row.chip_bytes or 0 for case in cases if (time := case[CHIP_CG])), default=0)
     caption = [
         "Time of an iteration over the bytes of the matrix as the solver on the chip stores it, both on logarithmic",
         f"axes: on the chip, and over the fastest of our products and of {library_of(campaign)}’s in a graph.",
         how_solved(campaign),
         f"The vertical line is what the multiprocessors’ shared memory holds, {chip / MIB:.0f} MiB; values that repeat"
         " let more of a matrix fit." if chip else "",
-        "Hollow: a part of the matrix is kept there." if any(map(_kept_in_part, cases)) else "",
-        not_tried(campaign, everything),
+        "Hollow: a part of the matrix is kept there." if any(map(_is_partly_on_chip, cases)) else "",
+        missing_problems_note(campaign, everything),
         measurement_note(campaign, "graph"),
         remarks([case.line for case in cases]),
         unavailable_note(campaign),
@@ -60,19 +60,19 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
 
 def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip: int) -> Canvas:
     if not cases:
-        return figure_style.empty("conjugate gradients were not timed in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 2.6)
-    panels = drawn.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
+        return figure_style.empty_canvas("conjugate gradients were not timed in this campaign")
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 2.6)
+    panels = drawing.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
     series = {
         CHIP_CG: Series("on the chip", figure_style.DARK, figure_style.DARK, "o"),
         OUR_CG: Series("our fastest product in a graph", figure_style.DARK, figure_style.LIGHT, "^"),
         LIBRARY_CG: Series(f"{library}’s in a graph", figure_style.ACCENT, "white", "s"),
     }
-    in_part = replace(series[CHIP_CG], label="partly on the chip", face="white")
+    partial_series = replace(series[CHIP_CG], label="partly on the chip", face="white")
     for axes, precision in zip(panels, precisions, strict=True):
         for case in cases:
             if case.case.precision == precision:
-                _draw_case(axes, case, series | {CHIP_CG: in_part} if _kept_in_part(case) else series)
+                _draw_case(axes, case, series | {CHIP_CG: partial_series} if _is_partly_on_chip(case) else series)
         axes.set_xscale("log")
         axes.set_yscale("log")
         if chip:
@@ -84,16 +84,16 @@ def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip:
         axes.grid()
     panels[0].set_ylabel("time of an iteration [µs]")
     handles = [line.handle() for line in series.values()]
-    if any(map(_kept_in_part, cases)):
-        handles.insert(1, in_part.handle())
+    if any(map(_is_partly_on_chip, cases)):
+        handles.insert(1, partial_series.handle())
     if chip:
         label = f"shared memory, {chip / MIB:.0f} MiB"
         handles.append(plotting.Line2D([], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=label))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=4, handletextpad=0.4, columnspacing=1.2)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=4, handletextpad=0.4, columnspacing=1.2)
+    return drawing
 
 
-def _kept_in_part(case: Times) -> bool:
+def _is_partly_on_chip(case: Times) -> bool:
     """Return whether the device has memory on the chip for the matrix, but only a part of the matrix stays there."""
     chip = case[CHIP_CG]
     return chip is not None and bool(chip.row.chip_bytes) and (case.kept or 0) < 1
@@ -104,5 +104,5 @@ def _draw_case(axes: Axes, case: Times, series: Mapping[Method, Series]) -> None
     chip = case[CHIP_CG]
     megabytes = (chip.row.matrix_bytes or 0) / MEGA if chip else 0
     solvers = (OUR_CG, LIBRARY_CG, CHIP_CG)  # drawn last, the solver on the chip covers others with equal times
-    points = [(timed.seconds * MICRO, series[solver]) for solver in solvers if (timed := case.iteration(solver))]
+    points = [(time.seconds * MICRO, series[solver]) for solver in solvers if (time := case.iteration(solver))]
     draw_points(axes, megabytes, points)

@@ -15,11 +15,11 @@ from repro.results import figure_style, plotting
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, brief_reason
 from repro.results.problem_lines import (
     ProblemLine,
-    footnote,
     join_sentences,
     launch_note,
+    mark_meanings,
     measurement_note,
-    ours,
+    recorded_lines,
     remarks,
     unavailable_note,
     unconfirmed_note,
@@ -59,7 +59,7 @@ BOX = "Boxes are quartiles with the median, whiskers the minimum and maximum."
 @figure(STUDY_NAME, "figure-3", title="Row lengths", numbering=f"Figure 3 of {CITED}")
 def row_lengths(campaign: Campaign, published: Published) -> Figure:
     """Box plots of the number of entries per row, on a logarithmic axis."""
-    lines = ours(campaign, published)
+    lines = recorded_lines(campaign, published)
     caption = [
         "Row lengths (entries in a row) of each matrix, on a logarithmic axis; empty rows are drawn at 0.",
         BOX,
@@ -67,13 +67,13 @@ def row_lengths(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: _boxes(lines, "row_length", "entries in a row", log=True), join_sentences(caption))
+    return Figure(lambda: _draw_boxes(lines, "row_length", "entries in a row", log=True), join_sentences(caption))
 
 
 @figure(STUDY_NAME, "figure-4", title="Bandwidths", numbering=f"Figure 4 of {CITED}")
 def bandwidths(campaign: Campaign, published: Published) -> Figure:
     """Box plots of the matrix bandwidth of a row, in percent of the number of columns."""
-    lines = ours(campaign, published)
+    lines = recorded_lines(campaign, published)
     caption = [
         "Bandwidth of the rows of each matrix: largest minus smallest column index, in percent of the number",
         f"of columns (equation 3 of {CITED}).",
@@ -83,20 +83,21 @@ def bandwidths(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     return Figure(
-        lambda: _boxes(lines, "bandwidth_percent", "bandwidth of a row [% of n]", log=False), join_sentences(caption)
+        lambda: _draw_boxes(lines, "bandwidth_percent", "bandwidth of a row [% of n]", log=False),
+        join_sentences(caption),
     )
 
 
-def _boxes(lines: list[ProblemLine], key: str, label: str, *, log: bool) -> Canvas:
+def _draw_boxes(lines: list[ProblemLine], key: str, label: str, *, log: bool) -> Canvas:
     if not lines:
-        return figure_style.empty("no problem was built in this campaign")
-    drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(lines)))
-    axes = drawn.add_subplot()
+        return figure_style.empty_canvas("no problem was built in this campaign")
+    drawing = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(lines)))
+    axes = drawing.add_subplot()
     boxes: list[dict[str, Any]] = []
-    rows, missing = [], []
+    rows, missing_reasons = [], []
     for row, line in enumerate(lines):
         quartiles = (line.record.statistics or {}).get(key) if line.record else None
-        missing.append(None if quartiles else ("no statistics" if line.available else "unavailable"))
+        missing_reasons.append(None if quartiles else ("no statistics" if line.available else "unavailable"))
         if quartiles:
             rows.append(row)
             boxes.append(
@@ -119,21 +120,21 @@ def _boxes(lines: list[ProblemLine], key: str, label: str, *, log: bool) -> Canv
             capprops={"color": figure_style.DARK, "linewidth": 0.7},
         )
     if log:
-        shortest = min([box["whislo"] for box in boxes], default=1)
-        longest = max([box["whishi"] for box in boxes], default=10)
-        if shortest < 1:  # empty rows: a logarithmic axis has no place for 0
+        lower_limit = min([box["whislo"] for box in boxes], default=1)
+        upper_limit = max([box["whishi"] for box in boxes], default=10)
+        if lower_limit < 1:  # empty rows: a logarithmic axis has no place for 0
             axes.set_xscale("symlog", linthresh=1, linscale=0.4)
         else:
             axes.set_xscale("log")
-        axes.set_xlim(0 if shortest < 1 else 0.8, 2 * longest)
+        axes.set_xlim(0 if lower_limit < 1 else 0.8, 2 * upper_limit)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     else:
         axes.set_xlim(-1.5, 101.5)  # whiskers end at 0 and at 100: their caps stay visible
     axes.set_xlabel(label)
     axes.grid(axis="x")
-    figure_style.rows_axis(axes, [line.label for line in lines], missing=missing)
-    figure_style.footnote(drawn, footnote(lines))
-    return drawn
+    figure_style.rows_axis(axes, [line.label for line in lines], reasons=missing_reasons)
+    figure_style.write_footnote(drawing, mark_meanings(lines))
+    return drawing
 
 
 NUMBERS = {5: "single", 6: "double"}
@@ -160,14 +161,14 @@ class LibraryBars:
 def speedups(campaign: Campaign, published: Published, precision: str) -> list[LibraryBars]:
     """Return the bars of every problem of the campaign, by the event clock."""
     bars = []
-    for line in ours(campaign, published):
+    for line in recorded_lines(campaign, published):
         case = Times(line, Case(campaign, line.problem, precision), "event")
         joint, schedule, base, papers = case[PAPERS], case[SCHEDULE], case[LIBRARY], case[PAPERS_CHOICE]
-        missing = None
+        reason = None
         if joint is None:
-            missing = brief_reason(case.case.why_not())
+            reason = brief_reason(case.case.why_not())
         elif base is None:
-            missing = f"no {library_of(campaign)} routine was timed"
+            reason = f"no {library_of(campaign)} routine was timed"
         bars.append(
             LibraryBars(
                 line.problem,
@@ -175,7 +176,7 @@ def speedups(campaign: Campaign, published: Published, precision: str) -> list[L
                 ratio_of(base, joint),
                 ratio_of(base, schedule),
                 ratio_of(papers, joint),
-                missing,
+                reason,
                 bool(joint) and case.case.mostly_launch("event", joint, schedule, base, papers),
                 any(time.noisy for time in (joint, base) if time),
                 interval_of_ratio(base, joint),
@@ -188,7 +189,7 @@ def speedups(campaign: Campaign, published: Published, precision: str) -> list[L
 def _baseline_figure(campaign: Campaign, published: Published, number: int) -> Figure:
     precision = NUMBERS[number]
     bars = speedups(campaign, published, precision)
-    largest = published.quantity("largest speedup over cuSPARSE", precision)
+    published_max = published.quantity("largest speedup over cuSPARSE", precision)
     library = library_of(campaign)
     best = max((bar for bar in bars if bar.tuned), key=lambda bar: bar.tuned or 0, default=None)
     noisy = sum(bar.noisy for bar in bars)
@@ -199,7 +200,7 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
         + (" diamonds, and the second numbers, compare the tuned kernel with the routine that the papers used."
            if any(bar.papers for bar in bars) else " the papers’ own choice was not timed."),
         f"Figure {number} of {CITED} prints no values; the published maximum over cuSPARSE on its GPUs is",
-        f"{largest}×"
+        f"{published_max}×"
         + (", which no CPU speedup is compared with." if campaign.on_cpu
            else " (dashed), over the papers’ routine: the diamonds are its counterpart, on another GPU."),
         WHISKERS if any(bar.tuned_sure for bar in bars) else "",
@@ -210,11 +211,11 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
             ": marked.", " (marked *)."
         ),
         f"Noisy times take part in {noisy} of them." if noisy else "",
-        remarks(ours(campaign, published)),
+        remarks(recorded_lines(campaign, published)),
         unavailable_note(campaign),
     ]  # fmt: skip
-    limit = None if campaign.on_cpu else float(largest)
-    mark = footnote(ours(campaign, published))
+    limit = None if campaign.on_cpu else float(published_max)
+    mark = mark_meanings(recorded_lines(campaign, published))
     return Figure(lambda: _draw_baseline(bars, library, precision, limit, mark), join_sentences(caption))
 
 
@@ -222,44 +223,46 @@ def _draw_baseline(
     bars: list[LibraryBars], library: str, precision: str, published_max: float | None, mark: str | None
 ) -> Canvas:
     if not bars:
-        return figure_style.empty("nothing was measured in this campaign")
-    drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(bars), extra=1.15, per_row=0.24))
-    axes = drawn.add_subplot()
+        return figure_style.empty_canvas("nothing was measured in this campaign")
+    drawing = figure_style.canvas(
+        figure_style.COLUMN_WIDTH, figure_style.height(len(bars), extra_height=1.15, per_row=0.24)
+    )
+    axes = drawing.add_subplot()
     values = [1.0, published_max, *(v for bar in bars for v in (bar.tuned, bar.untuned, bar.papers))]
-    intervals = [sure for bar in bars for sure in (bar.tuned_sure, bar.untuned_sure)]
+    intervals = [interval for bar in bars for interval in (bar.tuned_sure, bar.untuned_sure)]
     right = figure_style.right_end(values, intervals, 1.15)
     for row, bar in enumerate(bars):
-        for value, sure, offset, colour in (
+        for value, interval, offset, colour in (
             (bar.tuned, bar.tuned_sure, -0.2, figure_style.DARK),
             (bar.untuned, bar.untuned_sure, 0.2, figure_style.LIGHT),
         ):
             if value is not None:
                 axes.barh(row + offset, value, height=0.38, color=colour, linewidth=0)
-                figure_style.whisker(axes, sure, row + offset, right)
+                figure_style.draw_whisker(axes, interval, row + offset, right)
         if bar.papers is not None:
             axes.plot(
                 bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=figure_style.ACCENT,
                 markeredgewidth=1.0, zorder=4,
             )  # fmt: skip
     # numbers are printed in columns to the right, because beside a bar they would overlap the diamond
-    tuned = [None if bar.tuned is None else f"{bar.tuned:.2f}{'*' * bar.mostly_launch}" for bar in bars]
-    figure_style.column(axes, tuned, ("tuned", figure_style.DARK))
+    tuned_texts = [None if bar.tuned is None else f"{bar.tuned:.2f}{'*' * bar.mostly_launch}" for bar in bars]
+    figure_style.write_column(axes, tuned_texts, ("tuned", figure_style.DARK))
     if any(bar.papers is not None for bar in bars):
         papers = [None if bar.papers is None else f"{bar.papers:.2f}" for bar in bars]
-        figure_style.column(axes, papers, (figure_style.DIAMOND, figure_style.ACCENT), points=27)
+        figure_style.write_column(axes, papers, (figure_style.DIAMOND, figure_style.ACCENT), points=27)
     axes.set_xlim(0, right)
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
     if published_max is not None:
         axes.axvline(published_max, color=figure_style.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
     axes.set_xlabel(f"speedup over {library}, {precision} precision")
     axes.grid(axis="x")
-    figure_style.rows_axis(axes, [bar.label for bar in bars], missing=[bar.missing for bar in bars])
-    _legend(drawn, published_max, papers=any(bar.papers is not None for bar in bars))
-    figure_style.footnote(drawn, mark)
-    return drawn
+    figure_style.rows_axis(axes, [bar.label for bar in bars], reasons=[bar.missing for bar in bars])
+    _draw_legend(drawing, published_max, papers=any(bar.papers is not None for bar in bars))
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
-def _legend(drawn: Canvas, published_max: float | None, *, papers: bool) -> None:
+def _draw_legend(drawing: Canvas, published_max: float | None, *, papers: bool) -> None:
     handles: list[Patch | Line2D] = [
         plotting.Patch(color=figure_style.DARK, label="with layout tuning"),
         plotting.Patch(color=figure_style.LIGHT, label="schedule tuning alone"),
@@ -275,7 +278,7 @@ def _legend(drawn: Canvas, published_max: float | None, *, papers: bool) -> None
                 [], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=f"published max. {published_max}×"
             )
         )
-    drawn.legend(handles=handles, loc="outside upper left", ncols=2, handlelength=1.6, columnspacing=1.2)
+    drawing.legend(handles=handles, loc="outside upper left", ncols=2, handlelength=1.6, columnspacing=1.2)
 
 
 def _register(number: int) -> None:
@@ -330,20 +333,27 @@ def speedup_bars(cases: Sequence[Times]) -> list[SpeedupBars]:
 
 
 def _bars_of_case(case: Times) -> SpeedupBars:
-    ours, papers, floor = (ratio_of(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS], case[FLOOR]))
-    missing = None
-    if ours is None and papers is None:
-        missing = brief_reason(case.case.why_not()) if case[PAPERS] is None else "no routine of the library was timed"
+    own_ratio, papers, floor = (ratio_of(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS], case[FLOOR]))
+    reason = None
+    if own_ratio is None and papers is None:
+        reason = brief_reason(case.case.why_not()) if case[PAPERS] is None else "no routine of the library was timed"
     ours_sure, papers_sure = (interval_of_ratio(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS]))
     return SpeedupBars(
-        case.line.label, ours, papers, floor, missing, case.mostly_launch, ours_sure=ours_sure, papers_sure=papers_sure
+        case.line.label,
+        own_ratio,
+        papers,
+        floor,
+        reason,
+        case.mostly_launch,
+        ours_sure=ours_sure,
+        papers_sure=papers_sure,
     )
 
 
 @figure(STUDY_NAME, "figure-speedup", title="Speedup over the fastest routine of the library", numbering="ours")
 def speedup(campaign: Campaign, published: Published) -> Figure:
     """Speedups over the library: one panel for each precision, one row for each problem."""
-    lines = ours(campaign, published)
+    lines = recorded_lines(campaign, published)
     cases = all_times(campaign, published)
     panels = {
         precision: speedup_bars([case for case in cases if case.case.precision == precision])
@@ -357,9 +367,11 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         best = (mean.ours or mean.papers) if mean else None
         if mean and best:
             speedups = [value for row in rows[:-1] if (value := row.ours or row.papers)]
-            whose = "ours" if extended else "the papers’ space"
-            summaries.append(f"{precision}: {best:.2f}× ({whose}; from {min(speedups):.2f} to {max(speedups):.2f}×)")
-    near = sum(row.mostly_launch for rows in panels.values() for row in rows)
+            space_text = "ours" if extended else "the papers’ space"
+            summaries.append(
+                f"{precision}: {best:.2f}× ({space_text}; from {min(speedups):.2f} to {max(speedups):.2f}×)"
+            )
+    marked_count = sum(row.mostly_launch for rows in panels.values() for row in rows)
     caption = [
         f"Speedup over the fastest {library} routine of any representation:",
         "our space (dark, and in numbers) and the papers’ (light), the winner of each." if extended
@@ -372,44 +384,48 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "Nothing of this is published.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        f"In {near} cases (marked *) a time is mostly launch." if near else "",
+        f"In {marked_count} cases (marked *) a time is mostly launch." if marked_count else "",
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
     papers = SPACE_TITLES[papers_space(campaign)]
-    return Figure(lambda: _draw_speedup(panels, library, papers, footnote(lines)), join_sentences(caption))
+    return Figure(lambda: _draw_speedup(panels, library, papers, mark_meanings(lines)), join_sentences(caption))
 
 
 def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, papers: str, mark: str | None) -> Canvas:
-    most = max((len(rows) for rows in panels.values()), default=0)
-    if not most:
-        return figure_style.empty("nothing was measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(most, extra=0.95, per_row=0.22))
-    every = drawn.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    shown = [row for rows in panels.values() for row in rows]
-    values = [1.0, *(value for row in shown for value in (row.ours, row.papers, row.floor))]
-    right = figure_style.right_end(values, [sure for row in shown for sure in (row.ours_sure, row.papers_sure)], 1.05)
-    for axes, (precision, rows) in zip(every, panels.items(), strict=True):
+    row_count = max((len(rows) for rows in panels.values()), default=0)
+    if not row_count:
+        return figure_style.empty_canvas("nothing was measured in this campaign")
+    drawing = figure_style.canvas(
+        figure_style.TEXT_WIDTH, figure_style.height(row_count, extra_height=0.95, per_row=0.22)
+    )
+    all_axes = drawing.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    panel_rows = [row for rows in panels.values() for row in rows]
+    values = [1.0, *(value for row in panel_rows for value in (row.ours, row.papers, row.floor))]
+    right = figure_style.right_end(
+        values, [interval for row in panel_rows for interval in (row.ours_sure, row.papers_sure)], 1.05
+    )
+    for axes, (precision, rows) in zip(all_axes, panels.items(), strict=True):
         _speedup_panel(axes, rows, right)
         axes.set_title(f"{precision} precision")
         axes.set_xlabel(f"speedup over the fastest {library} routine")
-    labelled = max(panels.values(), key=len)
-    figure_style.rows_axis(every[0], [row.label for row in labelled], missing=[])
-    for label, row in zip(every[0].get_yticklabels(), labelled, strict=True):
+    longest_panel = max(panels.values(), key=len)
+    figure_style.rows_axis(all_axes[0], [row.label for row in longest_panel], reasons=[])
+    for label, row in zip(all_axes[0].get_yticklabels(), longest_panel, strict=True):
         label.set_fontweight("bold" if row.heading else "normal")
-    for axes, rows in zip(every, panels.values(), strict=True):
-        figure_style.say_missing(axes, [row.missing for row in rows])
-    for axes in every[1:]:
+    for axes, rows in zip(all_axes, panels.values(), strict=True):
+        figure_style.write_missing_reasons(axes, [row.missing for row in rows])
+    for axes in all_axes[1:]:
         axes.tick_params(axis="y", labelleft=False, length=0)
     handles: list[Patch | Line2D] = []
-    if any(row.ours for row in shown):
+    if any(row.ours for row in panel_rows):
         handles.append(plotting.Patch(color=figure_style.DARK, label="our space"))
     handles.append(plotting.Patch(color=figure_style.LIGHT, label=papers))
     handles.append(_floor_mark([], [], label="floor of CSR’s bytes (pairs need fewer)"))
     handles.append(plotting.Line2D([], [], label=f"as fast as {library}", **_UNITY))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.4, columnspacing=1.2)
-    figure_style.footnote(drawn, mark)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.4, columnspacing=1.2)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 _UNITY: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.7}
@@ -423,13 +439,17 @@ def _floor_mark(x: list[float], y: list[float], label: str | None = None) -> Lin
 
 def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
     for y, row in enumerate(rows):
-        both = row.ours is not None and row.papers is not None
+        has_both = row.ours is not None and row.papers is not None
         if row.ours is not None:
-            axes.barh(y - 0.19 * both, row.ours, height=0.4 if both else 0.6, color=figure_style.DARK, linewidth=0)
-            figure_style.whisker(axes, row.ours_sure, y - 0.19 * both, right)
+            axes.barh(
+                y - 0.19 * has_both, row.ours, height=0.4 if has_both else 0.6, color=figure_style.DARK, linewidth=0
+            )
+            figure_style.draw_whisker(axes, row.ours_sure, y - 0.19 * has_both, right)
         if row.papers is not None:
-            axes.barh(y + 0.21 * both, row.papers, height=0.36 if both else 0.6, color=figure_style.LIGHT, linewidth=0)
-            figure_style.whisker(axes, row.papers_sure, y + 0.21 * both, right)
+            axes.barh(
+                y + 0.21 * has_both, row.papers, height=0.36 if has_both else 0.6, color=figure_style.LIGHT, linewidth=0
+            )
+            figure_style.draw_whisker(axes, row.papers_sure, y + 0.21 * has_both, right)
         if row.floor is not None:
             axes.add_line(_floor_mark([row.floor], [y]))
     searched = any(row.ours is not None for row in rows)
@@ -439,7 +459,7 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
         for number, row in zip(numbers, rows, strict=True)
     ]
     bold = [y for y, row in enumerate(rows) if row.label == MEAN]
-    figure_style.column(axes, texts, ("ours" if searched else "papers’", "black"), bold=bold)
+    figure_style.write_column(axes, texts, ("ours" if searched else "papers’", "black"), bold=bold)
     for y, row in enumerate(rows):
         if row.heading and y > 0:
             axes.axhline(y - 0.5, color=figure_style.GREY, linewidth=0.4)
@@ -467,10 +487,10 @@ class Point:
 @figure(STUDY_NAME, "figure-floor", title="Fraction of the streaming floor", numbering="ours")
 def fractions(campaign: Campaign, published: Published) -> Figure:
     """Time of the streaming floor over the time of the papers' winner, and over that of the fastest baseline."""
-    missing: list[str | None] = []
+    missing_reasons: list[str | None] = []
     points: list[Point] = []
     launched: list[str] = []
-    lines = ours(campaign, published)
+    lines = recorded_lines(campaign, published)
     for row, line in enumerate(lines):
         cases = [Times(line, Case(campaign, line.problem, precision)) for precision in campaign.precisions]
         for case in cases:
@@ -478,35 +498,41 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
             if floor and case.case.mostly_launch("graph", winner):
                 launched.append(f"{line.problem} ({precision})")
             points.append(Point(row, precision, ratio_of(floor, winner), ratio_of(floor, case[LIBRARY])))
-        won = next((case for case in cases if case[PAPERS]), None)
+        first_winner = next((case for case in cases if case[PAPERS]), None)
         if any(p.winner is not None for p in points[-len(cases) :]):
-            missing.append(None)
+            missing_reasons.append(None)
         else:
-            missing.append(won.case.why_no_floor() if won else brief_reason(cases[0].case.why_not()))
-    shown = sum(point.winner is not None for point in points)
-    near = ", ".join(launched)
+            missing_reasons.append(
+                first_winner.case.why_no_floor() if first_winner else brief_reason(cases[0].case.why_not())
+            )
+    count = sum(point.winner is not None for point in points)
+    case_names = ", ".join(launched)
     caption = [
         "Fraction of the streaming floor (the floor’s time over the time) that the winner of the papers’ space",
         f"(filled) and the fastest {library_of(campaign)} routine (open) reach. A winner in a layout with fewer",
         "bytes than CSR-AoS, or one that stays in the cache, can pass 1. Nothing of this is published.",
-        f"Shown are {shown} of {len(points)} pairs of problem and precision; the others have no winner or no floor.",
+        f"Shown are {count} of {len(points)} pairs of problem and precision; the others have no winner or no floor.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        f"Within {NEAR_EMPTY:g}× of that, so that the fraction says little: {near}." if near else "",
+        f"Within {NEAR_EMPTY:g}× of that, so that the fraction says little: {case_names}." if case_names else "",
         remarks(lines),
         unavailable_note(campaign),
     ]
-    names, mark = [line.label for line in lines], footnote(lines)
-    return Figure(lambda: _draw_floor(names, missing, points, library_of(campaign), mark), join_sentences(caption))
+    names, mark = [line.label for line in lines], mark_meanings(lines)
+    return Figure(
+        lambda: _draw_floor(names, missing_reasons, points, library_of(campaign), mark), join_sentences(caption)
+    )
 
 
 def _draw_floor(
-    names: list[str], missing: list[str | None], points: list[Point], library: str, mark: str | None
+    names: list[str], missing_reasons: list[str | None], points: list[Point], library: str, mark: str | None
 ) -> Canvas:
     if not names:
-        return figure_style.empty("nothing was measured in this campaign")
-    drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(names), extra=1.1, per_row=0.22))
-    axes = drawn.add_subplot()
+        return figure_style.empty_canvas("nothing was measured in this campaign")
+    drawing = figure_style.canvas(
+        figure_style.COLUMN_WIDTH, figure_style.height(len(names), extra_height=1.1, per_row=0.22)
+    )
+    axes = drawing.add_subplot()
     for point in points:
         y, (colour, marker) = point.row + OFFSETS[point.precision], figure_style.PRECISIONS[point.precision]
         if point.winner is not None and point.baseline is not None:
@@ -515,22 +541,22 @@ def _draw_floor(
             if value is not None:
                 axes.plot(value, y, marker, markersize=3.8, markerfacecolor=face, markeredgecolor=colour,
                           markeredgewidth=0.9, zorder=3)  # fmt: skip
-    largest = max([v for p in points for v in (p.winner, p.baseline) if v is not None], default=1.0)
-    axes.set_xlim(0, 1.08 * max(1.0, largest))
+    largest_value = max([v for p in points for v in (p.winner, p.baseline) if v is not None], default=1.0)
+    axes.set_xlim(0, 1.08 * max(1.0, largest_value))
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
     axes.set_xlabel("fraction of the streaming floor")
     axes.grid(axis="x")
-    figure_style.rows_axis(axes, names, missing=missing)
+    figure_style.rows_axis(axes, names, reasons=missing_reasons)
     handles = [
         plotting.Line2D([], [], linestyle="", marker=marker, markersize=3.8,
-                        markerfacecolor=colour if filled else "white", markeredgecolor=colour,
+                        markerfacecolor=colour if is_filled else "white", markeredgecolor=colour,
                         label=f"{label}, {precision}")
         for precision, (colour, marker) in figure_style.PRECISIONS.items()
-        for label, filled in (("papers’ space", True), (f"fastest {library}", False))
+        for label, is_filled in (("papers’ space", True), (f"fastest {library}", False))
     ]  # fmt: skip
-    drawn.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.2)
-    figure_style.footnote(drawn, mark)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.2)
+    figure_style.write_footnote(drawing, mark)
+    return drawing
 
 
 MEGA = 1e6
@@ -560,10 +586,10 @@ class Series:
 @figure(STUDY_NAME, "figure-fraction", title="Fraction of the streaming floor over the size", numbering="ours")
 def fraction(campaign: Campaign, published: Published) -> Figure:
     """One panel per precision: winners of our space, the papers' and the library; pairs also over their own floor."""
-    lines = ours(campaign, published)
+    lines = recorded_lines(campaign, published)
     cases = [case for case in all_times(campaign, published) if case.operands]
     cache = cache_bytes(campaign)
-    left_out = len(lines) * len(campaign.precisions) - len(cases)
+    omitted_count = len(lines) * len(campaign.precisions) - len(cases)
     caption = [
         "Fraction of the streaming floor (the floor’s time over the time) over the bytes of the matrix as CSR-AoS and",
         "both vectors, on a logarithmic axis: our space, the papers’, and the fastest",
@@ -572,7 +598,7 @@ def fraction(campaign: Campaign, published: Published) -> Figure:
         f"The vertical line is the size of the last-level cache, {cache / MIB:.0f} MiB: times are with a"
         f" {campaign.cache} cache, so that what is smaller need not come from memory." if cache else "",
         "" if any(case[OURS] for case in cases) else "The space `extended` was not searched.",
-        f"{left_out} pairs of problem and precision have no floor." if left_out else "",
+        f"{omitted_count} pairs of problem and precision have no floor." if omitted_count else "",
         "Nothing of this is published.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
@@ -592,20 +618,20 @@ def cache_bytes(campaign: Campaign) -> int | None:
 
 def _draw_fraction(cases: list[Times], precisions: tuple[str, ...], library: str, cache: int | None) -> Canvas:
     if not cases:
-        return figure_style.empty("no floor was timed in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, 2.6)
-    panels = drawn.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
+        return figure_style.empty_canvas("no floor was timed in this campaign")
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 2.6)
+    panels = drawing.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
     series = {
         "library": Series(f"fastest {library}", figure_style.ACCENT, "white", "s"),
         "papers": Series("the papers’ space", figure_style.DARK, figure_style.LIGHT, "^"),
         "ours": Series("our space", figure_style.DARK, figure_style.DARK, "o"),
         "own": Series("our space, of its own floor", figure_style.DARK, "white", "D"),
     }
-    used: dict[str, Series] = {}
+    drawn_series: dict[str, Series] = {}
     for axes, precision in zip(panels, precisions, strict=True):
         for case in cases:
             if case.case.precision == precision:
-                used |= _draw_case(axes, case, series)
+                drawn_series |= _draw_case(axes, case, series)
         axes.set_xscale("log")
         axes.axhline(1, color=figure_style.GREY, linewidth=0.7)
         if cache:
@@ -616,21 +642,21 @@ def _draw_fraction(cases: list[Times], precisions: tuple[str, ...], library: str
         axes.grid()
     panels[0].set_ylabel("fraction of the streaming floor")
     panels[0].set_ylim(bottom=0)
-    handles = [series[name].handle() for name in reversed(series) if name in used]
+    handles = [series[name].handle() for name in reversed(series) if name in drawn_series]
     if cache:
         handles.append(
             plotting.Line2D(
                 [], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=f"last-level cache, {cache / MIB:.0f} MiB"
             )
         )
-    drawn.legend(handles=handles, loc="outside upper left", ncols=4, handletextpad=0.4, columnspacing=1.2)
-    return drawn
+    drawing.legend(handles=handles, loc="outside upper left", ncols=4, handletextpad=0.4, columnspacing=1.2)
+    return drawing
 
 
 def _draw_case(axes: Axes, case: Times, series: dict[str, Series]) -> dict[str, Series]:
     """Draw the points of one problem, joined by a line; return the drawn series."""
-    timed = {"library": case[LIBRARY], "papers": case[PAPERS], "ours": case[OURS]}
-    fractions = {name: ratio_of(case[FLOOR], time) for name, time in timed.items()}
+    times = {"library": case[LIBRARY], "papers": case[PAPERS], "ours": case[OURS]}
+    fractions = {name: ratio_of(case[FLOOR], time) for name, time in times.items()}
     fractions["own"] = ratio_of(case.own_floor(case[OURS]), case[OURS])
     points = {name: value for name, value in fractions.items() if value is not None}
     megabytes = (case.operands or 0) / MEGA

@@ -39,7 +39,7 @@ from repro.studies.compound_spmv.results import (
     Time,
     Times,
     all_times,
-    with_conjugate_gradients,
+    cases_of_conjugate_gradients,
 )
 
 MEAN, WORST = "geometric mean", "worst"
@@ -66,19 +66,23 @@ def how_solved(campaign: Campaign) -> str:
     )
 
 
-def not_tried(campaign: Campaign, cases: Sequence[Times]) -> str:
+def missing_problems_note(campaign: Campaign, cases: Sequence[Times]) -> str:
     """Return the sentence on problems that were not solved, since they are not symmetric; empty if none was tried."""
-    tried = {case.line.problem for case in with_conjugate_gradients(cases)}
-    measured = dict.fromkeys(case.line.problem for case in cases if case.case.measured)
-    others = ", ".join(name for name in measured if name not in tried)
-    return f"Not tried, as not symmetric (of complex numbers, Hermitian): {others}." if others and tried else ""
+    tried_problems = {case.line.problem for case in cases_of_conjugate_gradients(cases)}
+    measured_problems = dict.fromkeys(case.line.problem for case in cases if case.case.measured)
+    omitted_names = ", ".join(name for name in measured_problems if name not in tried_problems)
+    return (
+        f"Not tried, as not symmetric (of complex numbers, Hermitian): {omitted_names}."
+        if omitted_names and tried_problems
+        else ""
+    )
 
 
 def _time(key: str, solver: Method) -> Column[Times]:
     def cell(case: Times) -> Cell:
-        timed = case.iteration(solver)
-        if timed is not None:
-            return microseconds(timed)
+        time = case.iteration(solver)
+        if time is not None:
+            return microseconds(time)
         rows = case.case.select(solver.predicate, **solver.columns)
         return Cell(notes=(rows.failure,) if rows.failure else ())
 
@@ -87,17 +91,17 @@ def _time(key: str, solver: Method) -> Column[Times]:
 
 def _product(key: str, solver: Method) -> Column[Times]:
     def cell(case: Times) -> Cell:
-        timed = case[solver]
-        return Cell(timed.row.product if timed else None)
+        time = case[solver]
+        return Cell(time.row.product if time else None)
 
     return Column(key, "product", solver.title, numeric=False, cell=cell)
 
 
-def _speedup(key: str, title: str, base: Method, over: Method) -> Column[Times]:
-    def of(solver: Method) -> Callable[[Times], Time | None]:
+def _speedup(key: str, title: str, base: Method, divisor: Method) -> Column[Times]:
+    def iteration_of(solver: Method) -> Callable[[Times], Time | None]:
         return lambda case: case.iteration(solver)
 
-    return replace(speedup_column(key, title, "speedup", of(base), of(over)), summary=STATISTICS)
+    return replace(speedup_column(key, title, "speedup", iteration_of(base), iteration_of(divisor)), summary=STATISTICS)
 
 
 def _to_tolerance(case: Times) -> Cell:
@@ -143,14 +147,14 @@ def _megabytes(case: Times) -> Cell:
 def conjugate_gradients(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision with a symmetric matrix."""
     everything = all_times(campaign, published)
-    cases = with_conjugate_gradients(everything)
+    cases = cases_of_conjugate_gradients(everything)
     library = library_of(campaign)
     caption = [
         how_solved(campaign),
         f"In a graph: over the fastest of our products and of {library}’s, with the same two kernels for vectors, of",
         "those products that are the fastest alone the one that makes an iteration the fastest. Matrix: megabytes as",
         "the solver on the chip stores it, and the share that stays there. Iterations: to the tolerance.",
-        not_tried(campaign, everything),
+        missing_problems_note(campaign, everything),
         measurement_note(campaign, "graph"),
         remarks([case.line for case in cases]),
         unavailable_note(campaign),

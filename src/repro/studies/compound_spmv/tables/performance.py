@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from repro.bench.rows import OUTSIDE, RecordedRow
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import time_allowance, wanted_cell, wanted_on
+from repro.results.claims import target_device_note, time_allowance, wanted_cell
 from repro.results.common_tables import (
     PACKED_CAPTION,
     SETUP_COSTS,
@@ -25,7 +25,7 @@ from repro.results.problem_lines import (
     join_sentences,
     launch_note,
     measurement_note,
-    ours,
+    recorded_lines,
     remarks,
     unavailable_note,
     unconfirmed_note,
@@ -39,15 +39,15 @@ from repro.results.tables import (
     Column,
     Sample,
     Table,
+    add_row_keys,
     digits,
-    from_rows,
     microseconds,
     percent,
     ratio,
     share,
     speedup_column,
     table_of,
-    tied,
+    tie_notes,
     time_column,
 )
 from repro.sparse.compound.runnables import DEPENDENT
@@ -72,10 +72,10 @@ from repro.studies.compound_spmv.results import (
     Time,
     Times,
     all_times,
+    cases_of_conjugate_gradients,
+    cases_of_dependent_launches,
     kernels_note,
-    of_pairs_or_none,
-    with_conjugate_gradients,
-    with_dependent_launches,
+    pair_kernel,
 )
 from repro.studies.compound_spmv.study import CompoundRow
 
@@ -92,13 +92,13 @@ def _megabytes(size: int | None) -> Cell:
 
 
 def _kernel_columns(
-    key: str, head: str, pick: Pick, why_not: Callable[[Times], tuple[str, ...]] = lambda case: ()
+    key: str, head: str, pick: Pick, reasons_of: Callable[[Times], tuple[str, ...]] = lambda case: ()
 ) -> tuple[Column[Times], ...]:
     """Return three columns: a variant, its time (marked if mostly launch overhead), and the floor's time / its time."""
 
     def name(case: Times) -> Cell:
-        timed = pick(case)
-        return Cell(timed.name if timed else None, notes=why_not(case) + tied(timed, case.case.campaign.tie))
+        time = pick(case)
+        return Cell(time.name if time else None, notes=reasons_of(case) + tie_notes(time, case.case.campaign.tie))
 
     return (
         Column(key, "variant", head, numeric=False, cell=name),
@@ -112,20 +112,20 @@ def _routine(case: Times) -> Cell:
     return Cell(library.name, routine_text(library)) if library else Cell()
 
 
-def _floor(case: Times, *, noted: bool = False) -> Cell:
+def _floor_cell(case: Times, *, with_note: bool = False) -> Cell:
     if floor := case[FLOOR]:
-        return microseconds(floor, case.case if noted else None)
+        return microseconds(floor, case.case if with_note else None)
     return Cell(notes=(case.case.why_no_floor(),) if case[PAPERS] else ())
 
 
-def _bandwidth(timed: Time | None, moved: Callable[[CompoundRow], int | None]) -> Cell:
+def _bandwidth(time: Time | None, moved_bytes: Callable[[CompoundRow], int | None]) -> Cell:
     """Return the bytes that a kernel moves over its time in GB/s."""
-    size = moved(timed.row) if timed else None
-    return _number(size / timed.seconds * GIGA) if timed and size else Cell()
+    size = moved_bytes(time.row) if time else None
+    return _number(size / time.seconds * GIGA) if time and size else Cell()
 
 
 def _copy_bandwidth(case: Times) -> Cell:
-    return from_rows(_bandwidth(case[COPY], lambda row: row.bytes), case[COPY])
+    return add_row_keys(_bandwidth(case[COPY], lambda row: row.bytes), case[COPY])
 
 
 NAME = Column[Times]("problem", "problem", numeric=False, cell=lambda case: case.line.cell)
@@ -143,7 +143,7 @@ def _floor_columns(library: str) -> tuple[Column[Times], ...]:
             "papers’ space",
             cell=lambda case: _bandwidth(case[PAPERS], lambda row: row.least_bytes),
         ),
-        Column("floor_us", "µs", "floor", cell=lambda case: _floor(case, noted=True)),
+        Column("floor_us", "µs", "floor", cell=lambda case: _floor_cell(case, with_note=True)),
         Column("baseline", "routine", fastest, numeric=False, cell=_routine),
         *_kernel_columns("baseline", fastest, itemgetter(LIBRARY))[1:],
         speedup_column("speedup_over_baseline", "speedup over it", fastest, itemgetter(LIBRARY), itemgetter(PAPERS)),
@@ -210,9 +210,9 @@ CHAIN_SAID = (
 def problems(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision: times, speedups, fractions of the floor; geometric means below."""
     cases = all_times(campaign, published)
-    of_pairs = any(of_pairs_or_none(kernel) for case in cases for kernel in (case[OURS], case.reordered))
-    chained = bool(with_dependent_launches(cases))
-    timed = [case for case in cases if case[PAPERS] or case[OURS]]
+    has_pairs = any(pair_kernel(kernel) for case in cases for kernel in (case[OURS], case.reordered))
+    chained = bool(cases_of_dependent_launches(cases))
+    timed_cases = [case for case in cases if case[PAPERS] or case[OURS]]
     searched = any(case[OURS] for case in cases)
     library = library_of(campaign)
     caption = [
@@ -226,7 +226,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
         f"{library} routine unless the head says otherwise. Reordered: rows and columns in another order,",
         f"where that is faster by more than a tie, beside the fastest {library} routine on the matrix in the",
         "same order; permuting is not in the times.",
-        OWN_SAID if of_pairs else "",
+        OWN_SAID if has_pairs else "",
         CHAIN_SAID if chained else "",
         "By events: variants and routines that are the fastest by the event clock.",
         "Cold: the same variants and the fastest routine with the L2 cache overwritten before each launch, by the event"
@@ -234,30 +234,35 @@ def problems(campaign: Campaign, published: Published) -> Table:
         "Nothing of this is published.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        launch_note(sum(case.mostly_launch for case in timed), len(timed)),
+        launch_note(sum(case.mostly_launch for case in timed_cases), len(timed_cases)),
         unconfirmed_note((case.case, case[OURS], case[PAPERS]) for case in cases),
         unavailable_note(campaign),
     ]  # fmt: skip
-    left_out = {*(() if of_pairs else OWN), *(() if chained else CHAIN)}
-    columns = [column for column in _problem_columns(library) if column.key not in left_out]
+    omitted_columns = {*(() if has_pairs else OWN), *(() if chained else CHAIN)}
+    columns = [column for column in _problem_columns(library) if column.key not in omitted_columns]
     lines = table_of(columns, cases, join_sentences(caption))
-    means = [_mean(column, [row[index] for row in lines.rows]) for index, column in enumerate(columns)]
+    means = [_mean_cell(column, [row[index] for row in lines.rows]) for index, column in enumerate(columns)]
     return replace(lines, summary=[(Cell("geometric mean"), *means[1:])] if cases else [])
 
 
-def _mean(column: Column[Times], cells: Sequence[Cell]) -> Cell:
+def _mean_cell(column: Column[Times], cells: Sequence[Cell]) -> Cell:
     """Return the geometric mean of a column of ratios; an empty cell for other columns."""
-    in_percent = "percent" in column.key
-    if not in_percent and "speedup" not in column.key:
+    is_percent = "percent" in column.key
+    if not is_percent and "speedup" not in column.key:
         return Cell(None, " ")
     mean = geometric_mean(float(cell.value) for cell in cells if cell.value is not None)
     if mean is None:
         return Cell(None, " ")
-    return percent(mean / 100) if in_percent else ratio(mean)
+    return percent(mean / 100) if is_percent else ratio(mean)
 
 
 def _problem_columns(library: str) -> tuple[Column[Times], ...]:
-    fastest, events, cold, chain = f"fastest {library}", "by events", "cold, by events", "ours, dependent launches"
+    fastest, events, cold_group, chain = (
+        f"fastest {library}",
+        "by events",
+        "cold, by events",
+        "ours, dependent launches",
+    )
     base, best, papers = itemgetter(LIBRARY), itemgetter(OURS), itemgetter(PAPERS)
     dependent = itemgetter(OURS_DEPENDENT)
 
@@ -266,15 +271,15 @@ def _problem_columns(library: str) -> tuple[Column[Times], ...]:
 
     return (
         NAME,
-        Column("precision", "precision", numeric=False, cell=_precision),
+        Column("precision", "precision", numeric=False, cell=_precision_cell),
         Column("matrix_MB", "MB", "matrix", cell=lambda case: _megabytes(case.bytes)),
         Column("operands_MB", "with vectors, MB", "matrix", cell=lambda case: _megabytes(case.operands)),
         *_kernel_columns("ours", "ours", best),
-        Column("ours_own_MB", "own MB", "ours", cell=_own_megabytes),
+        Column("ours_own_MB", "own MB", "ours", cell=_own_megabytes_cell),
         _own_share_column("ours", best),
         speedup_column("speedup", "speedup", "ours", base, best),
         speedup_column("speedup_over_papers_choice", "over papers’ choice", "ours", itemgetter(PAPERS_CHOICE), best),
-        Column("dependent", "variant", chain, numeric=False, cell=_dependent_variant),
+        Column("dependent", "variant", chain, numeric=False, cell=_dependent_variant_cell),
         *_kernel_columns("dependent", chain, dependent)[1:],
         speedup_column("dependent_speedup", "speedup", chain, base, dependent),
         speedup_column("dependent_speedup_over_ours", "over ordinary ones", chain, best, dependent),
@@ -283,41 +288,43 @@ def _problem_columns(library: str) -> tuple[Column[Times], ...]:
         Column("baseline", "routine", fastest, numeric=False, cell=_routine),
         time_column("baseline_us", "µs", fastest, base),
         time_column("papers_choice_us", "µs", "papers’ choice", itemgetter(PAPERS_CHOICE)),
-        Column("floor_us", "µs", "floor", cell=_floor),
+        Column("floor_us", "µs", "floor", cell=_floor_cell),
         time_column("own_floor_us", "ours’ own, µs", "floor", lambda case: case.own_floor(case[OURS])),
         *_kernel_columns("reordered", "reordered", reordered),
         _own_share_column("reordered", reordered),
         time_column("reordered_baseline_us", f"{library} µs", "reordered", lambda case: case.reordered_library),
         speedup_column("reordered_speedup", "speedup", "reordered", lambda case: case.reordered_library, reordered),
-        time_column("event_us", "ours µs", events, _by_events(OURS)),
-        time_column("event_papers_space_us", "papers’ space µs", events, _by_events(PAPERS)),
-        time_column("event_baseline_us", f"{library} µs", events, _by_events(LIBRARY)),
-        speedup_column("event_speedup", "speedup", events, _by_events(LIBRARY), _by_events(OURS)),
+        time_column("event_us", "ours µs", events, _event_pick(OURS)),
+        time_column("event_papers_space_us", "papers’ space µs", events, _event_pick(PAPERS)),
+        time_column("event_baseline_us", f"{library} µs", events, _event_pick(LIBRARY)),
+        speedup_column("event_speedup", "speedup", events, _event_pick(LIBRARY), _event_pick(OURS)),
         speedup_column(
-            "event_papers_space_speedup", "of papers’ space", events, _by_events(LIBRARY), _by_events(PAPERS)
+            "event_papers_space_speedup", "of papers’ space", events, _event_pick(LIBRARY), _event_pick(PAPERS)
         ),
-        time_column("cold_us", "ours µs", cold, _cold(OURS)),
-        time_column("cold_papers_space_us", "papers’ space µs", cold, _cold(PAPERS)),
-        time_column("cold_baseline_us", f"{library} µs", cold, _cold(LIBRARY)),
-        speedup_column("cold_speedup", "speedup", cold, _cold(LIBRARY), _cold(OURS)),
-        speedup_column("cold_papers_space_speedup", "of papers’ space", cold, _cold(LIBRARY), _cold(PAPERS)),
+        time_column("cold_us", "ours µs", cold_group, _cold_pick(OURS)),
+        time_column("cold_papers_space_us", "papers’ space µs", cold_group, _cold_pick(PAPERS)),
+        time_column("cold_baseline_us", f"{library} µs", cold_group, _cold_pick(LIBRARY)),
+        speedup_column("cold_speedup", "speedup", cold_group, _cold_pick(LIBRARY), _cold_pick(OURS)),
+        speedup_column(
+            "cold_papers_space_speedup", "of papers’ space", cold_group, _cold_pick(LIBRARY), _cold_pick(PAPERS)
+        ),
     )
 
 
-def _precision(case: Times) -> Cell:
+def _precision_cell(case: Times) -> Cell:
     return Cell(case.case.precision, ABBREVIATIONS[case.case.precision])
 
 
-def _dependent_variant(case: Times) -> Cell:
-    timed = case[OURS_DEPENDENT]
-    if timed is not None:
-        return Cell(timed.row.product)
+def _dependent_variant_cell(case: Times) -> Cell:
+    time = case[OURS_DEPENDENT]
+    if time is not None:
+        return Cell(time.row.product)
     failure = case.case.select(kind=DEPENDENT).failure
     return Cell(notes=(failure,) if failure else ())
 
 
-def _own_megabytes(case: Times) -> Cell:
-    kernel = of_pairs_or_none(case[OURS])
+def _own_megabytes_cell(case: Times) -> Cell:
+    kernel = pair_kernel(case[OURS])
     return _megabytes(kernel.row.bytes if kernel else None)
 
 
@@ -328,12 +335,12 @@ def _own_share_column(key: str, pick: Pick) -> Column[Times]:
     return Column(f"{key}_percent_of_own_floor", "of its own floor", key, cell=cell)
 
 
-def _by_events(method: Method) -> Pick:
+def _event_pick(method: Method) -> Pick:
     return lambda case: case.by_events[method]
 
 
-def _cold(method: Method) -> Pick:
-    return lambda case: cold[method] if (cold := case.cold) else None
+def _cold_pick(method: Method) -> Pick:
+    return lambda case: cold_case[method] if (cold_case := case.cold) else None
 
 
 class CounterRow(NamedTuple):
@@ -343,7 +350,7 @@ class CounterRow(NamedTuple):
     row: RecordedRow
 
 
-def _scaled(factor: float) -> Callable[[float], Cell]:
+def _scaled_cell(factor: float) -> Callable[[float], Cell]:
     return lambda value: _number(value * factor)
 
 
@@ -355,20 +362,22 @@ def _integer_cell(value: float) -> Cell:
     return Cell(round(value), f"{value:.0f}")
 
 
-def _counter(recorded: str, cell: Callable[[float], Cell], key: str, title: str, group: str = "") -> Column[CounterRow]:
-    def printed(counted: CounterRow) -> Cell:
-        value = counted.row[recorded]
+def _counter(
+    counter_name: str, cell: Callable[[float], Cell], key: str, title: str, group: str = ""
+) -> Column[CounterRow]:
+    def counter_cell(counter_row: CounterRow) -> Cell:
+        value = counter_row.row[counter_name]
         return Cell() if value is None else cell(value)
 
-    return Column(key, title, group, cell=printed)
+    return Column(key, title, group, cell=counter_cell)
 
 
-_millions = _scaled(1e-6)
+_millions = _scaled_cell(1e-6)
 COUNTERS = (
     Column[CounterRow]("problem", "problem", numeric=False, cell=lambda counted: counted.line.cell),
     Column[CounterRow]("precision", "precision", numeric=False, cell=lambda counted: Cell(counted.row.precision)),
     Column[CounterRow]("name", "what runs", numeric=False, cell=lambda counted: Cell(counted.row.name)),
-    _counter("gpu_time", _scaled(MICRO), "gpu_us", "µs"),
+    _counter("gpu_time", _scaled_cell(MICRO), "gpu_us", "µs"),
     _counter("dram_read_bytes", _millions, "dram_read_MB", "from memory", "MB"),
     _counter("l2_to_l1_bytes", _millions, "l2_to_l1_MB", "L2 to L1", "MB"),
     _counter("l1_hit_percent", _percent_cell, "l1_hit_percent", "hits", "L1"),
@@ -388,13 +397,13 @@ COUNTERS = (
 @table(STUDY_NAME, "table-counters", title="Counters of the profiler", numbering="ours")
 def counters(campaign: Campaign, published: Published) -> Table:
     """A line for each kernel that `repro counters` was run on."""
-    counted = [
+    counter_rows = [
         CounterRow(line, row)
-        for line in ours(campaign, published)
+        for line in recorded_lines(campaign, published)
         for precision in campaign.precisions
         for row in campaign.counter_rows(line.problem, precision)
     ]
-    profilers = dict.fromkeys(str(row["profiler"]) for _, row in counted)
+    profilers = dict.fromkeys(str(row["profiler"]) for _, row in counter_rows)
     caption = [
         "What the GPU’s counters say of some of the kernels, for whole launches with a warm cache, medians over some",
         "launches. Time by the profiler, which is longer than by our clocks. From memory: bytes read from DRAM; L2 to",
@@ -402,10 +411,10 @@ def counters(campaign: Campaign, published: Published) -> Table:
         "Loads: requests of a warp to global memory, and sectors to each of them. Stall: for each instruction issued,",
         "how many warps wait for data of a load. Active: of the warps that a multiprocessor can hold. Of a routine of",
         "several kernels amounts are added, rates averaged by time, of waves and registers the most.",
-        f"Read by {' and '.join(profilers)} on {campaign.device}." if counted else "",
-        "" if counted else "No counters were recorded in this campaign; `repro counters` does, on a GPU.",
+        f"Read by {' and '.join(profilers)} on {campaign.device}." if counter_rows else "",
+        "" if counter_rows else "No counters were recorded in this campaign; `repro counters` does, on a GPU.",
     ]
-    return table_of(COUNTERS, counted, join_sentences(caption), nothing=not counted)
+    return table_of(COUNTERS, counter_rows, join_sentences(caption), nothing=not counter_rows)
 
 
 MEDIUM, LARGE = 20_000_000, 60_000_000
@@ -469,47 +478,47 @@ class TargetRatio:
         return SideNumber(value, case, sample)
 
 
-def _over_library(case: Times, compared: Compared) -> float | None:
-    return ratio_of(compared.library, compared.kernel)
+def _speedup_over_library(case: Times, solutions: Compared) -> float | None:
+    return ratio_of(solutions.library, solutions.kernel)
 
 
-def _over_papers_choice(case: Times, compared: Compared) -> float | None:
+def _speedup_over_papers_choice(case: Times, solutions: Compared) -> float | None:
     """Return the speedup over the papers' choice of routine in the ordering of the kernel."""
-    return ratio_of(case.routine(compared.kernel, papers_choice=True), compared.kernel)
+    return ratio_of(case.routine(solutions.kernel, papers_choice=True), solutions.kernel)
 
 
-def _over_unpaired(case: Times, compared: Compared) -> float | None:
-    return ratio_of(compared.unpaired, compared.kernel)
+def _speedup_over_unpaired(case: Times, solutions: Compared) -> float | None:
+    return ratio_of(solutions.unpaired, solutions.kernel)
 
 
-def _of_floor(case: Times, compared: Compared) -> float | None:
-    return ratio_of(case[FLOOR], compared.kernel)
+def _share_of_floor(case: Times, solutions: Compared) -> float | None:
+    return ratio_of(case[FLOOR], solutions.kernel)
 
 
-def _medium_or_large(case: Times) -> bool:
+def _is_medium_or_large(case: Times) -> bool:
     return (case.bytes or 0) >= MEDIUM
 
 
-def _medium(case: Times) -> bool:
+def _is_medium(case: Times) -> bool:
     return MEDIUM <= (case.bytes or 0) < LARGE
 
 
-def _large_symmetric(case: Times) -> bool:
+def _is_large_symmetric(case: Times) -> bool:
     return (case.bytes or 0) >= LARGE and case[WITHOUT_PAIRS] is not None
 
 
-def _papers(case: Times) -> bool:
+def _is_paper_problem(case: Times) -> bool:
     return case.line.published is not None
 
 
-def _cg_over(base: Method, counts: Callable[[float], bool], *, worst: bool = False) -> TargetRatio:
+def _cg_speedup(base: Method, counts: Callable[[float], bool], *, worst: bool = False) -> TargetRatio:
     """Return the speedup of conjugate gradients on the chip over `base`; `counts` tests the kept part of the matrix."""
 
     def times(case: Times) -> tuple[Time | None, ...]:
         return case.iteration(CHIP_CG), case.iteration(base)
 
     return TargetRatio(
-        lambda case, compared: ratio_of(case.iteration(base), case.iteration(CHIP_CG)),
+        lambda case, solutions: ratio_of(case.iteration(base), case.iteration(CHIP_CG)),
         worst=worst,
         counts=lambda case: case.kept is not None and counts(case.kept),
         only=OURS.key,
@@ -517,25 +526,25 @@ def _cg_over(base: Method, counts: Callable[[float], bool], *, worst: bool = Fal
     )
 
 
-def _fits(kept: float) -> bool:
-    return kept == 1
+def _fits(kept_share: float) -> bool:
+    return kept_share == 1
 
 
 #: Quantities of conjugate gradients, by their names in `config/targets/compound_spmv.csv`.
 CG_QUANTITIES: Mapping[str, TargetRatio] = {
-    "cg_mean": _cg_over(OUR_CG, _fits),
-    "cg_worst": _cg_over(OUR_CG, _fits, worst=True),
-    "cg_library_mean": _cg_over(LIBRARY_CG, _fits),
-    "cg_mean_beyond": _cg_over(OUR_CG, lambda kept: 0.5 <= kept < 1),
+    "cg_mean": _cg_speedup(OUR_CG, _fits),
+    "cg_worst": _cg_speedup(OUR_CG, _fits, worst=True),
+    "cg_library_mean": _cg_speedup(LIBRARY_CG, _fits),
+    "cg_mean_beyond": _cg_speedup(OUR_CG, lambda kept: 0.5 <= kept < 1),
 }
 
 
-def _chain_over(
+def _chain_speedup(
     base: Method, counts: Callable[[Times], bool] = lambda case: True, *, worst: bool = False
 ) -> TargetRatio:
     """Return the speedup over `base` of our fastest variant by dependent launches."""
     return TargetRatio(
-        lambda case, compared: ratio_of(case[base], case[OURS_DEPENDENT]),
+        lambda case, solutions: ratio_of(case[base], case[OURS_DEPENDENT]),
         worst=worst,
         counts=counts,
         only=OURS.key,
@@ -545,17 +554,17 @@ def _chain_over(
 
 #: Quantities of dependent launches, by their names in `config/targets/compound_spmv.csv`.
 CHAIN_QUANTITIES: Mapping[str, TargetRatio] = {
-    "chain_worst": _chain_over(LIBRARY, worst=True),
-    "chain_mean": _chain_over(LIBRARY),
-    "chain_floor_worst_medium": _chain_over(FLOOR, _medium, worst=True),
-    "chain_floor_mean_medium": _chain_over(FLOOR, _medium),
+    "chain_worst": _chain_speedup(LIBRARY, worst=True),
+    "chain_mean": _chain_speedup(LIBRARY),
+    "chain_floor_worst_medium": _chain_speedup(FLOOR, _is_medium, worst=True),
+    "chain_floor_mean_medium": _chain_speedup(FLOOR, _is_medium),
 }
 
 #: Speedups with targets for each clock, by the last part of their names.
 _SPEEDUPS = {
-    "worst": TargetRatio(_over_library, worst=True),
-    "mean": TargetRatio(_over_library),
-    "mean_papers": TargetRatio(_over_library, counts=_papers),
+    "worst": TargetRatio(_speedup_over_library, worst=True),
+    "mean": TargetRatio(_speedup_over_library),
+    "mean_papers": TargetRatio(_speedup_over_library, counts=_is_paper_problem),
 }
 _CLOCKS: Mapping[str, Clocked] = {"speedup": "graph", "event": "event", "cold": "cold"}
 #: All quantities, by their names in `config/targets/compound_spmv.csv`.
@@ -565,20 +574,20 @@ QUANTITIES: Mapping[str, TargetRatio] = {
         for begin, clock in _CLOCKS.items()
         for end, quantity in _SPEEDUPS.items()
     },
-    "speedup_worst_least": TargetRatio(_over_library, worst=True),
-    "papers_choice_mean": TargetRatio(_over_papers_choice),
-    "event_papers_choice_mean": TargetRatio(_over_papers_choice, clock="event"),
-    "floor_worst": TargetRatio(_of_floor, worst=True, counts=_medium_or_large),
-    "floor_mean": TargetRatio(_of_floor),
-    "floor_worst_medium": TargetRatio(_of_floor, worst=True, counts=_medium),
-    "floor_mean_medium": TargetRatio(_of_floor, counts=_medium),
-    "floor_mean_large": TargetRatio(_of_floor, counts=_large_symmetric, only="ours"),
-    "floor_mean_large_reordered": TargetRatio(_of_floor, counts=_large_symmetric, only="reordered"),
+    "speedup_worst_least": TargetRatio(_speedup_over_library, worst=True),
+    "papers_choice_mean": TargetRatio(_speedup_over_papers_choice),
+    "event_papers_choice_mean": TargetRatio(_speedup_over_papers_choice, clock="event"),
+    "floor_worst": TargetRatio(_share_of_floor, worst=True, counts=_is_medium_or_large),
+    "floor_mean": TargetRatio(_share_of_floor),
+    "floor_worst_medium": TargetRatio(_share_of_floor, worst=True, counts=_is_medium),
+    "floor_mean_medium": TargetRatio(_share_of_floor, counts=_is_medium),
+    "floor_mean_large": TargetRatio(_share_of_floor, counts=_is_large_symmetric, only="ours"),
+    "floor_mean_large_reordered": TargetRatio(_share_of_floor, counts=_is_large_symmetric, only="reordered"),
     "own_floor_mean_large": TargetRatio(
-        lambda case, compared: ratio_of(case.own_floor(compared.kernel), compared.kernel), counts=_large_symmetric
+        lambda case, compared: ratio_of(case.own_floor(compared.kernel), compared.kernel), counts=_is_large_symmetric
     ),
-    "unpaired_mean_large": TargetRatio(_over_unpaired, counts=_large_symmetric, only="ours"),
-    "unpaired_mean_large_reordered": TargetRatio(_over_unpaired, counts=_large_symmetric, only="reordered"),
+    "unpaired_mean_large": TargetRatio(_speedup_over_unpaired, counts=_is_large_symmetric, only="ours"),
+    "unpaired_mean_large_reordered": TargetRatio(_speedup_over_unpaired, counts=_is_large_symmetric, only="reordered"),
     **CG_QUANTITIES,
     **CHAIN_QUANTITIES,
 }
@@ -602,48 +611,48 @@ class TargetResult(NamedTuple):
 def _target_columns() -> tuple[Column[TargetResult], ...]:
     return (
         Column("target", "target", numeric=False, cell=lambda line: Cell(line.item["what"].replace("'", "’"))),
-        Column("prototype", "prototype", cell=_prototype),
+        Column("prototype", "prototype", cell=_prototype_cell),
         Column("wanted", "wanted", cell=lambda line: wanted_cell(line.item, line.allowance)),
         *(_side_column(key, title) for key, (title, _) in SIDES.items()),
-        Column("over_wanted", "over wanted", "ours", cell=_over_wanted),
-        Column("worst_case", "worst case", "ours", numeric=False, cell=_worst_case),
+        Column("over_wanted", "over wanted", "ours", cell=_target_quotient_cell),
+        Column("worst_case", "worst case", "ours", numeric=False, cell=_worst_case_cell),
     )
 
 
-def _prototype(line: TargetResult) -> Cell:
+def _prototype_cell(line: TargetResult) -> Cell:
     number = line.item["prototype"]
     return Cell(float(number), number) if number else Cell()
 
 
 def _side_column(key: str, title: str) -> Column[TargetResult]:
-    def measured(line: TargetResult) -> Cell:
+    def number_cell(line: TargetResult) -> Cell:
         if line.quantity.only not in ("", key):
             return Cell(None, " ")
         value, _, sample = line.numbers[key]
-        not_measured = value is None and line.quantity.counts is _large_symmetric
-        return Cell(None, "not measured") if not_measured else replace(ratio(value), sample=sample)
+        is_unmeasured = value is None and line.quantity.counts is _is_large_symmetric
+        return Cell(None, "not measured") if is_unmeasured else replace(ratio(value), sample=sample)
 
-    return Column(key, title, "measured", cell=measured)
-
-
-def _over_wanted(line: TargetResult) -> Cell:
-    measured, wanted = line.held_against.value, line.item["wanted"] if line.allowance else ""
-    if measured is None or not wanted:
-        return Cell(None, "" if wanted else " ")
-    over = measured / float(wanted)
-    return Cell(over, f"{100 * (over - 1):+.0f} %".replace("-", "−"))
+    return Column(key, title, "measured", cell=number_cell)
 
 
-def _worst_case(line: TargetResult) -> Cell:
-    where = line.held_against.case
-    if where is None:
+def _target_quotient_cell(line: TargetResult) -> Cell:
+    measured_value, target_value = line.held_against.value, line.item["wanted"] if line.allowance else ""
+    if measured_value is None or not target_value:
+        return Cell(None, "" if target_value else " ")
+    quotient = measured_value / float(target_value)
+    return Cell(quotient, f"{100 * (quotient - 1):+.0f} %".replace("-", "−"))
+
+
+def _worst_case_cell(line: TargetResult) -> Cell:
+    worst_case = line.held_against.case
+    if worst_case is None:
         return Cell(None, " ")
-    remark = where.line.record.remark if where.line.record else None
-    name = f"{where.line.problem}, {ABBREVIATIONS[where.case.precision]}"
-    times = line.quantity.times(where)
-    notes = where.case.launch_note(where.clock, times[0]) if where.case.cache is None else ()
+    remark = worst_case.line.record.remark if worst_case.line.record else None
+    name = f"{worst_case.line.problem}, {ABBREVIATIONS[worst_case.case.precision]}"
+    times = line.quantity.times(worst_case)
+    notes = worst_case.case.launch_note(worst_case.clock, times[0]) if worst_case.case.cache is None else ()
     cell = Cell(name, notes=((remark,) if remark else ()) + notes)
-    return from_rows(cell, *times)
+    return add_row_keys(cell, *times)
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
@@ -653,28 +662,28 @@ def targets(campaign: Campaign, published: Published) -> Table:
     by_clock: dict[Clocked, list[Times]] = {
         "graph": cases,
         "event": all_times(campaign, published, "event"),
-        "cold": [cold for case in cases if (cold := case.cold)],
+        "cold": [cold_case for case in cases if (cold_case := case.cold)],
     }
-    reached = []
-    solved, chained = bool(with_conjugate_gradients(cases)), bool(with_dependent_launches(cases))
-    not_tried = {*(() if solved else CG_QUANTITIES), *(() if chained else CHAIN_QUANTITIES)}
+    results = []
+    has_solvers, has_chains = bool(cases_of_conjugate_gradients(cases)), bool(cases_of_dependent_launches(cases))
+    untried_quantities = {*(() if has_solvers else CG_QUANTITIES), *(() if has_chains else CHAIN_QUANTITIES)}
     for item in published.targets:
-        if item["quantity"] in not_tried:
+        if item["quantity"] in untried_quantities:
             continue
         quantity = QUANTITIES[item["quantity"]]
         numbers = {side: quantity.measure(by_clock[quantity.clock], side) for side in SIDES}
-        reached.append(TargetResult(item, quantity, numbers, time_allowance(campaign)))
-    moved = sum(case.reordered is not None for case in cases)
+        results.append(TargetResult(item, quantity, numbers, time_allowance(campaign)))
+    reordered_count = sum(case.reordered is not None for case in cases)
     count = sum(case[OURS] is not None for case in cases)
-    sizes = [sum(map(counts, cases)) for counts in (_medium_or_large, _medium, _large_symmetric)]
-    theirs = [case for case in cases if _papers(case)]
+    sizes = [sum(map(counts, cases)) for counts in (_is_medium_or_large, _is_medium, _is_large_symmetric)]
+    paper_cases = [case for case in cases if _is_paper_problem(case)]
     library = library_of(campaign)
     caption = [
         "What was aimed at and what was reached: speedups of the best variant over routines of",
         f"{library}, and its fraction of the streaming floor, over all problems and precisions that have the",
         "times. Papers’ space: the best of the papers’ layouts and schedules. Ours: the best of those and of our own.",
         "Any ordering: where a reordered matrix is faster, it is compared with the library’s fastest routine on the",
-        f"matrix in the same order: {moved} of {len(cases)} cases; permuting is not in the times.",
+        f"matrix in the same order: {reordered_count} of {len(cases)} cases; permuting is not in the times.",
         "The papers’ choice: 4×4 and 3×3 BSR for quaternions and 3×3 blocks, CSR for complex numbers.",
         "By the event clock variants and routines are chosen by it, too.",
         events_note(campaign),
@@ -682,25 +691,25 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "With a cold cache the",
         "variants are those that the graph clock chose, timed by events after the L2 cache was overwritten, and the",
         "routines those that are the fastest then. Reported: no number is wanted.",
-        f"The papers’ own problems: {len({case.line.problem for case in theirs})}, rebuilt ones and stand-ins among",
-        f"them, {len(theirs)} cases. The fastest routine: of any representation.",
+        f"The papers’ own problems: {len({case.line.problem for case in paper_cases})}, rebuilt ones and stand-ins",
+        f"among them, {len(paper_cases)} cases. The fastest routine: of any representation.",
         f"By the bytes of CSR-AoS {sizes[0]} cases are of 20 MB and more, and {sizes[1]} of these below 60 MB.",
-        _pairs_said(sizes[2]),
-        "Conjugate gradients: µs of an iteration; a matrix fits where all of it stays in shared memory." * solved,
-        CHAIN_SAID * chained,
+        _pairs_note(sizes[2]),
+        "Conjugate gradients: µs of an iteration; a matrix fits where all of it stays in shared memory." * has_solvers,
+        CHAIN_SAID * has_chains,
         "Prototype: a C++ prototype on an H200, on eight other matrices; of symmetric matrices one of pairs, on four",
         "of these, seven cases.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
         "" if count else f"Ours is absent: {NOT_SEARCHED}.",
-        wanted_on(campaign),
-        remarks(ours(campaign, published)),
+        target_device_note(campaign),
+        remarks(recorded_lines(campaign, published)),
         unavailable_note(campaign),
     ]  # fmt: skip
-    return table_of(_target_columns(), reached, join_sentences(caption))
+    return table_of(_target_columns(), results, join_sentences(caption))
 
 
-def _pairs_said(large: int) -> str:
+def _pairs_note(large: int) -> str:
     """Return the sentences on formats of pairs; `large` is the number of large symmetric matrices with a time."""
     if not large:
         return "Symmetric: no format of pairs was timed on a matrix of 60 MB and more."
@@ -726,15 +735,15 @@ def _baseline_or_layout(row: CompoundRow) -> str:
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision: set-up and product times of ours and the library."""
-    costs = [_costs(times) for times in all_times(campaign, published)]
+    costs = [_setup_costs(times) for times in all_times(campaign, published)]
     return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED_CAPTION)
 
 
-def _costs(times: Times) -> SetupCosts:
+def _setup_costs(times: Times) -> SetupCosts:
     return SetupCosts.packed(
         times.line.cell,
         times.case.precision,
         library=times[LIBRARY],
         csr=times[LIBRARY_CSR],
-        ours=times[OURS] or times[PAPERS],
+        own_time=times[OURS] or times[PAPERS],
     )

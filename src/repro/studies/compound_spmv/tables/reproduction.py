@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from repro.results.campaign_data import MOSTLY_LAUNCH, Campaign, Case
 from repro.results.claims import Variants, claims_table, load_claims
-from repro.results.cross_campaign import blank_reason, column_title, others_note, with_all_problems
+from repro.results.cross_campaign import blank_reason, column_title, join_reference_problems, others_note
 from repro.results.problem_lines import (
     ABBREVIATIONS,
     ProblemLine,
@@ -20,13 +20,13 @@ from repro.results.problem_lines import (
     join_sentences,
     launch_note,
     measurement_note,
-    ours,
     problem_lines,
+    recorded_lines,
     unavailable_note,
 )
 from repro.results.published import Published
 from repro.results.registry import table
-from repro.results.tables import Cell, Column, Table, count, from_rows, speedup, table_of
+from repro.results.tables import Cell, Column, Table, add_row_keys, count, speedup, table_of
 from repro.studies.compound_spmv import CITED, STUDY_NAME
 from repro.studies.compound_spmv.results import (
     CLAIMS,
@@ -53,16 +53,16 @@ ENTRY = Column[ProblemLine](
 @table(STUDY_NAME, "table-1", title="Sizes of the matrices", numbering=f"Table 1 of {CITED}")
 def sizes(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: rows and stored entries of the matrix, published and ours."""
-    by_problem = {item["problem"]: item for item in published["sizes"]}
+    published_sizes = {item["problem"]: item for item in published["sizes"]}
 
-    def printed(key: str) -> Callable[[ProblemLine], Cell]:
-        return lambda line: count(int(by_problem[line.published][key]) if line.published else None)
+    def published_cell(key: str) -> Callable[[ProblemLine], Cell]:
+        return lambda line: count(int(published_sizes[line.published][key]) if line.published else None)
 
     columns = (
         NAME,
         ENTRY,
-        Column("published_rows", "rows", "published", cell=printed("rows")),
-        Column("published_nonzeros", "non-zeros", "published", cell=printed("nonzeros")),
+        Column("published_rows", "rows", "published", cell=published_cell("rows")),
+        Column("published_nonzeros", "non-zeros", "published", cell=published_cell("nonzeros")),
         Column("rows", "rows", "ours", cell=lambda line: count(line.record.n if line.record else None)),
         Column("nonzeros", "non-zeros", "ours", cell=lambda line: count(line.record.nnz if line.record else None)),
     )
@@ -77,23 +77,23 @@ def sizes(campaign: Campaign, published: Published) -> Table:
 @table(STUDY_NAME, "table-9", title="Memory of the layouts", numbering=f"Table 9 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: bytes as CSR, and other formats as multiples of them, in double precision."""
-    by_problem = {item["problem"]: item for item in published["memory"]}
+    published_memory = {item["problem"]: item for item in published["memory"]}
     rows = []
     for line in problem_lines(campaign, published):
-        printed = by_problem[line.published] if line.published else None
-        if printed is None:
-            theirs = [Cell()] * (1 + len(FORMATS))
+        published_row = published_memory[line.published] if line.published else None
+        if published_row is None:
+            published_cells = [Cell()] * (1 + len(FORMATS))
         else:
-            size = float(printed["csr_size"]) * KIB ** {"KiB": 1, "MiB": 2}[printed["csr_unit"]]
-            theirs = [Cell(round(size), f"{printed['csr_size']} {printed['csr_unit']}")]
-            theirs += [Cell(float(printed[name]), printed[name]) for name in FORMATS]
+            size = float(published_row["csr_size"]) * KIB ** {"KiB": 1, "MiB": 2}[published_row["csr_unit"]]
+            published_cells = [Cell(round(size), f"{published_row['csr_size']} {published_row['csr_unit']}")]
+            published_cells += [Cell(float(published_row[name]), published_row[name]) for name in FORMATS]
         layouts = memory_of(line.record).get("double", {})
         csr = layouts.get("CSR")
-        mine = [Cell(csr, size_text(csr)) if csr else Cell()]
+        own_cells = [Cell(csr, size_text(csr)) if csr else Cell()]
         for name in FORMATS:
             multiple = layouts[name] / csr if csr and layouts.get(name) else None
-            mine.append(Cell() if multiple is None else Cell(multiple, f"{multiple:.1f}"))
-        rows.append((line.cell, *theirs, *mine))
+            own_cells.append(Cell() if multiple is None else Cell(multiple, f"{multiple:.1f}"))
+        rows.append((line.cell, *published_cells, *own_cells))
     columns = [NAME]
     for group, prefix in (("published", "published_"), ("ours", "")):
         columns.append(Column(f"{prefix}CSR_bytes", "CSR/BSR", group))
@@ -128,21 +128,21 @@ NUMBERS = {
 def best_layouts(campaign: Campaign, published: Published, number: int) -> Table:
     """Return Table `number` (2 to 7): best layout and speedup by layout tuning, for one entry type and precision."""
     entry, precision = NUMBERS[number]
-    printed = {(i["problem"], i["gpu"]): i for i in published["layouts"] if i["table"] == str(number)}
+    published_layouts = {(i["problem"], i["gpu"]): i for i in published["layouts"] if i["table"] == str(number)}
     rows = []
-    ties = timed = marked = 0
-    for line in problem_lines(with_all_problems(campaign), published, entry):
+    ties = time_count = marked_count = 0
+    for line in problem_lines(join_reference_problems(campaign), published, entry):
         cells = [line.cell]
         for gpu in gpus(published):
             if line.published:
-                item = printed[line.published, gpu]
+                item = published_layouts[line.published, gpu]
                 cells += [Cell(item["layout"]), Cell(float(item["speedup"]), item["speedup"])]
             else:
                 cells += [Cell(), Cell()]
         case = Case[CompoundRow](campaign, line.problem, precision)
         best = case.winner("joint", "event")
-        ties, timed = ties + bool(tied_layouts(case, best)), timed + (best is not None)
-        marked += case.mostly_launch("event", best)
+        ties, time_count = ties + bool(tied_layouts(case, best)), time_count + (best is not None)
+        marked_count += case.mostly_launch("event", best)
         for measured_on in (campaign, *campaign.beside):
             cells += _layout_cells(Case(measured_on, line.problem, precision), line)
         rows.append(tuple(cells))
@@ -150,7 +150,10 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
     for group, prefix, name in [
         *((f"published: {gpu}", f"published_{gpu}".replace(" ", "_"), "") for gpu in gpus(published)),
         (f"ours: {campaign.column}", "ours", ""),
-        *((f"ours: {column_title(campaign, other)}", f"ours_{other.name}", other.name) for other in campaign.beside),
+        *(
+            (f"ours: {column_title(campaign, reference)}", f"ours_{reference.name}", reference.name)
+            for reference in campaign.beside
+        ),
     ]:
         columns.append(Column(f"{prefix}_layout", "layout", group, numeric=False, campaign=name))
         columns.append(Column(f"{prefix}_speedup", "speedup", group, campaign=name))
@@ -162,9 +165,9 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
             f"Published in Table {number} of {CITED}.",
             kernels_note(campaign),
             clock_note(campaign),
-            launch_note(marked, timed),
+            launch_note(marked_count, time_count),
             f"Other layouts within {100 * campaign.tie:g} % of the best in the search are a tie and named below:",
-            f"{ties} of {timed} cases.",
+            f"{ties} of {time_count} cases.",
             others_note(campaign),
             cpu_note(campaign),
             unavailable_note(campaign, entry),
@@ -181,9 +184,9 @@ def _layout_cells(case: Case[CompoundRow], line: ProblemLine) -> tuple[Cell, Cel
     best = case.winner("joint", "event")
     if best is None:
         return Cell(notes=(case.why_not(),)), Cell()
-    tied = tied_layouts(case, best)
-    ties = (f"tie with {', '.join(tied)}",) if tied else ()
-    layout = from_rows(Cell(best.row.layout, notes=ties), best)
+    tied_names = tied_layouts(case, best)
+    ties = (f"tie with {', '.join(tied_names)}",) if tied_names else ()
+    layout = add_row_keys(Cell(best.row.layout, notes=ties), best)
     base = case.winner("schedule", "event")
     if base is None:
         return layout, Cell(notes=("no time for CSR-AoS-AoS",))
@@ -215,15 +218,18 @@ CASES = {"SP": 1, "DP": 1, "both": 2, "none": 0}
 @table(STUDY_NAME, "table-8", title="Where the dynamic schedule is preferred", numbering=f"Table 8 of {CITED}")
 def preferred(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: precisions (SP, DP, both, none) in which dynamic schedules win, for each GPU."""
-    printed = {(item["problem"], item["gpu"]): item["preferred"] for item in published["dynamic"]}
-    measured = (campaign, *campaign.beside)
-    counts = [_Count() for _ in measured]
+    published_preferences = {(item["problem"], item["gpu"]): item["preferred"] for item in published["dynamic"]}
+    compared_campaigns = (campaign, *campaign.beside)
+    counts = [_Count() for _ in compared_campaigns]
     rows = []
-    for line in problem_lines(with_all_problems(campaign), published):
+    for line in problem_lines(join_reference_problems(campaign), published):
         cells = [NAME.cell(line), ENTRY.cell(line)]
         for gpu in gpus(published):
-            cells.append(_kind(printed[line.published, gpu]) if line.published else BLANK)
-        cells += [_preference_cell(preference, line, count) for preference, count in zip(measured, counts, strict=True)]
+            cells.append(_kind_cell(published_preferences[line.published, gpu]) if line.published else BLANK)
+        cells += [
+            _preference_cell(preference, line, count)
+            for preference, count in zip(compared_campaigns, counts, strict=True)
+        ]
         rows.append(tuple(cells))
     columns = (
         NAME,
@@ -231,17 +237,23 @@ def preferred(campaign: Campaign, published: Published) -> Table:
         *(Column(f"published_{gpu}".replace(" ", "_"), gpu, "published", numeric=False) for gpu in gpus(published)),
         Column("ours", campaign.column, "ours", numeric=False),
         *(
-            Column(f"ours_{other.name}", column_title(campaign, other), "ours", numeric=False, campaign=other.name)
-            for other in campaign.beside
+            Column(
+                f"ours_{reference.name}",
+                column_title(campaign, reference),
+                "ours",
+                numeric=False,
+                campaign=reference.name,
+            )
+            for reference in campaign.beside
         ),
     )
     shares = []
     for gpu in gpus(published):
         kinds = [item["preferred"] for item in published["dynamic"] if item["gpu"] == gpu]
-        shares.append(_share(sum(CASES[k] for k in kinds), 2 * len(kinds)))
-    shares += [_share(count.won, count.timed) for count in counts]
+        shares.append(_share_cell(sum(CASES[k] for k in kinds), 2 * len(kinds)))
+    shares += [_share_cell(count.won, count.timed) for count in counts]
     summary = [(Cell("share of cases"), BLANK, *shares)]
-    own = counts[0]
+    own_count = counts[0]
     percent = published.quantity("share of cases where dynamic is better in percent")
     caption = join_sentences(
         [
@@ -252,8 +264,8 @@ def preferred(campaign: Campaign, published: Published) -> Table:
             f"Published in Table 8 of {CITED}, whose section 5.4 puts it at about {percent} % of all cases.",
             kernels_note(campaign),
             clock_note(campaign),
-            launch_note(own.marked, own.timed),
-            f"Ties of static and dynamic: {own.ties} of {own.timed}.",
+            launch_note(own_count.marked, own_count.timed),
+            f"Ties of static and dynamic: {own_count.ties} of {own_count.timed}.",
             others_note(campaign),
             cpu_note(campaign),
             unavailable_note(campaign),
@@ -297,55 +309,61 @@ def _preference_cell(campaign: Campaign, line: ProblemLine, count: _Count) -> Ce
         notes |= dict.fromkeys(static.notes + dynamic.notes)
     count.won += sum(answers.values())
     count.timed += len(answers)
-    return from_rows(_answer(answers, tuple(notes)), *winners)
+    return add_row_keys(_answer_cell(answers, tuple(notes)), *winners)
 
 
-def _kind(kind: str) -> Cell:
+def _kind_cell(kind: str) -> Cell:
     return Cell(kind, "–" if kind == "none" else kind)
 
 
-def _answer(answers: dict[str, bool], notes: tuple[str, ...]) -> Cell:
+def _answer_cell(answers: dict[str, bool], notes: tuple[str, ...]) -> Cell:
     if not answers:
         return Cell(None, " ", notes)
-    winning = [name for name, wins in answers.items() if wins]
-    cell = _kind({0: "none", 1: "".join(winning), 2: "both"}[len(winning)])
+    winners = [name for name, is_winner in answers.items() if is_winner]
+    cell = _kind_cell({0: "none", 1: "".join(winners), 2: "both"}[len(winners)])
     if len(answers) == 1:  # the other precision has no time
-        only = f" ({next(iter(answers))} only)"
-        return Cell(f"{cell.value}{only}", f"{cell.text}{only}", notes)
+        note_text = f" ({next(iter(answers))} only)"
+        return Cell(f"{cell.value}{note_text}", f"{cell.text}{note_text}", notes)
     return Cell(cell.value, cell.text, notes)
 
 
-def _share(won: int, timed: int) -> Cell:
-    return Cell(won / timed, f"{won}/{timed} ({100 * won / timed:.0f} %)") if timed else Cell()
+def _share_cell(win_count: int, time_count: int) -> Cell:
+    return (
+        Cell(win_count / time_count, f"{win_count}/{time_count} ({100 * win_count / time_count:.0f} %)")
+        if time_count
+        else Cell()
+    )
 
 
-def _best_layout(measured: Sensitivity) -> Cell:
-    why = measured.best is None and measured.line.available
-    return Cell(measured.best.row.layout if measured.best else None, notes=(measured.case.why_not(),) if why else ())
+def _best_layout_cell(search: Sensitivity) -> Cell:
+    has_no_winner = search.best is None and search.line.available
+    return Cell(
+        search.best.row.layout if search.best else None, notes=(search.case.why_not(),) if has_no_winner else ()
+    )
 
 
 def _spread_column(kind: str) -> Column[Sensitivity]:
-    def cell(measured: Sensitivity) -> Cell:
-        if not (spread := measured.spread(kind)):
+    def cell(search: Sensitivity) -> Cell:
+        if not (spread := search.spread(kind)):
             return Cell()
         ratio, fastest, slowest = spread
-        return from_rows(Cell(ratio, f"{ratio:.2f}", measured.case.launch_note("event", fastest)), fastest, slowest)
+        return add_row_keys(Cell(ratio, f"{ratio:.2f}", search.case.launch_note("event", fastest)), fastest, slowest)
 
     return Column(f"{kind}_worst_over_best", kind, "slowest / fastest", cell=cell)
 
 
-def _registers(measured: Sensitivity) -> Cell:
-    used = [row.registers for row in measured.used if row.registers is not None]
-    return Cell(f"{min(used)}–{max(used)}") if used else Cell()
+def _registers_cell(search: Sensitivity) -> Cell:
+    register_counts = [row.registers for row in search.used if row.registers is not None]
+    return Cell(f"{min(register_counts)}–{max(register_counts)}") if register_counts else Cell()
 
 
 SENSITIVITY_COLUMNS = (
     Column[Sensitivity]("problem", "problem", numeric=False, cell=lambda measured: measured.line.cell),
     Column[Sensitivity]("precision", "precision", numeric=False, cell=lambda measured: Cell(measured.case.precision)),
-    Column[Sensitivity]("layout", "best layout", numeric=False, cell=_best_layout),
+    Column[Sensitivity]("layout", "best layout", numeric=False, cell=_best_layout_cell),
     _spread_column("static"),
     _spread_column("dynamic"),
-    Column[Sensitivity]("registers", "registers", numeric=False, cell=_registers),
+    Column[Sensitivity]("registers", "registers", numeric=False, cell=_registers_cell),
     Column[Sensitivity](
         "spilled_bytes",
         "spills [B/thread]",
@@ -364,30 +382,30 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: slowest / fastest time of each schedule kind in the best layout, and registers."""
     cases = [
         Sensitivity(line, Case(campaign, line.problem, precision))
-        for line in ours(campaign, published)
+        for line in recorded_lines(campaign, published)
         for precision in campaign.precisions
     ]
-    both = [
-        (measured, static, dynamic)
-        for measured in cases
-        if (static := measured.spread("static")) and (dynamic := measured.spread("dynamic"))
+    spreads = [
+        (search, static, dynamic)
+        for search in cases
+        if (static := search.spread("static")) and (dynamic := search.spread("dynamic"))
     ]
-    more = sum(dynamic[0] > static[0] for _, static, dynamic in both)
-    marked = sum(measured.case.mostly_launch("event", static[1], dynamic[1]) for measured, static, dynamic in both)
-    won = [measured.layouts_won for measured in cases]
-    few, most = (published.quantity(f"{word} registers") for word in ("fewest", "most"))
+    dynamic_count = sum(dynamic[0] > static[0] for _, static, dynamic in spreads)
+    marked_count = sum(search.case.mostly_launch("event", static[1], dynamic[1]) for search, static, dynamic in spreads)
+    wins = [search.layouts_won for search in cases]
+    least, most = (published.quantity(f"{word} registers") for word in ("fewest", "most"))
     caption = [
         "How much the choice of schedule matters: median time of the slowest schedule over that of the",
         "fastest, of each kind, in the best layout, over all schedules of the search, where the slow ones have",
         "a few screening launches only. Registers: least and most of its kernels; spills: the most of any.",
-        f"Dynamic is the more sensitive one in {more} of {len(both)} cases; over all searched layouts its best",
-        f"schedule beats static’s by more than {100 * campaign.tie:g} % in {sum(number for number, _ in won)} of",
-        f"{sum(possible for _, possible in won)}.",
-        f"Section 5.4 of {CITED} finds dynamic more sensitive, with {few} to {most} registers a thread",
+        f"Dynamic is the more sensitive one in {dynamic_count} of {len(spreads)} cases; over all searched layouts its",
+        f"best schedule beats static’s by more than {100 * campaign.tie:g} % in {sum(number for number, _ in wins)} of",
+        f"{sum(possible for _, possible in wins)}.",
+        f"Section 5.4 of {CITED} finds dynamic more sensitive, with {least} to {most} registers a thread",
         "and no spills.",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
-        launch_note(marked, len(both)),
+        launch_note(marked_count, len(spreads)),
         unavailable_note(campaign),
     ]
     return table_of(SENSITIVITY_COLUMNS, cases, join_sentences(caption))
@@ -395,7 +413,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
 
 @table(STUDY_NAME, "table-claims", title="The papers’ claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(measured: Campaign, variants: Variants) -> ClaimCases | None:
-        return ClaimCases.of(measured, published, variants)
+    def data(source: Campaign, variants: Variants) -> ClaimCases | None:
+        return ClaimCases.of(source, published, variants)
 
     return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)

@@ -21,7 +21,14 @@ from repro.bench.rows import median_column
 from repro.config.models import EXTENDED, StudySettings
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
 from repro.results.cross_campaign import column_title, conflict_note, others_note
-from repro.results.problem_lines import PROBLEM, ProblemLine, join_sentences, measurement_note, name_cell, ours
+from repro.results.problem_lines import (
+    PROBLEM,
+    ProblemLine,
+    join_sentences,
+    measurement_note,
+    name_cell,
+    recorded_lines,
+)
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import geometric_mean
@@ -30,7 +37,14 @@ from repro.sparse.compound.variants import LOADS, TILE_ROWS
 from repro.sparse.tuning_features import pareto_front
 from repro.studies.compound_spmv import CITED, STUDY_NAME, searches
 from repro.studies.compound_spmv.results import kernels_note, papers_space
-from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, Transfer, journeys, judged_searches, searched
+from repro.studies.compound_spmv.searches import (
+    SPACE_TITLES,
+    Order,
+    Transfer,
+    recordings_of_space,
+    replayed_searches,
+    transfers,
+)
 from repro.studies.compound_spmv.study import CompoundRow
 from repro.tuning.recordings import Recording
 from repro.tuning.strategies import SEEDS, Array, Evaluation, sample_note
@@ -43,7 +57,7 @@ COLUMNS = ("problem", "precision", "space", "status", "protocol", "name", "layou
            "unroll", "load", "ahead", "outer", "vector", "clustered", "least_bytes", "event_launches", TIME,
            "device_uuid", "environment")  # fmt: skip
 CASE = ["problem", "precision"]
-#: For each idea of our space, the function that selects the rows of `described` that use it.
+#: For each idea of our space, the function that selects the rows of `described_rows` that use it.
 IDEAS: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
     "several entries in flight": lambda rows: rows.unroll > 1,
     "more than 8 threads to a row": lambda rows: rows.width > 8,
@@ -82,7 +96,7 @@ class IdeaLoss:
     screened: bool
 
 
-def described(campaign: Campaign) -> pd.DataFrame:
+def described_rows(campaign: Campaign) -> pd.DataFrame:
     """Return the searched variants in the matrix's own order, with the columns that `IDEAS` read.
 
     Besides `COLUMNS` these are `cached` as in `IdeaLoss`, and `beyond`: the median by the event clock minus an empty
@@ -92,17 +106,17 @@ def described(campaign: Campaign) -> pd.DataFrame:
     rows = campaign.search
     rows = rows[(rows.kind == "variant") & (rows.ordering == "natural") & (rows.cache == campaign.cache)]
     full = {
-        space: {(recording.problem, recording.precision) for recording in searched(campaign, space)}
+        space: {(recording.problem, recording.precision) for recording in recordings_of_space(campaign, space)}
         for space in SPACE_TITLES
     }
     cases = pd.Series(list(zip(rows.problem, rows.precision, strict=True)), index=rows.index, dtype=object)
-    kept = cases.isin(full["extended"]) & ((rows.space == EXTENDED) | cases.isin(full[papers_space(campaign)]))
-    rows = rows.loc[kept, list(COLUMNS)]
+    row_mask = cases.isin(full["extended"]) & ((rows.space == EXTENDED) | cases.isin(full[papers_space(campaign)]))
+    rows = rows.loc[row_mask, list(COLUMNS)]
     rows = rows.assign(beyond=rows[TIME].where(rows.status == "ok") - offset(campaign), cached=None)
     cache = rows.environment.map({name: record.get("cache_bytes") for name, record in campaign.environments.items()})
-    streamed = rows.groupby(CASE).least_bytes.transform("max")  # `least_bytes` may be missing in a failed row
-    if cache.notna().all() and streamed.notna().all():
-        rows["cached"] = streamed <= cache
+    streamed_bytes = rows.groupby(CASE).least_bytes.transform("max")  # `least_bytes` may be missing in a failed row
+    if cache.notna().all() and streamed_bytes.notna().all():
+        rows["cached"] = streamed_bytes <= cache
     return rows
 
 
@@ -113,34 +127,34 @@ def offset(campaign: Campaign) -> float:
     return float(empty.median()) if len(empty) else 0.0
 
 
-def idea_losses(frame: pd.DataFrame, uses: pd.Series) -> list[IdeaLoss]:
-    """Return the loss of each case without the rows `uses`, which use an idea; cases without such a row are omitted.
+def idea_losses(frame: pd.DataFrame, use_mask: pd.Series) -> list[IdeaLoss]:
+    """Return the loss of each case without the rows `use_mask`, which use an idea; cases without one are omitted.
 
     A screened time below the best full time is noise and counts as no loss.
     """
-    lost = []
-    needed = frame[[*CASE, "protocol", "beyond", "cached"]].assign(uses=uses)
-    for (problem, precision), case in needed.groupby(CASE, sort=True):
-        timed = case[case.beyond > 0]
-        without = timed[~timed.uses]
+    losses = []
+    rows = frame[[*CASE, "protocol", "beyond", "cached"]].assign(uses=use_mask)
+    for (problem, precision), case in rows.groupby(CASE, sort=True):
+        timed_rows = case[case.beyond > 0]
+        without = timed_rows[~timed_rows.uses]
         if not case.uses.any() or without.empty:
             continue
-        full = timed[timed.protocol == "full"]
-        best = (timed if full.empty else full).beyond.min()
-        rest = without.sort_values("beyond", kind="stable").iloc[0]
-        cached = None if rest.cached is None else bool(rest.cached)
-        ratio = max(float(rest.beyond / best), 1.0)
-        lost.append(IdeaLoss(str(problem), str(precision), cached, ratio, rest.protocol != "full"))
-    return lost
+        full = timed_rows[timed_rows.protocol == "full"]
+        best = (timed_rows if full.empty else full).beyond.min()
+        best_without = without.sort_values("beyond", kind="stable").iloc[0]
+        is_cached = None if best_without.cached is None else bool(best_without.cached)
+        ratio = max(float(best_without.beyond / best), 1.0)
+        losses.append(IdeaLoss(str(problem), str(precision), is_cached, ratio, best_without.protocol != "full"))
+    return losses
 
 
 @table(STUDY_NAME, "table-ablation", title="What our space loses without one of its ideas", numbering="ours")
 def ablation(campaign: Campaign, published: Published) -> Table:
     """One line for each idea: mean loss without it on matrices that fit the L2 cache and on larger ones, worst loss."""
-    rows = described(campaign)
-    ours = rows[rows.space == EXTENDED]
-    sized = not ours.cached.isna().any()
-    groups = {"cached": (True, "fits L2"), "larger": (False, "larger")} if sized else {"mean": (None, "all")}
+    rows = described_rows(campaign)
+    own_rows = rows[rows.space == EXTENDED]
+    has_sizes = not own_rows.cached.isna().any()
+    groups = {"cached": (True, "fits L2"), "larger": (False, "larger")} if has_sizes else {"mean": (None, "all")}
     columns = (
         Column("without", "without", numeric=False),
         *(Column(key, head, "slower, mean [%]") for key, (_, head) in groups.items()),
@@ -148,14 +162,16 @@ def ablation(campaign: Campaign, published: Published) -> Table:
         Column("where", "worst at", numeric=False),
         Column("lose", f"above {100 * NOTABLE:g} %"),
     )
-    sizes = [cached for cached, _ in groups.values()]
+    sizes = [is_cached for is_cached, _ in groups.values()]
     lines: list[tuple[Cell, ...]] = []
     summary: list[tuple[Cell, ...]] = []
-    if len(ours):
-        tried = {name: uses for name, uses in LATER_IDEAS.items() if uses(ours).any()}
-        ideas = {**IDEAS, **tried}
-        lines = [_idea_line(campaign, name, idea_losses(ours, uses(ours)), sizes) for name, uses in ideas.items()]
-        if len(ours) < len(rows):
+    if len(own_rows):
+        later_ideas = {name: use_of for name, use_of in LATER_IDEAS.items() if use_of(own_rows).any()}
+        ideas = {**IDEAS, **later_ideas}
+        lines = [
+            _idea_line(campaign, name, idea_losses(own_rows, use_of(own_rows)), sizes) for name, use_of in ideas.items()
+        ]
+        if len(own_rows) < len(rows):
             summary = [_idea_line(campaign, ALL, idea_losses(rows, rows.space == EXTENDED), sizes)]
     caption = [
         "By how many percent the fastest variant of our space in the problem’s own order of unknowns is slower when",
@@ -166,8 +182,8 @@ def ablation(campaign: Campaign, published: Published) -> Table:
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         *(
-            _doubts(campaign, rows, ours)
-            if len(ours)
+            _limit_notes(campaign, rows, own_rows)
+            if len(own_rows)
             else ["No problem of this campaign was searched in full in our space."]
         ),
     ]
@@ -175,25 +191,25 @@ def ablation(campaign: Campaign, published: Published) -> Table:
 
 
 def _idea_line(
-    campaign: Campaign, name: str, lost: Sequence[IdeaLoss], sizes: Sequence[bool | None]
+    campaign: Campaign, name: str, losses: Sequence[IdeaLoss], sizes: Sequence[bool | None]
 ) -> tuple[Cell, ...]:
-    if not lost:
+    if not losses:
         return Cell(name), *(Cell() for _ in range(len(sizes) + 3))
-    worst = max(lost, key=lambda loss: loss.ratio)
-    remarks = name_cell(campaign.problems[worst.problem]).notes
-    many = sum(loss.ratio > 1 + NOTABLE for loss in lost)
-    screened = sum(loss.screened for loss in lost)
-    note = f"in {screened} of {len(lost)} cases the best without was timed by the screening only"
+    worst_loss = max(losses, key=lambda loss: loss.ratio)
+    remarks = name_cell(campaign.problems[worst_loss.problem]).notes
+    notable_count = sum(loss.ratio > 1 + NOTABLE for loss in losses)
+    screened_count = sum(loss.screened for loss in losses)
+    note = f"in {screened_count} of {len(losses)} cases the best without was timed by the screening only"
     return (
-        Cell(name, notes=(note,) if screened else ()),
-        *(_mean_slowdown(loss.ratio for loss in lost if loss.cached is cached) for cached in sizes),
-        _percent_cell(worst.ratio - 1),
-        Cell(f"{worst.problem}, {worst.precision}", notes=remarks) if worst.ratio > 1 else Cell(),
-        Cell(many, f"{many} of {len(lost)}"),
+        Cell(name, notes=(note,) if screened_count else ()),
+        *(_mean_slowdown_cell(loss.ratio for loss in losses if loss.cached is is_cached) for is_cached in sizes),
+        _percent_cell(worst_loss.ratio - 1),
+        Cell(f"{worst_loss.problem}, {worst_loss.precision}", notes=remarks) if worst_loss.ratio > 1 else Cell(),
+        Cell(notable_count, f"{notable_count} of {len(losses)}"),
     )
 
 
-def _mean_slowdown(ratios: Iterable[float]) -> Cell:
+def _mean_slowdown_cell(ratios: Iterable[float]) -> Cell:
     mean = geometric_mean(ratios)
     return Cell() if mean is None else _percent_cell(mean - 1)
 
@@ -202,30 +218,34 @@ def _percent_cell(share: float) -> Cell:
     return Cell(round(100 * share, 6), f"{100 * share:.1f}") if np.isfinite(share) else Cell(None, "none works")
 
 
-def _doubts(campaign: Campaign, frame: pd.DataFrame, ours: pd.DataFrame) -> list[str]:
+def _limit_notes(campaign: Campaign, frame: pd.DataFrame, own_rows: pd.DataFrame) -> list[str]:
     """Return the sentences on the limits of the table's numbers."""
-    said = []
+    sentences = []
     empty = offset(campaign)
     if empty:
-        best = ours.groupby(CASE).beyond.min()
-        near = int((best <= (NEAR_EMPTY - 1) * empty).sum())
-        said += [
+        best = own_rows.groupby(CASE).beyond.min()
+        count = int((best <= (NEAR_EMPTY - 1) * empty).sum())
+        sentences += [
             f"The clock’s own offset, an empty kernel’s {empty * 1e6:.2f} µs (median), is subtracted before ratios",
-            f"are formed; in {near} of {len(best)} cases our best time is within {NEAR_EMPTY:g}× of it, and a step of",
+            f"are formed; in {count} of {len(best)} cases our best time is within {NEAR_EMPTY:g}× of it, and a step of",
             "the clock may be percents of what is left.",
         ]
-    screened = ours.loc[ours.protocol == "screen", "event_launches"].dropna()
-    if len(screened):
-        said.append(
-            f"Times are of the full protocol where a variant had it; screened ones, of {screened.max()} launches at"
+    launches = own_rows.loc[own_rows.protocol == "screen", "event_launches"].dropna()
+    if len(launches):
+        sentences.append(
+            f"Times are of the full protocol where a variant had it; screened ones, of {launches.max()} launches at"
             " most, scatter more, and one below the best of the full protocol counts as no loss."
         )
     cards = frame.groupby([*CASE, "space"]).device_uuid.first().unstack("space")
     papers = papers_space(campaign)
     if papers in cards:
-        other = int((cards[papers] != cards[EXTENDED]).sum())
-        said.append(f"In {other} cases the spaces were searched on two cards of this model." if other else "")
-    return said
+        other_card_count = int((cards[papers] != cards[EXTENDED]).sum())
+        sentences.append(
+            f"In {other_card_count} cases the spaces were searched on two cards of this model."
+            if other_card_count
+            else ""
+        )
+    return sentences
 
 
 @dataclass(frozen=True)
@@ -254,8 +274,11 @@ def times_and_bytes(campaign: Campaign, problem_name: str, precision: str) -> Ti
     if not fastest:
         return None
     _, times, rows = zip(*fastest.values(), strict=True)
-    by_time, by_size = np.array(times), np.array([row.matrix_bytes for row in rows], dtype=np.float64)
-    return TimesAndBytes(rows, by_time, by_size, pareto_front(by_time, by_size))
+    seconds_of_layouts, bytes_of_layouts = (
+        np.array(times),
+        np.array([row.matrix_bytes for row in rows], dtype=np.float64),
+    )
+    return TimesAndBytes(rows, seconds_of_layouts, bytes_of_layouts, pareto_front(seconds_of_layouts, bytes_of_layouts))
 
 
 class ParetoPoint(NamedTuple):
@@ -276,35 +299,38 @@ FRONT_COLUMNS = (
         "variant", "variant", numeric=False, cell=lambda point: Cell(point.row.name, keys=(point.row.key,))
     ),
     Column[ParetoPoint]("bytes", "MiB", cell=lambda point: Cell(int(point.size), f"{point.size / 2**20:.3g}")),
-    Column[ParetoPoint]("bytes_over_least", "× least", cell=lambda point: _over(point.size, point.least_size)),
+    Column[ParetoPoint]("bytes_over_least", "× least", cell=lambda point: _quotient_cell(point.size, point.least_size)),
     Column[ParetoPoint]("seconds", "µs", cell=lambda point: Cell(point.seconds, f"{point.seconds * MICRO:.2f}")),
-    Column[ParetoPoint]("seconds_over_best", "× best", cell=lambda point: _over(point.seconds, point.least_seconds)),
+    Column[ParetoPoint](
+        "seconds_over_best", "× best", cell=lambda point: _quotient_cell(point.seconds, point.least_seconds)
+    ),
 )
 
 
-def _over(value: float, least: float) -> Cell:
-    return Cell(value / least, f"{value / least:.3f}")
+def _quotient_cell(value: float, least_value: float) -> Cell:
+    return Cell(value / least_value, f"{value / least_value:.3f}")
 
 
 @table(STUDY_NAME, "table-pareto", title="Time against memory", numbering=f"open in {CITED}")
 def fronts(campaign: Campaign, published: Published) -> Table:
     """One line for each variant on the Pareto front of a problem and precision, from least bytes to least time."""
     points: list[ParetoPoint] = []
-    alone = cases = 0
-    for line, precision in product(ours(campaign, published), campaign.precisions):
-        if (weighed := times_and_bytes(campaign, line.problem, precision)) is None:
+    singles = cases = 0
+    for line, precision in product(recorded_lines(campaign, published), campaign.precisions):
+        if (layout_times := times_and_bytes(campaign, line.problem, precision)) is None:
             continue
-        cases, alone = cases + 1, alone + (len(weighed.front) == 1)
-        sizes, seconds = weighed.matrix_bytes.tolist(), weighed.seconds.tolist()
-        least = min(sizes), min(seconds)
+        cases, singles = cases + 1, singles + (len(layout_times.front) == 1)
+        sizes, seconds = layout_times.matrix_bytes.tolist(), layout_times.seconds.tolist()
+        least_values = min(sizes), min(seconds)
         points += [
-            ParetoPoint(line, weighed.rows[index], sizes[index], seconds[index], *least) for index in weighed.front
+            ParetoPoint(line, layout_times.rows[index], sizes[index], seconds[index], *least_values)
+            for index in layout_times.front
         ]
     caption = [
         "Variants that no other beats both in time and in bytes of the matrix, from the smallest matrix to the fastest",
         "product; of each layout the fastest variant in natural ordering takes part.",
-        f"In {alone} of {cases} cases one variant is the smallest and the fastest. How to weigh one against the other",
-        f"is left open by {CITED}; the key `memory_weight` does it.",
+        f"In {singles} of {cases} cases one variant is the smallest and the fastest. How to weigh one against the",
+        f"other is left open by {CITED}; the key `memory_weight` does it.",
         measurement_note(campaign, "event", "the search"),
     ]
     return table_of(FRONT_COLUMNS, points, join_sentences(caption))
@@ -319,26 +345,26 @@ SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
 @table(STUDY_NAME, "table-portability", title="What a winner loses on another GPU", numbering="ours", needs="beside")
 def portability(campaign: Campaign, published: Published) -> Table:
     """Loss in percent of the other device's winner here, and of ours there, for each problem and precision."""
-    travelled = {other.name: journeys(campaign, other) for other in campaign.beside}
+    transfers_by_name = {reference.name: transfers(campaign, reference) for reference in campaign.beside}
     columns = [PROBLEM, Column("precision", "precision", numeric=False)]
-    for other in campaign.beside:
-        group = column_title(campaign, other)
+    for reference in campaign.beside:
+        group = column_title(campaign, reference)
         columns += [
-            Column(f"{other.name}_here", "winner here", group, numeric=False),
-            Column(f"{other.name}_loss_there", "slower there [%]", group),
-            Column(f"{other.name}_there", "winner there", group, numeric=False),
-            Column(f"{other.name}_loss_here", "slower here [%]", group),
+            Column(f"{reference.name}_here", "winner here", group, numeric=False),
+            Column(f"{reference.name}_loss_there", "slower there [%]", group),
+            Column(f"{reference.name}_there", "winner there", group, numeric=False),
+            Column(f"{reference.name}_loss_here", "slower here [%]", group),
         ]
     rows = []
-    for line, precision in product(ours(campaign, published), campaign.precisions):
-        cases = [travelled[other.name].get((line.problem, precision)) for other in campaign.beside]
+    for line, precision in product(recorded_lines(campaign, published), campaign.precisions):
+        cases = [transfers_by_name[reference.name].get((line.problem, precision)) for reference in campaign.beside]
         if any(cases):
-            rows.append((line.cell, Cell(precision), *(cell for case in cases for cell in _journey_row(case))))
+            rows.append((line.cell, Cell(precision), *(cell for case in cases for cell in _transfer_row(case))))
     summary = []
-    counted = _counted({name: len(cases) for name, cases in travelled.items()})
-    for word, over in SUMMARIES.items() if rows else ():
-        cells = (cell for cases in travelled.values() for cell in _summary_row([*cases.values()], over))
-        summary.append((Cell(f"{word} of {counted}"), Cell(None, " "), *cells))
+    counts_text = _counts_text({name: len(cases) for name, cases in transfers_by_name.items()})
+    for word, statistic in SUMMARIES.items() if rows else ():
+        cells = (cell for cases in transfers_by_name.values() for cell in _summary_row([*cases.values()], statistic))
+        summary.append((Cell(f"{word} of {counts_text}"), Cell(None, " "), *cells))
     caption = [
         f"By how many percent the winner of a search on {campaign.column} is slower on another device than the fastest",
         "there, and the winner there on this one: among the variants that both searches have timed, in the problem’s",
@@ -352,25 +378,25 @@ def portability(campaign: Campaign, published: Published) -> Table:
     return Table(tuple(columns), rows, join_sentences(caption), summary)
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _counts_text(counts: Mapping[str, int]) -> str:
     """Return the number of cases of a median as text; for each campaign if the numbers differ."""
     if len({*counts.values()}) == 1:
         return str(next(iter(counts.values())))
     return ", ".join(f"{count} ({name})" for name, count in counts.items())
 
 
-def _journey_row(case: Transfer | None) -> tuple[Cell, ...]:
+def _transfer_row(case: Transfer | None) -> tuple[Cell, ...]:
     if case is None:
         return (Cell(), Cell(), Cell(), Cell())
     return Cell(case.here), _percent_cell(case.loss_there), Cell(case.there), _percent_cell(case.loss_here)
 
 
-def _summary_row(cases: Sequence[Transfer], over: Callable[[Sequence[float]], float]) -> tuple[Cell, ...]:
+def _summary_row(cases: Sequence[Transfer], statistic: Callable[[Sequence[float]], float]) -> tuple[Cell, ...]:
     blank = Cell(None, " ")
     if not cases:
         return (blank, Cell(), blank, Cell())
-    there, here = ([getattr(case, name) for case in cases] for name in ("loss_there", "loss_here"))
-    return blank, _percent_cell(over(there)), blank, _percent_cell(over(here))
+    losses_there, losses_here = ([getattr(case, name) for case in cases] for name in ("loss_there", "loss_here"))
+    return blank, _percent_cell(statistic(losses_there)), blank, _percent_cell(statistic(losses_here))
 
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
@@ -395,44 +421,54 @@ LEARNT_ELSEWHERE = (
 @table(STUDY_NAME, "table-predicted", title="Loss of the predicted search against the exhaustive one", numbering="ours")
 def prediction_losses(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision: loss in percent if the search does not learn from this problem."""
-    judged = {space: judged_searches(campaign, space, BUDGET) for space in SPACE_TITLES}
-    judged = {space: replays for space, replays in judged.items() if replays}
-    by_case = {space: {(j.recording.problem, j.recording.precision): j for j in judged[space]} for space in judged}
-    learnt = {**JUDGED, **(ELSEWHERE if any(other.device != campaign.device for other in campaign.beside) else {})}
+    replays_by_space = {space: replayed_searches(campaign, space, BUDGET) for space in SPACE_TITLES}
+    replays_by_space = {space: replays for space, replays in replays_by_space.items() if replays}
+    replays_by_case = {
+        space: {(j.recording.problem, j.recording.precision): j for j in replays_by_space[space]}
+        for space in replays_by_space
+    }
+    sources = {
+        **JUDGED,
+        **(ELSEWHERE if any(reference.device != campaign.device for reference in campaign.beside) else {}),
+    }
     columns = [PROBLEM, Column("precision", "precision", numeric=False)]
-    for space in judged:
+    for space in replays_by_space:
         columns.append(Column(f"{space}_variants", "variants", SPACE_TITLES[space]))
         columns.append(Column(f"{space}_tried", "tried", SPACE_TITLES[space]))
-        columns += [Column(f"{space}_{key}", head, SPACE_TITLES[space]) for key, (head, _) in learnt.items()]
+        columns += [Column(f"{space}_{key}", head, SPACE_TITLES[space]) for key, (head, _) in sources.items()]
     rows = []
-    for line, precision in product(ours(campaign, published), campaign.precisions):
-        cases = [by_case[space].get((line.problem, precision)) for space in judged]
+    for line, precision in product(recorded_lines(campaign, published), campaign.precisions):
+        cases = [replays_by_case[space].get((line.problem, precision)) for space in replays_by_space]
         if any(cases):
             rows.append(
-                (line.cell, Cell(precision), *(cell for case in cases for cell in _prediction_row(case, learnt)))
+                (line.cell, Cell(precision), *(cell for case in cases for cell in _prediction_row(case, sources)))
             )
     summary = []
-    for word, over in SUMMARIES.items() if rows else ():
-        cells = (cell for space in judged for cell in _prediction_summary(judged[space], over, learnt))
+    for word, statistic in SUMMARIES.items() if rows else ():
+        cells = (
+            cell
+            for space in replays_by_space
+            for cell in _prediction_summary(replays_by_space[space], statistic, sources)
+        )
         summary.append((Cell(f"{word} of {len(rows)}"), Cell(None, " "), *cells))
     caption = [
         f"By how many percent the fastest variant that `search: predicted` finds with {100 * BUDGET:g} % of the",
         "variants is slower than the fastest of the exhaustive search. Every search is replayed on recorded times.",
         "“Problem unknown” has learnt from all other problems of this campaign, in both precisions; “entry unknown”",
         f"from those of other entries alone; “random” is the mean over {SEEDS} random samples of as many variants.",
-        LEARNT_ELSEWHERE if len(learnt) > len(JUDGED) else "",
+        LEARNT_ELSEWHERE if len(sources) > len(JUDGED) else "",
         "Most times are the screening’s, of few launches; one below the best of the full protocol counts as no loss.",
-        sample_note(judged.values()),
+        sample_note(replays_by_space.values()),
         measurement_note(campaign, "event", "the search"),
-        "" if judged else "No problem of this campaign was searched in full.",
+        "" if replays_by_space else "No problem of this campaign was searched in full.",
     ]
     return Table(tuple(columns), rows, join_sentences(caption), summary)
 
 
-def _prediction_row(evaluation: Evaluation | None, learnt: Learnt) -> list[Cell]:
+def _prediction_row(evaluation: Evaluation | None, sources: Learnt) -> list[Cell]:
     if evaluation is None:
-        return [Cell() for _ in range(2 + len(learnt))]
-    curves = [losses_of(evaluation) for _, losses_of in learnt.values()]
+        return [Cell() for _ in range(2 + len(sources))]
+    curves = [losses_of(evaluation) for _, losses_of in sources.values()]
     return [
         Cell(len(evaluation.recording.seconds)),
         Cell(evaluation.tried),
@@ -441,12 +477,12 @@ def _prediction_row(evaluation: Evaluation | None, learnt: Learnt) -> list[Cell]
 
 
 def _prediction_summary(
-    judged: Sequence[Evaluation], over: Callable[[Sequence[float]], float], learnt: Learnt
+    replays: Sequence[Evaluation], statistic: Callable[[Sequence[float]], float], sources: Learnt
 ) -> list[Cell]:
     cells = [Cell(None, " "), Cell(None, " ")]
-    for _, losses_of in learnt.values():
-        final = [float(curve[-1]) for evaluation in judged if (curve := losses_of(evaluation)) is not None]
-        cells.append(_percent_cell(over(final)) if final else Cell())
+    for _, losses_of in sources.values():
+        final = [float(curve[-1]) for evaluation in replays if (curve := losses_of(evaluation)) is not None]
+        cells.append(_percent_cell(statistic(final)) if final else Cell())
     return cells
 
 
@@ -480,7 +516,7 @@ class OrderLoss:
     screened: bool
 
 
-def lost(recordings: Sequence[Recording], order: Order) -> list[OrderLoss]:
+def order_losses(recordings: Sequence[Recording], order: Order) -> list[OrderLoss]:
     """Replay an order of tuning on every recorded problem."""
     answers = []
     for recording in recordings:
@@ -499,7 +535,7 @@ def lost(recordings: Sequence[Recording], order: Order) -> list[OrderLoss]:
 )
 def strategies(campaign: Campaign, published: Published) -> Table:
     """One line for each order of tuning: distribution of its losses over all problems and precisions."""
-    recordings = searched(campaign, papers_space(campaign))
+    recordings = recordings_of_space(campaign, papers_space(campaign))
     columns = (
         Column("tuning", "tuning", numeric=False),
         Column("tried", "tried"),
@@ -511,7 +547,7 @@ def strategies(campaign: Campaign, published: Published) -> Table:
         sorted({str(searches.default_schedule(searches.times_of(recording))) for recording in recordings})
     )
     rows = [
-        _order_row(name, lost(recordings, order), campaign.tie)
+        _order_row(name, order_losses(recordings, order), campaign.tie)
         for name, order in {**SEQUENCES, **PRODUCTS}.items()
         if recordings
     ]
@@ -533,20 +569,22 @@ def strategies(campaign: Campaign, published: Published) -> Table:
 
 
 def _order_row(name: str, answers: Sequence[OrderLoss], tie: float) -> tuple[Cell, ...]:
-    judged = [(answer.loss, answer) for answer in answers if answer.loss is not None]
-    if not judged:
+    known_losses = [(answer.loss, answer) for answer in answers if answer.loss is not None]
+    if not known_losses:
         return Cell(name), *(Cell() for _ in range(6))
-    losses = np.array([loss for loss, _ in judged])
-    worst = max(judged, key=lambda pair: pair[0])
+    losses = np.array([loss for loss, _ in known_losses])
+    worst_pair = max(known_losses, key=lambda pair: pair[0])
     exact = int((losses <= tie).sum())
-    tried = [answer.tried for answer in answers]
-    screened = sum(answer.screened for answer in answers)
-    notes = (f"{screened} of {len(answers)} answers timed by the screening only",) if screened else ()
-    where = f"{worst[1].recording.problem}, {worst[1].recording.precision}" if worst[0] > 0 else None
+    tried_counts = [answer.tried for answer in answers]
+    screened_count = sum(answer.screened for answer in answers)
+    notes = (f"{screened_count} of {len(answers)} answers timed by the screening only",) if screened_count else ()
+    worst_name = (
+        f"{worst_pair[1].recording.problem}, {worst_pair[1].recording.precision}" if worst_pair[0] > 0 else None
+    )
     return (
         Cell(name, notes=notes),
-        Cell(max(tried), str(max(tried))),
-        Cell(exact, f"{exact} of {len(judged)}"),
-        *(_percent_cell(float(share)) for share in (np.median(losses), losses.mean(), worst[0])),
-        Cell(where),
+        Cell(max(tried_counts), str(max(tried_counts))),
+        Cell(exact, f"{exact} of {len(known_losses)}"),
+        *(_percent_cell(float(share)) for share in (np.median(losses), losses.mean(), worst_pair[0])),
+        Cell(worst_name),
     )

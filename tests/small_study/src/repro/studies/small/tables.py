@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Canvas
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case, ReportedTime
 from repro.results.common_tables import CaseRow
-from repro.results.problem_lines import join_sentences, measurement_note, ours
+from repro.results.problem_lines import join_sentences, measurement_note, recorded_lines
 from repro.results.published import Published
 from repro.results.registry import figure, table
 from repro.results.tables import Cell, Column, Figure, Table, digits, microseconds, table_of
@@ -51,7 +51,10 @@ COLUMNS: tuple[Column[CaseRow], ...] = (
 @table("small", "table-ways", title="Both ways", numbering="ours")
 def ways(campaign: Campaign, published: Published) -> Table:
     """A line a problem: each way's time, and the stages of the one that has some."""
-    cases = [CaseRow(line, Case(campaign, line.problem, campaign.precisions[-1])) for line in ours(campaign, published)]
+    cases = [
+        CaseRow(line, Case(campaign, line.problem, campaign.precisions[-1]))
+        for line in recorded_lines(campaign, published)
+    ]
     caption = ["Taking the large entries out.", measurement_note(campaign, "host")]
     return table_of(COLUMNS, cases, join_sentences(caption))
 
@@ -59,7 +62,7 @@ def ways(campaign: Campaign, published: Published) -> Table:
 @figure("small", "figure-ways", title="Both ways", numbering="ours")
 def drawn(campaign: Campaign, published: Published) -> Figure:
     """A group of bars a problem."""
-    lines = ours(campaign, published)
+    lines = recorded_lines(campaign, published)
     cases = [Case(campaign, line.problem, campaign.precisions[-1]) for line in lines]
 
     def draw() -> Canvas:
@@ -71,7 +74,7 @@ def drawn(campaign: Campaign, published: Published) -> Figure:
                     axes.barh(at + offset, 1e6 * time.seconds, height=0.38, color=colour)
         axes.set_xlabel("µs by the host’s clock: exact (dark), bound (light)")
         missing = [None if case.rows else case.why_not() for case in cases]
-        figure_style.rows_axis(axes, [line.label for line in lines], missing=missing)
+        figure_style.rows_axis(axes, [line.label for line in lines], reasons=missing)
         return canvas
 
     return Figure(draw, join_sentences(["Taking the large entries out.", measurement_note(campaign, "host")]))
