@@ -1,5 +1,11 @@
 // The words of a kernel in CUDA C++; opencl.h has the same words in OpenCL C.
 
+// The threads of a warp, which exchange values by shuffles: its lanes.
+#define WARP_LANES 32
+// The lanes that vote, and work out ranks among each other, by ballots: here those of a warp. A thread without ballots
+// ranks alone: 1.
+#define BALLOT_LANES WARP_LANES
+
 // A kernel with its threads of a block and the blocks that a multiprocessor shall hold. The name and the parameters
 // follow.
 #define KERNEL(block_size, blocks_per_sm) extern "C" __global__ void __launch_bounds__(block_size, blocks_per_sm)
@@ -48,8 +54,6 @@
 #define ATOMIC_OR(address, value) atomicOr(address, value)
 #define ATOMIC_MAX(address, value) atomicMax(address, value)
 
-// Threads of a warp that work out ranks among each other.
-#define LANES 32
 // Whether a condition holds for a thread of the warp.
 #define ANY(condition) __any_sync(0xffffffffu, condition)
 // For which threads of the warp a condition holds, a bit each.

@@ -1,10 +1,15 @@
 // The words of a kernel in OpenCL C; cuda.h has the same words in CUDA C++, and says what each means.
 
-// How many blocks a core shall hold is no part of a kernel here: the grid alone says it. A warp is a sub-group of 16
-// work-items, as many as the target `cpu` has.
+// A warp is a sub-group, of as many work-items as the target `cpu` says. They exchange values by shuffles, but have no
+// ballots: each work-item works out ranks by itself.
+#define WARP_LANES 16
+#define BALLOT_LANES 1
+
+// How many blocks a core shall hold is no part of a kernel here: the grid alone says it.
 #define KERNEL(block_size, blocks_per_sm) __kernel __attribute__((reqd_work_group_size(block_size, 1, 1))) void
 #define WARP_KERNEL(block_size, blocks_per_sm) \
-    __kernel __attribute__((reqd_work_group_size(block_size, 1, 1))) __attribute__((intel_reqd_sub_group_size(16))) void
+    __kernel __attribute__((reqd_work_group_size(block_size, 1, 1))) \
+    __attribute__((intel_reqd_sub_group_size(WARP_LANES))) void
 #define INLINE static inline
 
 #define GLOBAL __global
@@ -31,14 +36,12 @@
 #define ATOMIC_OR(address, value) atomic_or(address, value)
 #define ATOMIC_MAX(address, value) atomic_max(address, value)
 
-// Each work-item works out ranks by itself.
-#define LANES 1
 #define ANY(condition) sub_group_any(condition)
 #define POPULATION(bits) popcount(bits)
 
 #define SHUFFLE_XOR(value, distance) sub_group_shuffle_xor(value, distance)
-#define SHUFFLE_DOWN(value, distance) sub_group_shuffle(value, get_sub_group_local_id() + (distance) & 15)
-#define SHUFFLE_UP(value, distance) sub_group_shuffle(value, get_sub_group_local_id() - (distance) & 15)
+#define SHUFFLE_DOWN(value, distance) sub_group_shuffle(value, get_sub_group_local_id() + (distance) & (WARP_LANES - 1))
+#define SHUFFLE_UP(value, distance) sub_group_shuffle(value, get_sub_group_local_id() - (distance) & (WARP_LANES - 1))
 
 #define LONG long
 #define SIZE ulong

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import jinja2
 import pytest
 
 from repro.codegen.targets import CPU, Target, get_target
@@ -34,6 +35,15 @@ def test_what_is_compiled_begins_with_the_header(templates: Path, target: Target
     assert "{{" not in header(templates, target.dialect)
 
 
+@pytest.mark.parametrize(("target", "ballot_lanes"), [(get_target("sm_90"), 32), (CPU, 1)], ids=["sm_90", "cpu"])
+def test_the_header_and_jinja_have_the_lanes_of_the_target(templates: Path, target: Target, ballot_lanes: int) -> None:
+    text = f'{{% import "dialects/{target.dialect}.j2" as d %}}{{{{ d.warp_lanes }}}} {{{{ d.ballot_lanes }}}}'
+    of_jinja = jinja2.Environment(loader=jinja2.FileSystemLoader(templates)).from_string(text).render()
+    source = header(templates, target.dialect) + "WARP_LANES BALLOT_LANES"
+    of_header = without_macros(templates, target.dialect, source)
+    assert of_header == of_jinja == f"{target.warp} {ballot_lanes}"
+
+
 @pytest.mark.parametrize(
     ("source", "plain"),
     [
@@ -41,7 +51,8 @@ def test_what_is_compiled_begins_with_the_header(templates: Path, target: Target
         ("GLOBAL int* x;", "int* x;"),
         ("ATOMIC_MAX(&a[f(i, 1)], BITS_OF_FLOAT(b));", "atomicMax(&a[f(i, 1)], __float_as_int(b));"),
         ("    UNROLL\n    for (;;)", "    #pragma unroll\n    for (;;)"),
-        ("int LANES_OF_ROW = LANES;", "int LANES_OF_ROW = 32;"),
+        ("int WARP_LANES_OF_ROW = WARP_LANES;", "int WARP_LANES_OF_ROW = 32;"),
+        ("int lanes = BALLOT_LANES;", "int lanes = 32;"),
     ],
 )
 def test_macros_are_expanded(templates: Path, source: str, plain: str) -> None:

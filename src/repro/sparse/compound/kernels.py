@@ -96,7 +96,6 @@ def render_module(
         **outer.constants,
         # padding of entries without members needs a check, as they cannot be 0
         absent_entries=outer.padded and not algebra.members,
-        warp=target.warp,
         warp_distances=_distances(target.warp, 1),
         # long rows use plain loads
         loads=sorted(

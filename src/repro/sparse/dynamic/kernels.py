@@ -133,7 +133,6 @@ def _template_variables(precision: str, target: Target) -> dict[str, Any]:
         "scalar_bytes": scalar_bytes,
         "min_normal": float(limits.tiny),
         "max_finite": float(limits.max),
-        "warp": target.warp,
         "block_size": BLOCK_SIZE[target.dialect],
         "scan_items": SCAN_ITEMS,
         "sort_block_size": SORT_BLOCK_SIZE[target.dialect],

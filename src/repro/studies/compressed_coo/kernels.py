@@ -79,7 +79,6 @@ def render_coo(templates: Path, precision: str, layout: str, blockings: Sequence
         return _render_pairs(templates, precision, layout, unique, target)
     common = {
         **_context(precision, layout, target),
-        "warp": target.warp,
         "distances": [1 << i for i in range(target.warp.bit_length() - 1)],
         "blockings": [
             {**_launch(name, blocking), "blocks_per_sm": _blocks_per_sm(target, layout, blocking)}
