@@ -374,7 +374,10 @@ class CompoundSpmv(Study):
         return Workload(sum(tried), len(tried), routines, matrix, matrix + 2 * rows * number * entry.size)
 
     def layouts(self) -> list[tuple[str, str | None]]:
-        """Return every layout: the papers' layouts, then ours."""
+        """Return pairs of a layout and a remark, the papers' layouts first.
+
+        The remark is `ours`, `the reference`, or None for another layout of the papers.
+        """
         papers = all_layouts()
         ours = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry))
         remarks = {REFERENCE: "the reference"}
