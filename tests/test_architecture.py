@@ -38,6 +38,47 @@ def lint(folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+#: Layers above the studies; and modules of the others that may name some.
+ABOVE_STUDIES = ("cli", "campaign", "studies")
+NAMED = {
+    "export/campaign_choice.py": {"compound_spmv"},
+    "sparse/compound/variants.py": {"compound_spmv", "compressed_coo"},
+}
+
+
+def named_studies(source: str, studies: set[str]) -> set[str]:
+    """Return the studies that a module names in its strings, other than docstrings and names of modules."""
+    tree = ast.parse(source)
+    texts = {
+        id(node): node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            texts.pop(id(node.value), None)
+    words = {word for text in texts.values() for word in re.findall(r"(?<![\w.])\w+", text)}
+    return words & studies
+
+
+def test_layers_below_the_studies_name_none_of_them_but_where_it_is_listed() -> None:
+    package = REPOSITORY / "src/repro"
+    studies = {path.parent.name for path in package.glob("studies/*/study.py")}
+    assert len(studies) == 5
+    named = {
+        str(path.relative_to(package)): found
+        for path in package.rglob("*.py")
+        if path.relative_to(package).parts[0] not in ABOVE_STUDIES
+        and (found := named_studies(path.read_text(), studies))
+    }
+    assert named == NAMED
+
+
+def test_a_name_of_a_study_in_a_string_is_seen() -> None:
+    source = '"""Of a."""\nimport a\nkey = f"b/{key}"\nmodule = "repro.a"\n'
+    assert named_studies(source, {"a", "b"}) == {"b"}
+
+
 def test_the_layers_hold(copy: Path) -> None:
     code, said = lint(copy)
     assert code == 0, said

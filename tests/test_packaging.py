@@ -197,12 +197,45 @@ def test_before_a_commit_the_same_checks_are_run() -> None:
 
 def test_a_commit_with_a_long_subject_is_refused() -> None:
     config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
-    [hook] = [hook for repository in config["repos"] for hook in repository["hooks"] if "stages" in hook]
+    hook, _ = [hook for repository in config["repos"] for hook in repository["hooks"] if "stages" in hook]
     assert hook["stages"] == ["commit-msg"] and "commit-msg" in config["default_install_hook_types"]
     assert (hook["language"], hook["args"]) == ("pygrep", ["--multiline"])
     wrong = re.compile(hook["entry"], re.MULTILINE | re.DOTALL)
     assert wrong.search(121 * "a" + "\n")
     assert not wrong.search(120 * "a" + "\n\n" + 200 * "b")
+
+
+def test_a_commit_that_changes_a_record_without_a_body_is_refused(tmp_path: Path) -> None:
+    config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
+    _, hook = [hook for repository in config["repos"] for hook in repository["hooks"] if "stages" in hook]
+    assert (hook["stages"], hook["language"], hook.get("pass_filenames", True)) == (["commit-msg"], "system", True)
+    _, script = hook["entry"].split()
+
+    def refusal(message: str) -> str:
+        (tmp_path / "message").write_text(message)
+        command = [sys.executable, REPOSITORY / script, "message"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == bool(done.stderr)
+        return done.stderr
+
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/table.csv").write_text("1\n")
+    assert not refusal("Measure again\n"), "nothing is staged"
+    subprocess.run([*git, "add", "results"], check=True)
+    for message in (
+        "Measure again\n",
+        "Measure again\n\n# Please enter the message\n",
+        "Measure again\n\nSigned-off-by: A <a@b>\n",
+        "Measure again\n\n# ------------------------ >8 ------------------------\ndiff --git a b\n+2\n",
+    ):
+        assert "results/table.csv: recorded files change" in refusal(message)
+    assert not refusal("# by git\nMeasure again\n\n1.1 is 1.2, by another card.\n")
+    subprocess.run([*git, "commit", "--quiet", "--message", "Measure"], check=True)
+    (tmp_path / "other.csv").write_text("1\n")
+    subprocess.run([*git, "add", "other.csv"], check=True)
+    assert not refusal("Add another\n")
 
 
 def test_the_workflow_of_the_forge_runs_what_ci_runs() -> None:

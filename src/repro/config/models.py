@@ -506,7 +506,7 @@ class StudySettings(Model):
     compile: Literal["ahead", "on_demand"] = Field(
         "ahead",
         description="Whether all modules of a space are compiled before it is searched, or each variant by itself when "
-        "it is about to be tried: quicker for a predicted search of a few problems (compound_spmv, compressed_coo).",
+        "it is about to be tried: quicker for a predicted search of a few problems. Not all studies can.",
     )
     training: Annotated[Literal["all"] | tuple[CampaignName, ...], _Once] = Field(
         "all", description="Campaigns under results/ that a predicted search learns from: all others, or names."

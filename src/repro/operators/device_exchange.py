@@ -168,7 +168,15 @@ class BatchUpload:
         return buffer
 
     def convert(self, array: BatchArray, target: Buffer) -> None:
-        """Convert a device array into `target`, int32 or the matrix's dtype; raise `ReproError` for invalid numbers."""
+        """Convert a device array into `target`, int32 for indices, else the matrix's dtype.
+
+        If numbers can be invalid, it returns once the device has counted them.
+
+        Raises
+        ------
+        ReproError
+            Indices lie outside of the matrix, or values do not fit into its dtype.
+        """
         assert array.seen is not None and array.count is not None
         if not array.count:
             return
@@ -213,7 +221,7 @@ class BatchUpload:
 def load_module(runtime: Runtime, precision: str, module: str) -> Program:
     """Load a kernel module of dynamic matrices; compile it if it is not in the cache."""
     source = render_module(KERNELS, f"{precision}/{module}", runtime.device.target, "DynamicCSR")
-    return runtime.program(source, f"dynamic_csr/{precision}-{module}")
+    return runtime.program(source, f"dynamic/{precision}-{module}")
 
 
 def _batch(count: int, buffers: list[Buffer]) -> EntryBatch:

@@ -63,7 +63,7 @@ class LengthTargets:
 
     @property
     def fewest(self) -> int:
-        """Least number of rows that are longer than the width: each takes at most `reach` entries of the overflow."""
+        """Least number of rows longer than `width` that can hold all `overflow` entries, at most `reach` in each."""
         return -(-self.overflow // self.reach) if self.reach else 0
 
     @property

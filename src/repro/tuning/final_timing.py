@@ -25,8 +25,8 @@ from repro.config.models import Timing
 from repro.devices.base import LaunchError
 from repro.tuning.search import ProgressCallback, attempt
 
-#: Number of launches for each yardstick.
-LAUNCHES = 5
+#: Launches of each yardstick in one look of the probe.
+PROBE_LAUNCHES = 5
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Probe:
         median = np.inf
         for _ in range(2):  # a second try, since an idle device starts slowly
             try:
-                median = float(np.median(bench.devices.time_events(yardstick.launch, LAUNCHES)))
+                median = float(np.median(bench.devices.time_events(yardstick.launch, PROBE_LAUNCHES)))
             except LaunchError:
                 return None  # the next launch of a runnable will report the failure
             self._best[yardstick_key] = min(self._best.get(yardstick_key, median), median)

@@ -379,20 +379,20 @@ def likeness_weights(features: Array, target: Array) -> Array:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Losses of a predicted and a random search with equal budget on one recorded problem, relative to the best
-    time.
+    """Losses of a predicted and a random search with equal budget on one recorded problem, relative to the best time.
+
+    Predicted searches differ in the recordings that they learn from. A field holds the loss after each measured
+    variant, and None if there are no such recordings.
     """
 
     recording: Recording
-    #: Loss after each measured variant if all other problems are known; None if there are no other problems.
+    #: Learned from all other problems.
     problem_unknown: Array | None
-    #: Loss after each measured variant if no problem of the problem's family is known.
+    #: Learned from the problems of other families.
     family_unknown: Array | None
-    #: Loss after each measured variant if all problems are known, but only from other devices; None without such
-    #: recordings.
+    #: Learned from all problems on other devices.
     device_unknown: Array | None
-    #: Loss after each measured variant if all other problems are known, but only from other devices; None without such
-    #: recordings.
+    #: Learned from all other problems on other devices.
     both_unknown: Array | None
     #: Mean loss of random searches after each variant; infinite losses count as `NOTHING_FOUND`.
     random: Array

@@ -221,7 +221,8 @@ FORMS: tuple[Form, ...] = ("slices", "table")
 COLUMN_BITS, VALUE_BITS = 16, 15
 #: Bytes of a coded step: 32 codes, and the smallest column.
 CODED_STEP_BYTES = LANES * 4 + 4
-#: Blocks copy their image to shared memory in words of this size.
+#: Bytes of a word in which blocks copy their image to shared memory. An image is a block's part of the matrix in the
+#: form `table`: the values, then the codes.
 IMAGE_WORD_BYTES = 16
 
 

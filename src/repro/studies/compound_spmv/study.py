@@ -378,7 +378,10 @@ class CompoundSpmv(Study):
         )
 
     def layouts(self) -> list[tuple[str, str | None]]:
-        """Return every layout: the papers' layouts, then ours."""
+        """Return pairs of a layout and a remark, the papers' layouts first.
+
+        The remark is `ours`, `the reference`, or None for another layout of the papers.
+        """
         papers = all_layouts()
         own_layouts = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry))
         remarks = {REFERENCE: "the reference"}
