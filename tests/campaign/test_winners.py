@@ -13,7 +13,7 @@ import pytest
 
 from repro.campaign.artifacts import CampaignSelection, published_of
 from repro.campaign.report import report
-from repro.campaign.winners import CHOSEN_ON_CPU, REHEARSAL, find_winners, notes, table_rows, ways_out
+from repro.campaign.winners import CHOSEN_ON_CPU, REHEARSAL, find_winners, notes, of_problem, table_rows, ways_out
 from repro.cli.app import run
 from repro.cli.end_of_run import print_end_of_run
 from repro.codegen.targets import get_target
@@ -359,3 +359,17 @@ def test_best_shows_one_problem_and_names_those_there_are(small: Matrix, capsys:
         run(["best", maker.campaign, "--problem", "prat"])
     said = capsys.readouterr().err
     assert ended.value.code == 1 and "one of part" in said and "prat; did you mean part?" in said
+
+
+@pytest.mark.parametrize(("asked", "meant"), [("bunny", "surfaces/bunny"), ("buny", "surfaces/bunny")])
+def test_a_problem_is_found_by_the_part_behind_its_slash_and_many_are_not_listed(
+    asked: str, meant: str, small: Matrix
+) -> None:
+    [winner] = find_winners(CampaignSelection.of(campaign(Path(), "cuda").campaign, Path("results")))
+    names = ["surfaces/bunny", "other/bump", *(f"matrix_{number}" for number in range(40))]
+    with pytest.raises(ReproError) as error:
+        of_problem(asked, [replace(winner, problem=name) for name in names], [])
+    assert error.value.actual == f"{asked}; did you mean {meant}?"
+    expected = str(error.value.expected)
+    assert expected.startswith("one of 42, such as ") and expected.count("matrix_") < 3
+    assert expected.endswith("; `repro best` without it prints all")

@@ -15,7 +15,7 @@ from repro.bench.rows import ClockName
 from repro.campaign.artifacts import CampaignSelection
 from repro.codegen.targets import Target, get_target
 from repro.config.models import EXTENDED, OwnProblem
-from repro.config.validation_errors import suggestion
+from repro.config.validation_errors import SHOWN, nearest, some_of, suggestion
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
@@ -156,11 +156,16 @@ def of_problem(
     beside = [line for line in rivals if line.case.problem == name]
     if not of_it and not beside:
         names = [*dict.fromkeys([winner.problem for winner in winners] + [line.case.problem for line in rivals])]
+        last = [each for each in names if each.rpartition("/")[2] == name]
+        last = last or [each for each in names if nearest(name, [each.rpartition("/")[2]])]
+        near = f"; did you mean {' or '.join(last[:SHOWN])}?" if last else suggestion(name, names)
         raise ReproError(
             "the campaign chose no kernel on this problem",
             where="--problem",
-            expected=f"one of {', '.join(names)}" if names else "a campaign with a study that chooses one",
-            actual=f"{name}{suggestion(name, names)}",
+            expected=some_of(names, name, "`repro best` without it")
+            if names
+            else "a campaign with a study that chooses one",
+            actual=f"{name}{near}",
         )
     return of_it, beside
 
