@@ -381,6 +381,17 @@ def plan(
     ):
         for line in wrapped(text, terminal_width() or READING_WIDTH):
             typer.echo(line)
+    _check_measurable(planned, needs)
+
+
+def _check_measurable(planned: Plan, needs: Estimate) -> None:
+    """Raise `ReproError` if no problem can be measured."""
+    if needs.jobs and all(job.told and not job.variants for job in needs.jobs):
+        raise ReproError(
+            "nothing to measure: every problem is refused",
+            where=f"campaign {planned.config.campaign}",
+            todo="the lines `refused` say why; name other problems",
+        )
 
 
 def _compile_model(needs: Estimate) -> str:
