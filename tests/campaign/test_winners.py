@@ -13,7 +13,7 @@ import pytest
 
 from repro.campaign.artifacts import CampaignSelection, published_of
 from repro.campaign.report import report
-from repro.campaign.winners import CHOSEN_ON_CPU, REHEARSAL, find_winners, notes, of_problem, table_rows, ways_out
+from repro.campaign.winners import CHOSEN_ON_CPU, REHEARSAL, find_winners, notes, of_problem, table_rows, usage_lines
 from repro.cli.app import run
 from repro.cli.end_of_run import print_end_of_run
 from repro.codegen.targets import get_target
@@ -227,7 +227,7 @@ def test_in_two_precisions_the_lines_to_paste_make_two_operators(small: Matrix) 
     maker.write("part", "single", "report", [maker.row("part", "single", "variant", BEST, 6.0, ordering="natural",
                                                        phase="report", entry=PART)])  # fmt: skip
     maker.choose("part", "single", {("extended", "graph"): (BEST, [])})
-    [(_, lines)] = ways_out(find_winners(CampaignSelection.of(maker.campaign, Path("results"))))
+    [(_, lines)] = usage_lines(find_winners(CampaignSelection.of(maker.campaign, Path("results"))))
     made = [line.partition(" = ")[0] for line in lines if " = " in line]
     assert made == ["A_single", "A_double"]
 
@@ -252,10 +252,10 @@ def test_a_refused_file_is_one_short_cell_and_its_whole_message_below(small: Mat
 def test_a_kernel_that_is_slower_than_the_librarys_is_taken_away_with_that_remark(small: Matrix) -> None:
     [winner] = find_winners(CampaignSelection.of(campaign(Path(), "cuda").campaign, Path("results")))
     assert winner.seconds and winner.library
-    [(_, lines)] = ways_out([replace(winner, library_seconds=winner.seconds / 2)])
+    [(_, lines)] = usage_lines([replace(winner, library_seconds=winner.seconds / 2)])
     remark = f"# double: slower than {winner.library}, which takes {winner.seconds * 5e5:.2f} µs"
     assert lines[lines.index(remark) + 1].startswith("repro export")
-    [(_, lines)] = ways_out([replace(winner, library_seconds=winner.seconds * 2)])
+    [(_, lines)] = usage_lines([replace(winner, library_seconds=winner.seconds * 2)])
     assert not any("slower" in line for line in lines)
 
 
@@ -266,7 +266,7 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
     small.save(Path("results", maker.campaign, "problems", "part.npz"))
     asked = CampaignSelection.of(maker.campaign, Path("results"))
     [winner] = find_winners(asked)
-    [(problem, lines)] = ways_out([winner])
+    [(problem, lines)] = usage_lines([winner])
     assert problem == "part" and (CHOSEN_ON_CPU in lines) == winner.on_cpu
     assert f"# A runs {DIRECT}, 9.60 µs: the fastest that takes vectors as NumPy, CuPy and PyTorch have them" in lines
     export, *python = [line for line in lines if not line.startswith("#")]
@@ -292,7 +292,7 @@ def test_in_place_of_a_winner_that_fits_no_gpu_the_fastest_that_does_is_exported
     [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
     assert (winner.variant, winner.exported) == (CPU_ONLY, DIRECT)
     assert winner.exported_seconds == pytest.approx(9.6e-6)
-    [(_, [remark, export, *_])] = ways_out([winner])
+    [(_, [remark, export, *_])] = usage_lines([winner])
     assert remark.startswith("#") and CPU_ONLY in remark and f"{DIRECT}, 9.60 µs" in remark
     run_command(export)
     assert DIRECT.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
@@ -347,7 +347,7 @@ def test_a_search_on_a_gpu_without_our_kernels_says_so(
 def test_registered_problems_are_no_own_ones_and_keep_the_tables_of_papers(small: Matrix) -> None:
     maker = campaign(Path(), "cuda", {"problems": [*OWN["problems"], "mhd1280b"]}, target="sm_80")
     asked = CampaignSelection.of(maker.campaign, Path("results"))
-    assert {winner.problem for winner in find_winners(asked, own=True)} == {"part"}
+    assert {winner.problem for winner in find_winners(asked, own_only=True)} == {"part"}
     assert {"table-1", "table-targets"} <= {artifact.name for artifact in asked.artifacts(STUDY)}
 
 

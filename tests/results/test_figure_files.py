@@ -10,7 +10,7 @@ import matplotlib as mpl
 import pytest
 
 from repro.errors import ReproError
-from repro.results.figure_style import COLUMN_WIDTH, Shape, canvas, laid_out, look, save, with_titles
+from repro.results.figure_style import COLUMN_WIDTH, Shape, canvas, laid_out, look, rounded, save, with_titles
 from repro.results.output import figure_as_latex, write_figure
 from repro.results.registry import Artifact
 from repro.results.tables import Figure
@@ -99,3 +99,14 @@ def test_bars_and_points_have_titles_in_what_a_browser_shows(tmp_path: Path) -> 
     ]  # fmt: skip
     few = with_titles(path.read_text(), {name: [*said, "one more"] for name, said in texts.items()})
     assert few.count("<title>") == 1, "a series of which not all is drawn has no titles"
+
+
+def test_an_svg_file_has_coordinates_of_three_decimals(tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    save(FIGURE, [path], "A title", "a device")
+    svg = path.read_text()
+    assert not re.findall(r' (?:d|x|y)="[^"]*\.\d{4}', svg) and not re.findall(r"translate\([^)]*\.\d{4}", svg)
+    here, there = (f'<path d="M 46.086256 {y} L -0.0000004 7"/>' for y in ("225.894593", "225.894592"))
+    assert rounded(here) == rounded(there) == '<path d="M 46.086 225.895 L 0 7"/>'
+    kept = '<g transform="scale(0.015625)"><title>0.123456</title></g>'  # a scale of letters, and a text
+    assert rounded(kept) == kept

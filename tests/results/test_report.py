@@ -26,14 +26,13 @@ from repro.results.report import (
     PageStudy,
     code_html,
     failures,
-    lead_first,
     missing,
     read_legend,
     side_by_side,
     statuses,
     write_report,
 )
-from repro.results.tables import Cell, Column, Figure, Result, Sample, Table
+from repro.results.tables import Cell, Column, Figure, Result, Sample, Table, lead_first
 from repro.studies import study_names
 from support.campaigns import BROKEN, UNSUPPORTED, SmallCampaign
 from support.html_page import Page

@@ -220,11 +220,11 @@ def _receipt(
         return
     from repro.campaign.configuration import load
     from repro.campaign.plan import make_plan
-    from repro.campaign.receipts import making
+    from repro.campaign.receipts import record_step
     from repro.campaign.steps import presenting, reporting
 
     plan = make_plan(load(config_file or DEFAULT_CONFIG))
-    with making(reporting(plan) if kind == "report" or study is None else presenting(plan, study, kind)):
+    with record_step(reporting(plan) if kind == "report" or study is None else presenting(plan, study, kind)):
         yield
 
 
@@ -386,7 +386,7 @@ def _print_comparison(comparison: Comparison, worst: int, tolerance: float, cons
         counts = [f"{(comparison.rows['verdict'] == verdict).sum()} {verdict}" for verdict in VERDICTS]
         _print_spreads(comparison, console)
         _print_mean(comparison, console)
-        console.print(f"{len(comparison.rows)} rows: {', '.join(counts)}")
+        console.print(f"{len(comparison.rows)} row{'s' * (len(comparison.rows) != 1)}: {', '.join(counts)}")
 
 
 def _print_spreads(comparison: Comparison, console: Console) -> None:
@@ -532,22 +532,22 @@ def best(
         repro best mine --json
     """
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.winners import as_json, find_rivals, find_winners, of_problem, studies_without
+    from repro.campaign.winners import find_rivals, find_winners, json_text, lines_of_problem, studies_without_winners
     from repro.cli.end_of_run import print_not_searched, print_rivals, print_winners
 
-    asked = CampaignSelection.of(either(named, campaign), results, config_file, beside=())
+    asked = CampaignSelection.of(either(named, campaign), results, config_file, reference_names=())
     winners, rivals = find_winners(asked, study), find_rivals(asked, study)
     if problem is not None:
-        winners, rivals = of_problem(problem, winners, rivals)
+        winners, rivals = lines_of_problem(problem, winners, rivals)
     if json:
-        typer.echo(as_json(winners, rivals))
+        typer.echo(json_text(winners, rivals))
         return
     if asked.named_by:
         typer.echo(f"campaign {asked.said}\n")
     many = problem is None and len({winner.problem for winner in winners if winner.python}) > MAX_RECIPES
     print_winners(winners, "" if recipes or not many else HOW_TO_TAKE_AWAY)
     print_rivals(rivals)
-    for name, table in studies_without(asked, study) if problem is None else ():
+    for name, table in studies_without_winners(asked, study) if problem is None else ():
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
     print_not_searched(asked, winners)
 

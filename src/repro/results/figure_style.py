@@ -176,7 +176,24 @@ def save(
                 case _:
                     metadata = {"Title": title, "Description": figure.caption}
             drawn.savefig(path, format=path.suffix.lstrip("."), metadata=metadata)
+            if path.suffix == ".svg":
+                path.write_text(rounded(path.read_text("utf-8")), "utf-8")
     return texts
+
+
+#: Decimals of a point that coordinates in SVG files keep.
+PLACES = 3
+_COORDINATES = re.compile(r' (?:d|x|y|width|height)="[^"]*"|translate\([^)]*\)')
+_DECIMALS = re.compile(rf"-?\d+\.\d{{{PLACES + 1},}}")
+
+
+def rounded(svg: str) -> str:
+    """Return an SVG with coordinates of `PLACES` decimals: the last of Matplotlib's six differs between machines."""
+
+    def short(number: re.Match[str]) -> str:
+        return f"{round(float(number[0]), PLACES) + 0.0:.{PLACES}f}".rstrip("0").rstrip(".")
+
+    return _COORDINATES.sub(lambda place: _DECIMALS.sub(short, place[0]), svg)
 
 
 def look(*, screen: bool = False) -> AbstractContextManager[None]:

@@ -18,7 +18,7 @@ from repro.errors import ReproError
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.registry import Artifact
-from repro.results.tables import Cell, Figure, Table, Value, letter
+from repro.results.tables import Cell, Figure, Table, Value, lead_first, letter, sentences
 
 # characters per row above which a LaTeX table gets a smaller font, and above which it is also scaled to the text width
 SMALL_FONT_FROM, SHRUNK = 85, 115
@@ -116,20 +116,41 @@ def markdown_escape(text: str) -> str:
     return "".join(_MARKDOWN.get(c, c) for c in text).replace("](", "]\\(")
 
 
-def as_markdown(table: Table) -> str:
-    """Return a table in GitHub's Markdown."""
+#: Maximum number of columns of a table that is whole in its Markdown file, and number of columns of any other.
+WHOLE_COLUMNS, FIRST_COLUMNS = 12, 10
+
+
+def markdown_file(table: Table, artifact: Artifact) -> str:
+    """Return the Markdown file of a table: of a wide one the columns that the report shows first."""
+    if len(table.columns) <= WHOLE_COLUMNS:
+        return as_markdown(table)
+    led = lead_first(table, artifact.lead, artifact.lead_instead)
+    rows, summary = ([row[:FIRST_COLUMNS] for row in part] for part in (led.rows, led.summary))
+    first = replace(led, columns=led.columns[:FIRST_COLUMNS], rows=rows, summary=summary)
+    file = f"{artifact.name}.csv"
+    return as_markdown(first, f"{FIRST_COLUMNS} of {len(table.columns)} columns; [{file}]({file}) has all.")
+
+
+def as_markdown(table: Table, remark: str = "") -> str:
+    """Return a table in GitHub's Markdown: the caption's first sentence above it, the others below.
+
+    `remark` is Markdown, a paragraph above the table.
+    """
 
     def cell_text(cell: Cell) -> str:
         letters = table.letters(cell)
         return markdown_escape(cell.shown) + (f"<sup>{letters}</sup>" if letters else "")
 
     heads = [markdown_escape(f"{c.group}: {c.title}" if c.group else c.title) for c in table.columns]
-    lines = [markdown_escape(table.caption), "", _pipe(heads)]
+    first, *others = sentences(table.caption)
+    lines = [markdown_escape(first), "", *([remark, ""] if remark else []), _pipe(heads)]
     lines.append(_pipe(["---:" if column.numeric else "---" for column in table.columns]))
     lines += [_pipe([cell_text(cell) for cell in row]) for row in (*table.rows, *table.summary)]
     if table.notes:
         lines.append("")
         lines += [f"<sup>{letter(i)}</sup> {markdown_escape(note)}  " for i, note in enumerate(table.notes)]
+    if others:
+        lines += ["", markdown_escape(" ".join(others))]
     return "\n".join(lines) + "\n"
 
 
@@ -198,7 +219,7 @@ def as_latex(table: Table, label: str, title: str, short: bool = False) -> str:
 
 TABLE_FORMATS: Mapping[str, Callable[[Table, Artifact, bool], str]] = {
     "csv": lambda table, artifact, short: as_csv(table),
-    "md": lambda table, artifact, short: as_markdown(table),
+    "md": lambda table, artifact, short: markdown_file(table, artifact),
     "tex": lambda table, artifact, short: as_latex(table, artifact.name, artifact.title, short),
 }
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import jinja2
 from markupsafe import Markup, escape
@@ -38,13 +38,11 @@ from repro.results.problem_lines import (
 from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.significance import interval_of_ratio
-from repro.results.tables import ABSENT, Cell, Column, Figure, Result, Table, letter
+from repro.results.tables import ABSENT, Cell, Column, Figure, Result, Table, lead_first, letter, sentences
 
 if TYPE_CHECKING:
     from repro.tuning.search import ProgressCallback
 
-
-T = TypeVar("T")
 
 #: Clocks of the report, in order of preference.
 REPORT_CLOCKS: tuple[ClockName, ...] = ("event", "graph", "host")
@@ -146,8 +144,8 @@ class Caption:
     @classmethod
     def of(cls, text: str) -> Caption:
         """Split a caption after a sentence; within a too long sentence at a pause, else with an ellipsis."""
-        sentences = re.split(r"(?<=[.!?]) (?=[^\W\d_a-z])", text)
-        kept = [sentence for sentence in sentences if not sentence.startswith(REMARKS)]
+        said = sentences(text)
+        kept = [sentence for sentence in said if not sentence.startswith(REMARKS)]
         words = " ".join(kept).split()
         end = count = 0
         for sentence in kept:
@@ -158,7 +156,7 @@ class Caption:
             end = pauses[-1] if pauses and pauses[-1] > WORDS_SHOWN // 2 else WORDS_SHOWN
         cut = " …" if end < len(words) and not words[end - 1].endswith(PAUSES) else ""
         clocks = tuple(dict.fromkeys(re.findall(r"by the (event|graph|host) clock", text)))
-        return cls(" ".join(words[:end]) + cut, " ".join(words[end:]), clocks, len(kept) < len(sentences))
+        return cls(" ".join(words[:end]) + cut, " ".join(words[end:]), clocks, len(kept) < len(said))
 
 
 @dataclass(frozen=True)
@@ -208,28 +206,6 @@ def lacks_ours(table: Table, campaign: Campaign) -> bool:
     places = [index for index, column in columns if "measured" in (column.key, column.title, column.group)]
     places = places or [index for index, column in columns if column.group.startswith(("ours", campaign.column))]
     return bool(places) and all(row[index].value is None for row in table.rows for index in places)
-
-
-def lead_first(table: Table, lead: Sequence[str], instead: Sequence[str] = ()) -> Table:
-    """Return a table with the columns `lead` directly after its first columns without a group, which name the case.
-
-    If no row has a value of `lead`, the columns `instead` are moved. Columns without any value come last.
-    """
-    columns = table.columns
-    places = {column.key: index for index, column in enumerate(columns)}
-    heads = {places[key] for key in (*lead, *instead) if key in places}
-    naming = next((index for index, column in enumerate(columns) if column.group or index in heads), len(columns))
-    valued = {index for index in range(len(columns)) if any(row[index].value is not None for row in table.rows)}
-    found = next((keys for keys in (lead, instead) if any(places.get(key) in valued for key in keys)), lead)
-    first = [places[key] for key in found if key in places]
-    others = [*first, *(index for index in range(naming, len(columns)) if index not in first)]
-    order = [*range(naming), *sorted(others, key=lambda index: index not in valued)]
-
-    def ordered(row: Sequence[T]) -> tuple[T, ...]:
-        return tuple(row[index] for index in order)
-
-    rows, summary = ([ordered(row) for row in part] for part in (table.rows, table.summary))
-    return replace(table, columns=ordered(table.columns), rows=rows, summary=summary)
 
 
 def inline_svg(text: str, artifact: Artifact) -> Markup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +21,8 @@ else:
     from typing import TypeVar
 
     C = TypeVar("C")
+
+T = TypeVar("T")
 
 Value = str | int | float | None
 ABSENT = "–"
@@ -139,6 +142,33 @@ class Table:
             else:
                 spans.append((column.group, 1))
         return spans
+
+
+def lead_first(table: Table, lead: Sequence[str], instead: Sequence[str] = ()) -> Table:
+    """Return a table with the columns `lead` directly after its first columns without a group, which name the case.
+
+    If no row has a value of `lead`, the columns `instead` are moved. Columns without any value come last.
+    """
+    columns = table.columns
+    places = {column.key: index for index, column in enumerate(columns)}
+    heads = {places[key] for key in (*lead, *instead) if key in places}
+    naming = next((index for index, column in enumerate(columns) if column.group or index in heads), len(columns))
+    valued = {index for index in range(len(columns)) if any(row[index].value is not None for row in table.rows)}
+    found = next((keys for keys in (lead, instead) if any(places.get(key) in valued for key in keys)), lead)
+    first = [places[key] for key in found if key in places]
+    others = [*first, *(index for index in range(naming, len(columns)) if index not in first)]
+    order = [*range(naming), *sorted(others, key=lambda index: index not in valued)]
+
+    def ordered(row: Sequence[T]) -> tuple[T, ...]:
+        return tuple(row[index] for index in order)
+
+    rows, summary = ([ordered(row) for row in part] for part in (table.rows, table.summary))
+    return replace(table, columns=ordered(table.columns), rows=rows, summary=summary)
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a caption."""
+    return re.split(r"(?<=[.!?]) (?=[^\W\d_a-z])", text)
 
 
 @dataclass(frozen=True)
@@ -317,6 +347,11 @@ def seconds_cell(seconds: float | None) -> Cell:
 def from_rows(cell: Cell, *times: ReportedTime | None) -> Cell:
     """Add to a cell the keys of the rows from which its value was computed."""
     return replace(cell, keys=tuple(dict.fromkeys((*cell.keys, *(timed.key for timed in times if timed)))))
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts names by their numbers: `scatter4` before `scatter16`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def digits(value: float) -> str:

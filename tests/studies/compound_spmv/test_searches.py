@@ -73,6 +73,8 @@ def test_a_panel_whose_losses_are_beyond_its_limit_is_left_out(
 
     assert len(made().draw().axes) == 1 and "not drawn" not in made().caption
     [axes] = made().draw().axes
+    written = {text.get_text() for text in made().draw().legends[0].get_texts()}
+    assert {"learnt from other problems", "learnt from other entries", "random"} <= written
     assert axes.get_xlim()[0] == 0.5 and all(tick == round(tick) for tick in axes.get_xticks())
     monkeypatch.setattr(search, "LIMIT", 0.0)
     beyond = made()

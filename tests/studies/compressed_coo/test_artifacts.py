@@ -18,6 +18,7 @@ from coo_campaign import (
     CooMaker,
     published_coo,
 )
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from repro.campaign.artifacts import CampaignSelection
@@ -343,6 +344,25 @@ def test_figures_draw_what_the_tables_print(coo: Campaign) -> None:
     assert "1.50" in shown and f"{2700 / 1800 * 0.9:.2f}" in shown  # the median of 1 and 0.8
     assert "Diamonds" in made.caption
     assert "published median over the default: 1.2 (V100), 1.2 (A100)" in shown
+
+
+@pytest.mark.parametrize("name", ["figure-3", "figure-4", "figure-5"])
+def test_marks_stand_below_the_bars_of_their_row(coo: Campaign, name: str) -> None:
+    (axes,) = laid_out(cast(Figure, get_artifact(STUDY, name).make(coo, published_coo()))).axes
+    bars = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in axes.patches if isinstance(bar, Rectangle)]
+    marks = [line for line in axes.lines if line.get_marker() in {"o", "|", "s", "^", "D"}]
+    assert bars and marks
+    for mark in marks:
+        (y,) = map(float, mark.get_ydata())
+        assert not any(low <= y <= high for low, high in bars) and y - round(y) > 0.1
+
+
+def test_published_lines_name_their_gpus_and_have_the_colour_of_their_series(coo: Campaign) -> None:
+    assert {"V100", "A100"} <= set(drawn(coo, "figure-4")[0])
+    assert "V100, A100" in drawn(coo, "figure-5")[0]
+    (axes,) = laid_out(cast(Figure, get_artifact(STUDY, "figure-5").make(coo, published_coo()))).axes
+    dashed = {line.get_color() for line in axes.lines if line.get_linestyle() == "--"}
+    assert dashed == {line.get_markeredgecolor() for line in axes.lines if line.get_marker() == "D"}
 
 
 @pytest.mark.parametrize("name", ["figure-3", "figure-4", "figure-5"])

@@ -213,6 +213,7 @@ def drawn(campaign, name):
 def test_errors_over_triangles(dg_campaign_of_some):
     figure, _ = drawn(dg_campaign_of_some, "figure-errors")
     low, high = figure.axes
+    assert {"before the filter", "filtered"} <= {text.get_text() for text in figure.legends[0].get_texts()}
     hollow = {tuple(line.get_xdata()): line.get_ydata() for line in low.lines if line.get_linestyle() == "--"}
     full = {tuple(line.get_xdata()): line.get_ydata() for line in low.lines if line.get_linestyle() == "-"}
     sizes = (300, 4000, 16_000)

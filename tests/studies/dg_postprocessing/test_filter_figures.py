@@ -62,6 +62,7 @@ def test_speedups_over_triangles_with_what_is_published(dg_campaign_of_some):
     assert marks(ours_low, "s") == {}
     marked = [line for line in low.lines if line.get_marker() in ("o", "D")]
     assert len({line.get_transform().transform((4000, 1.5))[0] for line in marked}) == 2, "one covers the other"
+    assert {line.get_linestyle() for line in marked} == {"None"}
     dashed = [line.get_ydata()[0] for axes in (low, high) for line in axes.lines if line.get_linestyle() == "--"]
     assert dashed == [2, 3]
     assert "over 2× for low variance and over 3× for high variance" in caption

@@ -343,10 +343,17 @@ def test_the_axis_of_room_begins_at_the_entries(campaign):
         assert 1 in axes.get_yticks().round(6)
 
 
-def test_rates_have_a_panel_a_problem_and_protocol(campaign):
+def test_rates_have_a_panel_a_problem_and_protocol_that_two_formats_have(campaign):
     _, canvas, texts = drawn(campaign, "figure-rates")
-    assert len(canvas.axes) == 8
-    assert {"any order, added", "by row, unique", "DCSR", "CSR by csrgeam2"} <= set(texts)
+    assert len(canvas.axes) == 6
+    assert {"any order, added", "by row, unique", "over HYB", "over CSR by csrgeam2"} <= set(texts)
+    assert not {"any order, unique", "over DCSR"} & set(texts)  # of dynamic CSR alone
+    _, lines = made(campaign, "table-rates")
+    rates = [(line["dcsr_any_add"].value, line["hyb_any_add"].value) for line in lines]
+    gains = [
+        y for axes in canvas.axes[::3] for line in axes.lines if line.get_marker() == "D" for y in line.get_ydata()
+    ]
+    assert gains and sorted(gains) == pytest.approx(sorted(own / other for own, other in rates))
     canvas.set_size_inches(3.3, 4.0)  # on narrow panels, too, more than the ends
     low, high = canvas.axes[0].get_xlim()
     assert sum(low <= tick <= high for tick in canvas.axes[0].get_xticks()) >= 3

@@ -65,8 +65,10 @@ HEADS = {REPEAT: "values repeat", DISTINCT: "values distinct", None: "not measur
 WIDE_BAR, NARROW_BAR = 0.6, 0.38
 
 
-#: Distance between the marks of a row, as a fraction of its height.
-MARKS_APART = 0.26
+#: Height in inches of the bars of a row, and of each lane of marks below them.
+BARS_HEIGHT, LANE_HEIGHT = 0.19, 0.055
+#: Maximum number of lanes of marks in a row.
+MAX_LANES = 2
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class MarkerSeries:
     def line(self, x: Sequence[float], y: Sequence[float], label: str | None = None) -> Line2D:
         """Return the legend's and the panel's marks at the given places."""
         return plotting.Line2D(
-            x, y, linestyle="", marker=self.marker, markersize=4.5 if self.marker == "|" else 3.0, zorder=4,
+            x, y, linestyle="", marker=self.marker, markersize=4.2 if self.marker == "|" else 3.0, zorder=4,
             markeredgewidth=1.3 if self.marker == "|" else 0.8, markeredgecolor=self.colour, markerfacecolor="white",
             label=label,
         )  # fmt: skip
@@ -123,8 +125,9 @@ class Panel:
         Function that formats the number beside a row.
     unity
         None, or the legend entry of a line at 1; if the text is empty, the line has no legend entry.
-    reference, referred
-        Published numbers by GPU, drawn as dashed lines, and their legend entry.
+    reference, referred, reference_colour
+        Published numbers by GPU, drawn as dashed lines with the GPUs' names, their legend entry, and their colour: that
+        of the series to which they compare.
     absent
         Function that gives the reason why a problem with a winner has no number.
     stars
@@ -139,8 +142,23 @@ class Panel:
     unity: str | None = None
     reference: Mapping[str, float] = field(default_factory=dict)
     referred: str = "published most"
+    reference_colour: str = figure_style.GREY
     absent: Callable[[Times], str] = lambda case: "not recorded"
     stars: bool = False
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes of marks below the bars of a row."""
+        return min(len(self.marks), MAX_LANES)
+
+    @property
+    def row_height(self) -> float:
+        """Height in inches of a row."""
+        return BARS_HEIGHT + LANE_HEIGHT * self.lanes
+
+    def below_centre(self, inches: float) -> float:
+        """Return how far below a row's centre a place is that is `inches` below its top, in rows."""
+        return inches / self.row_height - 0.5
 
 
 def bar_rows(panel: Panel, cases: Sequence[Times], counted: Sequence[Times]) -> list[BarRow]:
@@ -190,7 +208,7 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
     """
     if not any(value is not None for row in rows for value in (*row.bars, *row.marks)):
         return figure_style.empty("nothing was measured in this campaign")
-    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(rows), extra=1.05, per_row=0.19))
+    drawn = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(rows), 1.05, panel.row_height))
     axes = drawn.add_subplot()
     shown = [index for index in range(len(panel.bars)) if any(row.bars and row.bars[index] for row in rows)]
     values = [value for row in rows for value in (*row.bars, *row.marks)]
@@ -226,13 +244,26 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
             handles.append(plotting.Line2D([], [], color=figure_style.GREY, linewidth=0.7, label=panel.unity))
     if panel.reference:
         label = f"{panel.referred}: " + ", ".join(f"{value:g} ({gpu})" for gpu, value in panel.reference.items())
-        dashed: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.7, "linestyle": (0, (4, 2))}
+        dashed: dict[str, Any] = {"color": panel.reference_colour, "linewidth": 0.7, "linestyle": (0, (4, 2))}
         handles.append(plotting.Line2D([], [], label=label, **dashed))
-        for value in panel.reference.values():
-            axes.axvline(value, zorder=3, **dashed)
+        _draw_reference(axes, panel, dashed)
     drawn.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.4)
     figure_style.footnote(drawn, mark)
     return drawn
+
+
+def _draw_reference(axes: Axes, panel: Panel, look: Mapping[str, Any]) -> None:
+    """Draw the published numbers as lines behind the bars, with the names of their GPUs in the first row, a heading."""
+    by_value: dict[float, list[str]] = {}
+    for gpu, value in panel.reference.items():
+        by_value.setdefault(value, []).append(gpu)
+    for value, gpus in by_value.items():
+        axes.axvline(value, zorder=0.8, **look)
+        last = value == max(by_value)  # names of two lines stand on their outer sides
+        axes.annotate(
+            ", ".join(gpus), (value, 0), xytext=(2.5 if last else -2.5, 0), textcoords="offset points",
+            ha="left" if last else "right", va="center", fontsize=6,
+        )  # fmt: skip
 
 
 def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, shown: Sequence[int], right: float) -> None:
@@ -241,15 +272,18 @@ def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, shown: Sequence[int
             axes.axhline(y - 0.5, color=figure_style.GREY, linewidth=0.4)
         return
     there = [index for index in shown if row.bars[index] is not None]
+    bars, scale = y + panel.below_centre(BARS_HEIGHT / 2), BARS_HEIGHT / panel.row_height
     for place, index in enumerate(there):
         two = len(there) > 1
-        offset = (0.4 * place - 0.2) if two else 0.0
+        centre = bars + scale * (0.4 * place - 0.2) * two
         series, value = panel.bars[index], row.bars[index] or 0.0
-        axes.barh(y + offset, value, height=NARROW_BAR if two else WIDE_BAR, color=series.colour, linewidth=0)
-        figure_style.whisker(axes, row.sure[index] if row.sure else None, y + offset, right)
+        height = scale * (NARROW_BAR if two else WIDE_BAR)
+        axes.barh(centre, value, height=height, color=series.colour, linewidth=0)
+        figure_style.whisker(axes, row.sure[index] if row.sure else None, centre, right)
     for place, (mark, number) in enumerate(zip(panel.marks, row.marks, strict=True)):
-        if number is not None:  # marks have different heights, so that none covers another with a similar number
-            axes.add_line(mark.line([number], [y + MARKS_APART * (place - (len(panel.marks) - 1) / 2)]))
+        if number is not None:  # marks have lanes below the bars, so that they cover neither bars nor each other
+            lane = place * panel.lanes // len(panel.marks)
+            axes.add_line(mark.line([number], [y + panel.below_centre(BARS_HEIGHT + LANE_HEIGHT * (lane + 0.1))]))
 
 
 @figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {CITED}")
@@ -378,6 +412,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         unity="",
         reference=stated,
         referred="published median over the default",
+        reference_colour=figure_style.ACCENT,
         absent=_why_not,
     )
     words = " and ".join(f"{value:g}× on a {gpu}" for gpu, value in stated.items())

@@ -299,7 +299,7 @@ def draw_speedup(
             for at, degree in enumerate(degrees):
                 those = family_fields(of_row(slow, fast), family, degree)
                 beside = DEGREE_STEP * (at - (len(degrees) - 1) / 2)
-                draw_line(axes, those, number, DEGREE_LOOKS[degree], _sure(slow, fast), beside)
+                draw_line(axes, those, number, DEGREE_LOOKS[degree], _sure(slow, fast), beside, joined=False)
             axes.axhline(1, color="black", linewidth=0.6, zorder=2)
             if row == 0:
                 axes.set_title(f"{family} variance")
@@ -310,7 +310,8 @@ def draw_speedup(
                     axes.axhline(lines[family], zorder=2, **PUBLISHED_LINE)
             triangle_axis(axes, drawn_fields, label if place == 0 else "", last=row == len(rows) - 1, log=False)
     handles: list[Line2D | Patch] = [
-        plotting.Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree])) for degree in degrees
+        plotting.Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree], joined=False))
+        for degree in degrees
     ]
     if lines:
         handles.append(plotting.Line2D([], [], label=f"least gain published, {STATED_GPU}", **PUBLISHED_LINE))

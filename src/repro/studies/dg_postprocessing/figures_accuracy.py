@@ -76,16 +76,19 @@ def draw_line(
     look: tuple[str, str],
     sure: Callable[[Filtering], Interval | None] = lambda field: None,
     beside: float = 0.0,
+    *,
+    joined: bool = True,
 ) -> None:
     """Draw a number over the number of triangles, with marks and intervals; draw nothing if there are no numbers.
 
     The line is shifted by `beside` points to the right, so that marks of different lines on one mesh do not overlap.
+    Unless `joined`, there are marks alone, as where most lines would have a single mesh.
     """
     pairs = [(field.triangles, value) for field in fields if (value := number(field)) is not None]
     lines = []
     if pairs:
         across, along = zip(*pairs, strict=True)
-        lines += axes.plot(across, along, **line_look(*look))
+        lines += axes.plot(across, along, **line_look(*look, joined=joined))
     for field in fields:
         if field.triangles and (ends := sure(field)):
             # intervals are drawn below the marks, since short ones would cover them
@@ -96,10 +99,10 @@ def draw_line(
         line.set_transform(axes.transData + plotting.ScaledTranslation(beside / 72, 0, axes.figure.dpi_scale_trans))
 
 
-def line_look(colour: str, marker: str) -> dict[str, Any]:
+def line_look(colour: str, marker: str, *, joined: bool = True) -> dict[str, Any]:
     return {
         "color": colour, "marker": marker, "markersize": 3.8, "markeredgecolor": "white", "markeredgewidth": 0.4,
-        "zorder": 3,
+        "zorder": 3, "linestyle": "-" if joined else "",
     }  # fmt: skip
 
 
@@ -242,7 +245,7 @@ def draw_errors(fields: Sequence[Filtering]) -> Canvas:
         plotting.Line2D(
             [], [], label=label, **(_error_look(degrees[0], after=after) | {"color": figure_style.GREY, "marker": ""})
         )
-        for label, after in (("dG", False), ("filtered", True))
+        for label, after in (("before the filter", False), ("filtered", True))
     ]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn

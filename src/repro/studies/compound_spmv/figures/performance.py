@@ -42,7 +42,9 @@ from repro.studies.compound_spmv.results import (
     all_times,
     clock_note,
     kernels_note,
+    papers_space,
 )
+from repro.studies.compound_spmv.searches import SPACE_TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -374,10 +376,11 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
-    return Figure(lambda: _draw_speedup(panels, library, footnote(lines)), join_sentences(caption))
+    papers = SPACE_TITLES[papers_space(campaign)]
+    return Figure(lambda: _draw_speedup(panels, library, papers, footnote(lines)), join_sentences(caption))
 
 
-def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, mark: str | None) -> Canvas:
+def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, papers: str, mark: str | None) -> Canvas:
     most = max((len(rows) for rows in panels.values()), default=0)
     if not most:
         return figure_style.empty("nothing was measured in this campaign")
@@ -401,10 +404,10 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, mark: str 
     handles: list[Patch | Line2D] = []
     if any(row.ours for row in shown):
         handles.append(plotting.Patch(color=figure_style.DARK, label="our space"))
-    handles.append(plotting.Patch(color=figure_style.LIGHT, label="the papers’ space"))
-    handles.append(_floor_mark([], [], label="at the streaming floor"))
+    handles.append(plotting.Patch(color=figure_style.LIGHT, label=papers))
+    handles.append(_floor_mark([], [], label="floor of CSR’s bytes (pairs need fewer)"))
     handles.append(plotting.Line2D([], [], label=f"as fast as {library}", **_UNITY))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.4, columnspacing=1.4)
+    drawn.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.4, columnspacing=1.2)
     figure_style.footnote(drawn, mark)
     return drawn
 

@@ -375,6 +375,12 @@ LOOKS = {
     "entry_unknown": (figure_style.MIDDLE, "s"),
     "random": (figure_style.ACCENT, "^"),
 }
+#: What a search has learnt from, in the legend.
+LEARNT_FROM = {
+    "problem_unknown": "learnt from other problems",
+    "entry_unknown": "learnt from other entries",
+    "random": "random",
+}
 #: Number of markers on a line.
 MARKS = 8
 LIMIT = 60.0  # upper end of the axis in percent, since the first variants of a search can be arbitrarily slow
@@ -439,13 +445,13 @@ def _draw_curves(judged: Mapping[str, Sequence[Evaluation]], why_none: str) -> C
         axes.set_title(SPACE_TITLES[space] if len(judged) > 1 else "")
     panels[0].set_ylabel("loss [%]")
     handles = [
-        plotting.Line2D([], [], color=colour, marker=marker, markersize=3, label=JUDGED[key][0], linewidth=1.2)
+        plotting.Line2D([], [], color=colour, marker=marker, markersize=3, label=LEARNT_FROM[key], linewidth=1.2)
         for key, (colour, marker) in LOOKS.items()
         if any(JUDGED[key][1](evaluation) is not None for replays in judged.values() for evaluation in replays)
     ]
     handles.append(plotting.Line2D([], [], color=figure_style.GREY, linestyle="-", label="median"))
     handles.append(plotting.Line2D([], [], color=figure_style.GREY, linestyle="--", label="worst"))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=3 if len(judged) == 1 else 5)
+    drawn.legend(handles=handles, loc="outside upper left", ncols=2 if len(judged) == 1 else 5)
     return drawn
 
 
