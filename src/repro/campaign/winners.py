@@ -21,6 +21,7 @@ from repro.errors import ReproError
 from repro.export.bundle import parse_variant
 from repro.export.campaign_choice import EXPORTED_STUDY
 from repro.operators.spmv import DEFAULT, DEFAULTS
+from repro.problems.assembly import advice_on_blocks
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, Selection, one_line
 from repro.results.report import PageWinners, apart_when_repeated, same_kernel_twice
@@ -65,6 +66,8 @@ class Winner:
     same_kernel_twice: str | None = None
     #: Largest absolute value of this relative difference over the clocks.
     repeats_within: float | None = None
+    #: Advice against the entry, if few values of the blocks are non-zeros.
+    advice: str | None = None
     #: Name of the variant; None if there is none, and `reason` says why.
     variant: str | None = None
     reason: str | None = None
@@ -263,6 +266,7 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
             f"Kernels of {' and '.join(unexported_studies)} cannot be exported or run as an operator; "
             f"those of {EXPORTED_STUDY} can."
         )
+    yield from dict.fromkeys(f"{winner.problem}: {winner.advice}." for winner in winners if winner.advice)
     if reasons:
         yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
 
@@ -386,7 +390,15 @@ def _winner(
     selection: CampaignSelection, campaign: Campaign, problem_name: str, precision: str, is_own: bool
 ) -> Winner:
     case, record = Case(campaign, problem_name, precision), campaign.problems[problem_name]
-    common = Winner(campaign.study, problem_name, precision, record.entry or record.kind, is_own, campaign.on_cpu)
+    common = Winner(
+        campaign.study,
+        problem_name,
+        precision,
+        record.entry or record.kind,
+        is_own,
+        campaign.on_cpu,
+        advice=advice_on_blocks(record.origin),
+    )
     best, clock = _fastest(case, get_study(campaign.study).winners)
     if best is None:
         return replace(common, reason=_missing_reason(case, record))
