@@ -375,6 +375,9 @@ def test_a_plan_names_what_is_refused_and_compiles_nothing_for_it(
         assert [line for line in lines if line.startswith(kind)] == [line for line in alone if line.startswith(kind)]
     with pytest.raises(ReproError, match=r"where: mine.yaml:\d:\d: studies.compound_spmv.problems.0: odd.mtx, line 1"):
         planned("odd")
+    with pytest.raises(ReproError, match="every problem is refused"):
+        planned("wide")
+    assert "wide: 3 × 5, and compound_spmv needs a square matrix" in capsys.readouterr().out
 
 
 def test_compiling_our_space_on_a_cpu_is_most_of_the_time_and_said_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,18 +7,32 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from repro.campaign.artifacts import CampaignSelection, published_of
+from repro.campaign.plan import Plan
 from repro.campaign.report import report
-from repro.campaign.winners import CHOSEN_ON_CPU, REHEARSAL, find_winners, notes, table_rows, usage_lines
+from repro.campaign.winners import (
+    CHOSEN_ON_CPU,
+    REHEARSAL,
+    find_winners,
+    lines_of_problem,
+    notes,
+    table_rows,
+    usage_lines,
+)
 from repro.cli.app import run
+from repro.cli.campaign import _print_remarks
 from repro.cli.end_of_run import print_end_of_run
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
 from repro.operators.spmv import DEFAULTS, find_variant
+from repro.problems.assembly import fold
 from repro.problems.matrix import Matrix
 from repro.studies import get_study
 from support.campaigns import Recorder
@@ -359,3 +373,32 @@ def test_best_shows_one_problem_and_names_those_there_are(small: Matrix, capsys:
         run(["best", maker.campaign, "--problem", "prat"])
     said = capsys.readouterr().err
     assert ended.value.code == 1 and "one of part" in said and "prat; did you mean part?" in said
+
+
+def test_blocks_with_few_values_are_advised_against(
+    small: Matrix, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = campaign(Path(), "opencl")
+    band, dense = sp.csr_array(sp.diags_array(np.ones(12))), sp.csr_array(np.ones((12, 12)))
+    for matrix, advised in ((band, True), (dense, False)):
+        maker.record("part", entry=PART, n=2, nnz=2, origin={"source": "own", "notes": fold(matrix, PART, "m").notes})
+        said = [*notes(find_winners(CampaignSelection.of(maker.campaign, Path("results"))))]
+        advice = "few of the blocks' values are non-zeros (33%): `entry: real` stores less"
+        assert (f"part: {advice}." in said) is advised
+        plan = SimpleNamespace(problems={"part": SimpleNamespace(free_body=False)}, folder=maker.folder)
+        _print_remarks(cast("Plan", plan))
+        assert (f"part: {advice}" in " ".join(capsys.readouterr().out.split())) is advised
+
+
+@pytest.mark.parametrize(("asked", "meant"), [("bunny", "surfaces/bunny"), ("buny", "surfaces/bunny")])
+def test_a_problem_is_found_by_the_part_behind_its_slash_and_many_are_not_listed(
+    asked: str, meant: str, small: Matrix
+) -> None:
+    [winner] = find_winners(CampaignSelection.of(campaign(Path(), "cuda").campaign, Path("results")))
+    names = ["surfaces/bunny", "other/bump", *(f"matrix_{number}" for number in range(40))]
+    with pytest.raises(ReproError) as error:
+        lines_of_problem(asked, [replace(winner, problem=name) for name in names], [])
+    assert error.value.actual == f"{asked}; did you mean {meant}?"
+    expected = str(error.value.expected)
+    assert expected.startswith("one of 42, such as ") and expected.count("matrix_") < 3
+    assert expected.endswith("; `repro best` without it prints all")

@@ -54,7 +54,11 @@ def test_a_campaign_that_is_not_there_is_told_alike_by_every_command(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("results/mine/raw").mkdir(parents=True)
+    for broken in ("mien2", "aaa"):
+        Path("results", broken, "raw/problems").mkdir(parents=True)
+    measured = Path("results/mine/raw/compound_spmv/part/double/report.parquet")
+    measured.parent.mkdir(parents=True)
+    measured.touch()
     with pytest.raises(SystemExit) as stopped:
         app.run(words.split())
     assert stopped.value.code == 1

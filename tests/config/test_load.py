@@ -260,6 +260,22 @@ def test_yaml_that_no_configuration_can_mean_is_one_message(content: str, messag
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("campaign: a\nstudies\n  compound_spmv: {}\n", 2),
+        ("campaign a\ndevice: cuda\n", 1),
+        ("studies:\n  compound_spmv:\n    space extended\n    cache: warm\n", 3),
+        ("campaign: a\nb: c: d\n", 2),
+    ],
+)
+def test_a_missing_colon_is_reported_where_it_is_missing(content: str, line: int, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(content)
+    with pytest.raises(ReproError, match=rf"unreadable YAML\n  where: \S+mine.yaml, line {line}, column"):
+        load(path)
+
+
 def test_a_mapping_can_merge_another_and_lay_its_own_keys_over(tmp_path: Path) -> None:
     path = tmp_path / "merged.yaml"
     path.write_text("a: &a {x: 1, y: 1}\nb: {<<: *a, x: 2}\nc: [{<<: *a}, {<<: *a, z: 3}]\n")

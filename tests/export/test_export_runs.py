@@ -131,6 +131,16 @@ def multiply(
     return y, x, said
 
 
+def test_without_a_gpu_an_export_says_that_there_is_none(
+    program: Path, tmp_path: Path, small_problem: Callable[..., Matrix], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, (entry, precision, _) = next(iter(CASES.items()))
+    monkeypatch.setenv("HOST_CUDA_WITHOUT_A_GPU", "1")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        multiply(program, case, make_operands(small_problem(entry), precision, 1), tmp_path)
+    assert "no usable GPU: " in failed.value.stderr
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_an_exported_product_is_right(
     program: Path, tmp_path: Path, small_problem: Callable[..., Matrix], case: str

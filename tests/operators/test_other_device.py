@@ -95,3 +95,9 @@ def test_what_is_free_on_a_full_device_is_asked_while_it_is_the_current_one(side
     monkeypatch.setattr(sides[0], "_streams", SimpleNamespace(ordered=ordered))
     monkeypatch.setattr(sides[0].device, "free_bytes", lambda: 7 if current == [set()] else None)
     assert "; 7 bytes are free" in str(sides[0].out_of_memory_error(OutOfDeviceMemory("full")))
+
+
+def test_a_gpu_that_is_not_there_is_advised_on_in_the_words_of_python(monkeypatch):
+    monkeypatch.setattr("repro.devices.selection.node", lambda: SimpleNamespace(gpus=()))
+    with pytest.raises(ReproError, match=r'no such GPU(.|\n)*; device="auto" takes the CPU where there is no GPU'):
+        repro.operator(sp.csr_array(np.eye(3)), device="cuda")

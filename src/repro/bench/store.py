@@ -514,13 +514,14 @@ def recorded_studies(folder: CampaignFolder) -> list[str]:
 
 
 def check_measured(folder: CampaignFolder, named_by: Path | None = None) -> None:
-    """Raise `ReproError` if a campaign has no measured files; the message has the nearest campaign that has some.
+    """Raise `ReproError` if a campaign has no measured files; the message has the nearest campaign with reported times.
 
     `named_by` is the configuration that names the campaign; None if the user does.
     """
     if folder.raw.is_dir():
         return
-    others = [other.name for other in CampaignFolder.measured(folder.path.parent)]
+    measured = CampaignFolder.measured(folder.path.parent)
+    others = [other.name for other in measured if next(other.raw.rglob("report.parquet"), None)]
     raise ReproError(
         "no such campaign",
         where=folder.raw,

@@ -12,7 +12,7 @@ from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.store import check_measured, recorded_studies
 from repro.campaign.configuration import load
 from repro.config.models import Config
-from repro.config.validation_errors import suggestion
+from repro.config.validation_errors import some_of, suggestion
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import load_registry, problem_names
@@ -211,11 +211,17 @@ def find_artifacts(texts: list[str], kind: Kind, studies: list[str]) -> dict[str
         matching = [artifact for artifact in candidates if artifact.name == name]
         if not matching:
             names = [f"{artifact.study}/{artifact.name}" for artifact in candidates]
-            known_names = names if slash else [artifact.name for artifact in candidates]
+            known = names if slash else [artifact.name for artifact in candidates]
+            elsewhere = [
+                f"{owner}/{name}"
+                for owner in study_names()
+                if any(artifact.name == name for artifact in all_artifacts(owner, kind))
+            ]
+            near = f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else suggestion(text, known)
             raise ReproError(
                 f"unknown {kind}",
-                expected=f"one of {', '.join(names) or '(there are none)'}",
-                actual=f"{text}{suggestion(text, known_names)}",
+                expected=some_of(dict.fromkeys(known), text, "`repro list artifacts`") if known else "(there are none)",
+                actual=f"{text}{near}",
             )
         for artifact in matching:
             study_artifacts = selected_artifacts.setdefault(artifact.study, [])

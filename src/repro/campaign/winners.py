@@ -15,12 +15,13 @@ from repro.bench.rows import ClockName
 from repro.campaign.artifacts import CampaignSelection
 from repro.codegen.targets import Target, get_target
 from repro.config.models import EXTENDED, OwnProblem
-from repro.config.validation_errors import suggestion
+from repro.config.validation_errors import SHOWN, nearest, some_of, suggestion
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
 from repro.export.campaign_choice import EXPORTED_STUDY
 from repro.operators.spmv import DEFAULT, DEFAULTS
+from repro.problems.assembly import advice_on_blocks
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, Selection, one_line
 from repro.results.report import PageWinners, repeated_kernel_phrase, repetition_differences
@@ -65,6 +66,8 @@ class Winner:
     same_kernel_twice: str | None = None
     #: Largest absolute value of this relative difference over the clocks.
     repeats_within: float | None = None
+    #: Advice against the entry, if few values of the blocks are non-zeros.
+    advice: str | None = None
     #: Name of the variant; None if there is none, and `reason` says why.
     variant: str | None = None
     reason: str | None = None
@@ -156,11 +159,16 @@ def lines_of_problem(
     problem_rivals = [line for line in rivals if line.case.problem == name]
     if not problem_winners and not problem_rivals:
         names = [*dict.fromkeys([winner.problem for winner in winners] + [line.case.problem for line in rivals])]
+        last = [each for each in names if each.rpartition("/")[2] == name]
+        last = last or [each for each in names if nearest(name, [each.rpartition("/")[2]])]
+        near = f"; did you mean {' or '.join(last[:SHOWN])}?" if last else suggestion(name, names)
         raise ReproError(
             "the campaign chose no kernel on this problem",
             where="--problem",
-            expected=f"one of {', '.join(names)}" if names else "a campaign with a study that chooses one",
-            actual=f"{name}{suggestion(name, names)}",
+            expected=some_of(names, name, "`repro best` without it")
+            if names
+            else "a campaign with a study that chooses one",
+            actual=f"{name}{near}",
         )
     return problem_winners, problem_rivals
 
@@ -258,6 +266,7 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
             f"Kernels of {' and '.join(unexported_studies)} cannot be exported or run as an operator; "
             f"those of {EXPORTED_STUDY} can."
         )
+    yield from dict.fromkeys(f"{winner.problem}: {winner.advice}." for winner in winners if winner.advice)
     if reasons:
         yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
 
@@ -381,7 +390,15 @@ def _winner(
     selection: CampaignSelection, campaign: Campaign, problem_name: str, precision: str, is_own: bool
 ) -> Winner:
     case, record = Case(campaign, problem_name, precision), campaign.problems[problem_name]
-    common = Winner(campaign.study, problem_name, precision, record.entry or record.kind, is_own, campaign.on_cpu)
+    common = Winner(
+        campaign.study,
+        problem_name,
+        precision,
+        record.entry or record.kind,
+        is_own,
+        campaign.on_cpu,
+        advice=advice_on_blocks(record.origin),
+    )
     best, clock = _fastest(case, get_study(campaign.study).winners)
     if best is None:
         return replace(common, reason=_missing_reason(case, record))

@@ -352,7 +352,7 @@ def plan(
     for line in freshness.described() if freshness else ():
         _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
-    _print_singular(planned)
+    _print_remarks(planned)
     available = f"; the {model.name} has {_size(model.memory_bytes)}" if model else ""
     _print_line(f"about {_size(needs.device_bytes)}{available}", "device memory")
     for line in _unfit_lines(needs, model) if model else ():
@@ -381,6 +381,17 @@ def plan(
     ):
         for line in wrapped(text, terminal_width() or READING_WIDTH):
             typer.echo(line)
+    _check_measurable(planned, needs)
+
+
+def _check_measurable(planned: Plan, needs: Estimate) -> None:
+    """Raise `ReproError` if no problem can be measured."""
+    if needs.jobs and all(job.told and not job.variants for job in needs.jobs):
+        raise ReproError(
+            "nothing to measure: every problem is refused",
+            where=f"campaign {planned.config.campaign}",
+            todo="the lines `refused` say why; name other problems",
+        )
 
 
 def _compile_model(needs: Estimate) -> str:
@@ -453,13 +464,22 @@ def _print_rivals(planned: Plan) -> None:
         _print_line(f"{', '.join(names)}: not in this time; {most}", "rivals")
 
 
-def _print_singular(planned: Plan) -> None:
-    """Print the problems whose matrix is singular, since no support holds the elastic body."""
+def _print_remarks(planned: Plan) -> None:
+    """Print the problems whose matrix is singular, since no support holds the elastic body, and those that were built
+    with few values in their blocks.
+    """
+    from repro.bench.records import read_problem_of
+    from repro.problems.assembly import advice_on_blocks
+
     free = [name for name, problem in planned.problems.items() if problem.free_body]
     if free:
         more = f" and {len(free) - NAMED} more" if len(free) > NAMED else ""
         names = ", ".join(free[:NAMED])
         _print_line(f"{names}{more}: six rigid motions of a body that is not `fixed` (docs/inputs.md)", "singular")
+    for name in planned.problems:
+        with suppress(FileNotFoundError):
+            if advice := advice_on_blocks(read_problem_of(planned.folder.records, name).get("origin")):
+                _print_line(f"{name}: {advice}", "blocks")
 
 
 def _print_replay(planned: Plan, as_json: bool) -> None:

@@ -347,6 +347,10 @@ def _of_campaign(
     )
 
 
+#: What to do about times that another program disturbed: a run leaves them, since its campaign is complete.
+TIME_AGAIN = "another program ran meanwhile; to time these again: repro measure STUDY PROBLEM PRECISION --receipt"
+
+
 def check(
     config_file: RecordedConfig = None,
     output: Annotated[
@@ -418,7 +422,9 @@ def check(
         batches = ProblemBatches(plan) if plan and not record else None
         for part in missing_parts if each else merge_equal_causes(missing_parts):
             log = log_of(batches, part.case) if batches and part.case else None
-            typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else ""), err=True)
+            disturbed = part.remark and "rows disturbed" in part.reason and not record
+            todo = f"  what to do: {TIME_AGAIN} --config {asked.folder.config}\n" if disturbed else ""
+            typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else "") + todo, err=True)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
     missing = [part for part in missing_parts if not part.remark]

@@ -244,6 +244,7 @@ def _write_artifacts(
     """Write tables or figures for each selected study into subfolders of `target`; with `show` print the tables."""
     from repro.campaign.artifacts import CampaignSelection, all_artifacts, find_artifacts, published_of
     from repro.cli.console import Progress
+    from repro.config.validation_errors import some_of
     from repro.errors import ReproError
     from repro.results.output import figures_folder, tables_folder, write
     from repro.results.report import is_empty
@@ -253,9 +254,10 @@ def _write_artifacts(
     studies = asked.studies(study)
     if bool(names) == all_:
         choice = [f"{name}/{artifact.name}" for name in studies for artifact in all_artifacts(name, kind)]
+        some = some_of(choice, names[0] if names else "", "`repro list artifacts`")
         raise ReproError(
             "both names and --all are given" if names else f"no {kind} is named",
-            expected=f"--all, or some of {', '.join(choice)}",
+            expected=f"--all, or {some}",
         )
     chosen = {name: asked.artifacts(name, kind) for name in studies} if all_ else find_artifacts(names, kind, studies)
     folder, short = tables_folder if kind == "table" else figures_folder, caption is Caption.SHORT

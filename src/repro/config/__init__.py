@@ -5,9 +5,9 @@ Every kind of malformed file leads to one error message.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,7 +52,7 @@ def read_yaml(path: Path, subject: str = "configuration file") -> Any:
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        mark = _start_of_fault(error, text)
         where = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else path
         words = " ".join(part for part in (error.context, error.problem) if part) or str(error)
         if mark and "\t" in "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column : mark.column + 1]:
@@ -60,6 +60,20 @@ def read_yaml(path: Path, subject: str = "configuration file") -> Any:
         raise ReproError("unreadable YAML", where=where, actual=" ".join(words.split()), todo=_CORRECT) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise ReproError("unreadable YAML", where=path, actual=" ".join(str(error).split()), todo=_CORRECT) from None
+
+
+def _start_of_fault(error: yaml.MarkedYAMLError, text: str) -> yaml.Mark | None:
+    """Return where a fault begins; a line without its colon is noticed at the next one only."""
+    mark = error.problem_mark or error.context_mark
+    if error.context == "while scanning a simple key":
+        return error.context_mark or mark
+    if mark is None or "mapping values are not allowed" not in str(error.problem):
+        return mark
+    ahead: deque[object] = deque(maxlen=1)
+    with suppress(yaml.YAMLError):
+        ahead.extend(yaml.scan(text))  # libyaml keeps no tokens
+    last = ahead[-1] if ahead else None
+    return last.start_mark if isinstance(last, yaml.ScalarToken) and last.start_mark.line < mark.line else mark
 
 
 def _read_text(path: Path, subject: str) -> str:

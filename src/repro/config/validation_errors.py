@@ -53,6 +53,20 @@ def suggestion(word: object, choices: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
+#: Maximum number of names that a message lists in full, and how many of more it shows.
+LISTED, SHOWN = 8, 3
+
+
+def some_of(choices: Iterable[str], word: object, all_by: str) -> str:
+    """Return `one of A, B` for few choices; of many the nearest to a word, and what prints all: `all_by`."""
+    names = list(choices)
+    if len(names) <= LISTED:
+        return f"one of {', '.join(names)}"
+    text = str(word)[:MAX_VALUE_LENGTH]
+    near = [*get_close_matches(text, names, n=SHOWN, cutoff=0.0), *names]
+    return f"one of {len(names)}, such as {', '.join([*dict.fromkeys(near)][:SHOWN])}; {all_by} prints all"
+
+
 #: Folder of the project's configurations, relative to the current folder.
 CONFIGURATIONS = Path("config")
 

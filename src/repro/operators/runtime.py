@@ -246,7 +246,18 @@ def _describe_device(device: Device) -> str:
 def open_runtime(device: str = "auto") -> Runtime:
     """Return the one runtime for a device (`auto`, `cuda:N`, `opencl:N`); raise `ReproError` if it is unavailable."""
     with _opening_lock:  # a second runtime for the same device would refuse arrays of the first one
-        return _open(resolve_device(device))
+        try:
+            resolved = resolve_device(device)
+        except ReproError as error:
+            words = (error.todo or "").replace("`device: auto`", 'device="auto"')
+            raise ReproError(
+                error.what,
+                where=error.where,
+                expected=error.expected,
+                actual=error.actual,
+                todo=words.replace("`device: opencl`", 'device="opencl"') or None,
+            ) from None
+        return _open(resolved)
 
 
 _opening_lock = RLock()

@@ -261,6 +261,17 @@ def assemble_helmholtz(
     return Assembled(pattern.n, pattern.indptr, pattern.indices, pattern.sum(local))
 
 
+#: Share of non-zeros among the values of a folded matrix below which a note advises against blocks, and its words.
+WORTH_BLOCKS = 0.6
+FEW_FILLED = "few of the blocks' values are non-zeros"
+
+
+def advice_on_blocks(origin: Mapping[str, Any] | None) -> str | None:
+    """Return the note of a problem's origin that advises against blocks; None without one."""
+    notes = (origin or {}).get("notes") or ()
+    return next((str(note) for note in notes if FEW_FILLED in str(note)), None)
+
+
 def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0) -> Assembled:
     """Convert a scalar matrix into a matrix with the given entry type.
 
@@ -294,6 +305,8 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
         fill_ratio = matrix.nnz / max(blocks.data.size, 1)
         size = "{} x {}".format(*matrix.shape)
         notes = (f"folded from a real {size} matrix; {fill_ratio:.1%} of the blocks' values are non-zeros",)
+        if fill_ratio < WORTH_BLOCKS:
+            notes += (f"{FEW_FILLED} ({fill_ratio:.0%}): `entry: real` stores less",)
     offsets, places = (cast(array, np.int32, str(where)) for array in (indptr, indices))
     values = np.ascontiguousarray(values, np.float64)
     return Assembled(n, offsets, places, values, notes, None if columns == n else columns)

@@ -85,7 +85,12 @@ void run(void (*kernel)(P...), int blocks, int count, P... arguments)
 }
 }  // namespace host
 
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation = 2 };
+enum cudaError_t {
+    cudaSuccess,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100
+};
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrL2CacheSize = 38 };
 using cudaStream_t = void*;
@@ -100,6 +105,8 @@ inline cudaError_t cudaFree(void* memory) { return std::free(memory), cudaSucces
 template <class T>
 cudaError_t cudaMalloc(T** memory, std::size_t bytes)
 {
+    if (std::getenv("HOST_CUDA_WITHOUT_A_GPU"))
+        return cudaErrorNoDevice;
     if (bytes > (std::size_t(1) << 32))
         return cudaErrorMemoryAllocation;
     *memory = static_cast<T*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
