@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -307,6 +308,10 @@ class Claim:
         return Verdict.WEAKER
 
 
+#: What follows a verdict if the measured value's interval reaches into another one, and the start of its note.
+CLOSE, REACHES = ", close", "its interval reaches"
+
+
 @dataclass(frozen=True)
 class Judgement:
     """A claim with its measured value and the data of the verdict."""
@@ -339,6 +344,11 @@ class Judgement:
             return ()
         ends = dict.fromkeys(self.claim.verdict(end) for end in self.interval)
         return tuple(verdict for verdict in ends if verdict != self.verdict)
+
+    @property
+    def shown(self) -> str:
+        """The verdict as tables print it, with `CLOSE` if an end of the interval would give another one."""
+        return f"{self.verdict}{CLOSE}" if self.undecided else str(self.verdict)
 
     @property
     def worst(self) -> CaseNumber | None:
@@ -458,8 +468,8 @@ def _claim(judgement: Judgement) -> Cell:
 
 
 def _verdict(judgement: Judgement) -> Cell:
-    reached = f"its interval reaches: {', '.join(judgement.undecided)}" if judgement.undecided else ""
-    return Cell(str(judgement.verdict), notes=(reached,) if reached else ())
+    reached = f"{REACHES}: {', '.join(judgement.undecided)}" if judgement.undecided else ""
+    return Cell(str(judgement.verdict), judgement.shown, notes=(reached,) if reached else ())
 
 
 def _kernels(judgement: Judgement) -> Cell:
@@ -510,7 +520,8 @@ def claims_table(
         "What the papers claim, and what this campaign’s rows say of it by one rule. Holds: in the published range",
         "or within the tolerance that the claim is filed with. Weaker, stronger: beyond it to that side. Reversed: the",
         "opposite is measured. Not testable here: no rows, or a rate of another GPU, with the reason. Interval:",
-        "by draws of cases, or of the rounds of the one case; a note says where its ends would be judged otherwise.",
+        "by draws of cases, or of the rounds of the one case. Close: one of its ends would be judged otherwise, as a",
+        "note says.",
         "Worst: the case that speaks most against the claim. A claim of two GPUs is two lines.",
         _source_sentence(judgements),
         "The published GPUs are others than this one." * (not campaign.on_cpu),
@@ -534,9 +545,11 @@ def _beside_columns(other: Campaign, judgements: Mapping[str, Judgement]) -> tup
     """Return the additional columns for the verdicts of another campaign."""
 
     def verdict(judgement: Judgement) -> Cell:
-        theirs = judgements[judgement.claim.id].verdict
+        other_judgement = judgements[judgement.claim.id]
+        theirs = other_judgement.verdict
         tested = Verdict.NOT_TESTABLE not in (theirs, judgement.verdict)
-        return Cell(str(theirs), notes=("another verdict here",) if tested and theirs != judgement.verdict else ())
+        notes = ("another verdict here",) if tested and theirs != judgement.verdict else ()
+        return Cell(str(theirs), other_judgement.shown, notes=notes)
 
     key, head = re.sub(r"\W", "_", other.name), f"{other.name}: {other.column}"
     return (
@@ -559,6 +572,13 @@ def tally(table: Table, key: Literal["id", "claim"] = "id") -> dict[str, list[st
         str(verdict): [row[named].shown for row in table.rows if row[verdicts].value == str(verdict)]
         for verdict in VERDICT_ORDER
     }
+
+
+def close_calls(table: Table) -> Counter[str]:
+    """Return, for each verdict, the number of its claims whose interval reaches into another verdict."""
+    place = [column.key for column in table.columns].index("verdict")
+    cells = (row[place] for row in table.rows)
+    return Counter(str(cell.value) for cell in cells if cell.shown.endswith(CLOSE))
 
 
 def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:

@@ -21,7 +21,7 @@ from repro.bench.rows import ClockName, RecordedRow, median_column
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime, Selection, one_line
-from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
+from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, close_calls, tally
 from repro.results.figure_style import with_titles
 from repro.results.output import as_csv, replace_artifact
 from repro.results.problem_lines import (
@@ -346,6 +346,8 @@ class Section:
     rows: Mapping[str, str]
     #: The papers' claims for each verdict, as sentences; empty if the page has no table of claims.
     claims: Mapping[str, Sequence[str]]
+    #: How many of them are close, for each verdict.
+    close_calls: Mapping[str, int]
     #: Descriptions of the most important tables and figures on the page, by name.
     highlights: Mapping[str, str]
     statuses: Table
@@ -466,6 +468,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
             drawn.append(made)
     progress(campaign.study, len(part.artifacts), len(part.artifacts))
     shown = {item.artifact.name for item in drawn}
+    judged = next((item.table for item in drawn if item.artifact.name == CLAIMS), None)
     lines = problem_lines(campaign, part.published)
     words = environment.from_string(part.words.read_text("utf-8")).render() if part.words else ""
     return Section(
@@ -478,7 +481,8 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
         facts=_facts(part) | ({"left out, as not measured": ", ".join(left_out)} if left_out else {}),
         remarks=join_sentences([remarks(lines), missing_note(lines)]),
         rows=_rows(folder, campaign.study),
-        claims=next((tally(item.table, "claim") for item in drawn if item.table and item.artifact.name == CLAIMS), {}),
+        claims=tally(judged, "claim") if judged else {},
+        close_calls=close_calls(judged) if judged else {},
         highlights={name: description for name, description in part.highlights.items() if name in shown},
         statuses=statuses(campaign),
         failures=failures(campaign),
