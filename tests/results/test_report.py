@@ -365,6 +365,9 @@ def test_code_of_no_commit_leads_to_what_that_means(small: Campaign, tmp_path: P
     unknown = page({UNCOMMITTED: ["e"]})
     assert "#uncommitted" in unknown.targets and unknown.ids["uncommitted"] == 1
     assert "uncommitted" not in page({"commit a": ["e"]}).ids
+    page({"commit a": ["e"], UNCOMMITTED: ["f"]})
+    head = (tmp_path / "r.html").read_text().partition("</header>")[0]
+    assert "<details><summary>1 commit, 1 environment without one</summary>commit a; " in head
 
 
 def test_a_number_that_is_not_there_is_said(maker: SmallCampaign, tmp_path: Path) -> None:

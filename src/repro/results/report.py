@@ -121,8 +121,6 @@ def has_floor(campaign: Campaign) -> bool:
     return bool(campaign.reported.select(kind="floor"))
 
 
-#: Maximum number of commits that the summary names.
-CODES_SHOWN = 3
 #: Maximum number of words of a collapsed caption.
 WORDS_SHOWN = 60
 #: Characters after which a long sentence may be split.
@@ -405,6 +403,7 @@ def write_report(
         "absent": ABSENT,
         "rows_open": ROWS_OPEN,
         "uncommitted": UNCOMMITTED,
+        "codes": code_words(parts[0].campaign.codes),
     }
     sections = [_section(part, environment, path.parent, progress) for part in parts]
     first = parts[0].campaign
@@ -547,19 +546,34 @@ def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
         "campaign": campaigns[0].name + (f", {days}" if days else ""),
         "problems": f"{sum(record.available for record in records.values())} of {len(records)}",
         "timed": f"{sum(row.timed for row in rows):,} rows",
-        "code": code_words(campaigns[0].codes),
+        "code": code_count(campaigns[0].codes),
     }
 
 
 def code_words(codes: Mapping[str, Sequence[str]]) -> str:
     """Return text that names the code versions of the environment records, the most frequent first."""
-    frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
-    unknown = [words for words in frequent if not words.startswith("commit")]
-    named = [words for words in frequent if words not in unknown]
-    more = f" and {len(named) - CODES_SHOWN} others" if len(named) > CODES_SHOWN else ""
-    parts = [", ".join(named[:CODES_SHOWN]) + more] if named else []
+    named, unknown = _by_commit(codes)
+    parts = [", ".join(named)] if named else []
     parts += [f"{words}: {len(codes[words])} of {sum(map(len, codes.values()))} environments" for words in unknown]
     return "; ".join(parts) or "not recorded"
+
+
+def code_count(codes: Mapping[str, Sequence[str]]) -> str:
+    """Return the number of commits, and of environments without one; the commit itself if it is the only version."""
+    named, unknown = _by_commit(codes)
+    if len(codes) < 2:
+        return code_words(codes)
+    without = sum(len(codes[words]) for words in unknown)
+    parts = [f"{len(named)} commit{'s' * (len(named) > 1)}"] if named else []
+    parts += [f"{without} environment{'s' * (without > 1)} without one"] if without else []
+    return ", ".join(parts)
+
+
+def _by_commit(codes: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Return the code versions with a commit, and those without one, each by falling number of environments."""
+    frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
+    named = [words for words in frequent if words.startswith("commit")]
+    return named, [words for words in frequent if words not in named]
 
 
 def _clocks(campaign: Campaign) -> list[ClockName]:
