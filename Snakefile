@@ -15,6 +15,7 @@ from repro.campaign.workflow import (
     plan_of_run,
     refuse_file_in_the_way,
     report_compiled,
+    report_waiting,
 )
 from repro.cli.end_of_run import below_all, print_end_of_run, print_failures
 from repro.config import located, read
@@ -98,6 +99,7 @@ onstart:
         begin(plan, stale)
         drop_unasked_limit(workflow)
         report_compiled(plan, stale)
+        report_waiting(plan)
     except ReproError as error:
         sys.exit(f"error: {error}")
 

@@ -245,7 +245,7 @@ def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., 
             environment="test",
             software="test",
             code=str,
-            timed=timed,
+            device_samples=timed,
         )
 
     return make

@@ -87,8 +87,9 @@
 #define WORD uint4
 // A word of zeros.
 #define ZERO_WORD {0, 0, 0, 0}
-// Combines a word with others, so that all of them have to be loaded.
-#define COMBINE_WORDS(sum, word) sum.x ^= word.x; sum.y ^= word.y; sum.z ^= word.z; sum.w ^= word.w
+// Combines a word with others, one statement, so that all of them have to be loaded.
+#define COMBINE_WORDS(sum, word) \
+    do { sum.x ^= word.x; sum.y ^= word.y; sum.z ^= word.z; sum.w ^= word.w; } while (0)
 
 // Loads by what the caches keep (PTX's ca, cg, cs).
 // A load that both caches keep.

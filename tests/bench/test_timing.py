@@ -173,8 +173,8 @@ def test_the_hosts_clock_decides_which_get_the_full_effort_and_which_is_chosen(m
 
     fakes = [OnHost("slow", 0.008), OnHost("quick", 0.001), OnHost("slower", 0.02)]
     with Store(tmp_path / "rows.jsonl") as store:
-        screened = {row.name: row.host_median for row in Search(bench, store, cold=False).screened(fakes)}
-        rows = Search(bench, store, cold=False).by(Spy(), fakes)
+        screened = {row.name: row.host_median for row in Search(bench, store, cold=False).screen_candidates(fakes)}
+        rows = Search(bench, store, cold=False).search(Spy(), fakes)
     assert told == [*screened.items()]
     assert screened["quick"] < screened["slow"] < screened["slower"]
     assert {row.name: row.protocol for row in rows} == {"slow": "screen", "quick": "full", "slower": "screen"}

@@ -248,5 +248,5 @@ def test_rounds_start_without_what_a_search_held(workspace, session, monkeypatch
     monkeypatch.setattr(buffers["values"], "release", lambda: freed.append("stale"))
     monkeypatch.setattr(tuning, "shuffled_rounds", lambda *_: list(freed))
     workspace.packing_bytes = 1
-    assert session.rounds([]) == ["stale"]
+    assert session.time_in_rounds([]) == ["stale"]
     assert workspace.packing_bytes is None  # all of them are in use

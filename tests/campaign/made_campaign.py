@@ -6,7 +6,7 @@ from typing import Any
 
 from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, make_plan
-from repro.campaign.receipts import making
+from repro.campaign.receipts import record_step
 from repro.campaign.steps import steps
 
 
@@ -23,5 +23,5 @@ def make_all(plan: Plan) -> None:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(f"{step.name} {path.name}")
-        with making(step):
+        with record_step(step):
             pass

@@ -23,7 +23,7 @@ from repro.campaign.completeness import find_missing_of_case
 from repro.campaign.configuration import load
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.problem_files import build_problem
-from repro.campaign.receipts import Receipt, making
+from repro.campaign.receipts import Receipt, record_step
 from repro.campaign.steps import Freshness, building, measuring, until_measured
 from repro.cli.app import build
 from repro.cli.problems import build_or_record
@@ -74,7 +74,7 @@ def configure(modules: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, te
         made = make_plan(load(Path("c.yaml")))
         for step in until_measured(made):
             if step.name.startswith("compile"):
-                with making(step):
+                with record_step(step):
                     pass
         return made
 
@@ -299,7 +299,7 @@ def test_a_crash_costs_a_row_of_its_case_and_the_batch_goes_on(
     compile_module(f"{source[:start]}\n{crash}\n{source[start:]}", CPU, manifest_path(CPU.name, STUDY, KEY))
     for step in until_measured(plan):
         if step.name.startswith("compile"):
-            with making(step):
+            with record_step(step):
                 pass
     said = run_all()
     for name in NAMES:

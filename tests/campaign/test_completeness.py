@@ -12,10 +12,10 @@ from made_campaign import make_all
 
 from repro.bench.rows import SCHEMA
 from repro.campaign.archive import pack
-from repro.campaign.completeness import Missing, count_alike, find_missing, find_missing_of_case
+from repro.campaign.completeness import Missing, find_missing, find_missing_of_case, merge_equal_causes
 from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, as_yaml, make_plan
-from repro.campaign.receipts import making
+from repro.campaign.receipts import record_step
 from repro.campaign.steps import Freshness, building, steps
 from repro.cli.records import check
 from repro.errors import ReproError
@@ -124,7 +124,7 @@ def test_rows_that_failed_are_counted_by_status(campaign: Plan) -> None:
         campaign, [("a", "ok", None), ("b", "incorrect", None), ("c", "incorrect", "x"), ("d", "launch_error", "y")]
     )
     reasons = [part.reason for part in find_missing(campaign) if "search" in part.what]
-    assert reasons == ["2 rows incorrect, the first b", "1 rows launch_error, the first d: y"]
+    assert reasons == ["2 rows incorrect, the first b", "1 row launch_error, the first d: y"]
 
 
 def test_a_case_without_a_winner_is_named_in_one_line(campaign: Plan) -> None:
@@ -133,7 +133,7 @@ def test_a_case_without_a_winner_is_named_in_one_line(campaign: Plan) -> None:
     [missing] = find_missing(campaign)
     assert missing.what == f"compound_spmv on {NAME}, single"
     assert missing.reason == (
-        "no winner of schedule, layout, joint, static, dynamic: 1 rows out_of_memory, the first "
+        "no winner of schedule, layout, joint, static, dynamic: 1 row out_of_memory, the first "
         "CSR-AoS-AoS/dynamic-32-1; 2 rows timeout, the first CSR-AoS-AoS/static-32-1: did not end within 60 s"
     )
     with pytest.raises(ReproError, match="missing or failed: 1"):
@@ -144,7 +144,7 @@ def test_a_case_without_a_winner_is_named_in_one_line(campaign: Plan) -> None:
 def test_one_tuning_without_a_winner_is_enough(campaign: Plan) -> None:
     write_rows(campaign, [("a", "ok", None), ("b", "timeout", "did not end")], ["dynamic"])
     assert [part.reason for part in find_missing(campaign)] == [
-        "no winner of dynamic: 1 rows timeout, the first b: did not end"
+        "no winner of dynamic: 1 row timeout, the first b: did not end"
     ]
 
 
@@ -171,7 +171,7 @@ def test_a_winner_that_was_not_timed_again_is_named(campaign: Plan) -> None:
     [missing] = find_missing(campaign)
     assert (missing.what.rpartition(" ")[2], missing.reason) == (
         "(report)",
-        "1 rows timeout, the first a: did not end",
+        "1 row timeout, the first a: did not end",
     )
 
 
@@ -192,7 +192,7 @@ def test_a_disturbed_winner_is_a_remark_on_a_cpu(
         with pytest.raises(ReproError, match="missing or failed: 1"):
             check(Path("campaign.yaml"))
     said = capsys.readouterr()
-    assert f"compound_spmv on {NAME}, single (report): 1 rows disturbed, the first a: {why}\n" in said.err
+    assert f"compound_spmv on {NAME}, single (report): 1 row disturbed, the first a: {why}\n" in said.err
     assert ("is complete" in said.out) is complete
 
 
@@ -223,7 +223,7 @@ def test_a_case_is_judged_by_its_own_rows(campaign: Plan) -> None:
 
 
 def test_a_step_that_failed_and_is_named_by_nothing_else_is_named(campaign: Plan) -> None:
-    with making(building(campaign, NAME)) as made:
+    with record_step(building(campaign, NAME)) as made:
         made.failed("no network")
     assert Missing(f"problem {NAME}", "it failed: no network") in find_missing(campaign)
 
@@ -353,7 +353,7 @@ def test_a_record_without_a_configuration_says_what_failed(campaign: Plan, capsy
     pack(campaign.folder)
     with pytest.raises(ReproError, match="missing or failed: 3"):
         check(campaign="default", each=True)
-    assert f"compound_spmv on {NAME}, single (search): 1 rows incorrect, the first a: y" in capsys.readouterr().err
+    assert f"compound_spmv on {NAME}, single (search): 1 row incorrect, the first a: y" in capsys.readouterr().err
 
 
 def test_what_is_part_done_is_counted_by_kind_and_reason(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:
@@ -362,7 +362,7 @@ def test_what_is_part_done_is_counted_by_kind_and_reason(campaign: Plan, capsys:
     missing += [Missing(f"problem p{number}", "no such file\n  where: here") for number in range(2)]
     missing += [Missing("s on p3, double (search)", f"{n} rows crashed, the first v{n}: at {n}") for n in (2, 3)]
     missing += [Missing("module m", "not compiled"), Missing("s on p, single", "3 rows disturbed, the first v", True)]
-    counted = count_alike(missing)
+    counted = merge_equal_causes(missing)
     assert [part.what for part in counted] == [
         "3 cases",
         "2 problems",

@@ -32,7 +32,7 @@ from repro.campaign.estimate import (
 )
 from repro.campaign.plan import Plan, make_plan
 from repro.cli.app import build
-from repro.cli.campaign import on_a_cluster
+from repro.cli.campaign import _size, on_a_cluster
 from repro.cli.campaign import plan as plan_command
 from repro.codegen.build_cache import compile_module, compile_times, manifest_path
 from repro.codegen.targets import CPU, find_gpu, get_gpu, get_target, gpu_models
@@ -289,6 +289,13 @@ def test_a_study_that_tells_no_workload_is_named(
     unknown = {line.split()[-1 if each else 0] for line in printed.splitlines() if " unknown " in line}
     assert "compressed_coo" in unknown and "spgemm_amg" not in unknown
     assert "with one variant a case in compressed_coo, of unknown workload" in " ".join(printed.split())
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "words"), [(999, "999 B"), (1020 * 1024, "0.996 MiB"), (1023 << 20, "0.999 GiB"), (3 << 30, "3 GiB")]
+)
+def test_a_size_has_three_digits_and_no_exponent(nbytes: int, words: str) -> None:
+    assert _size(nbytes) == words
 
 
 def test_the_command_states_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from made_campaign import make_all, plan_of
 
 from repro.campaign import steps as planned
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Receipt, cached_digest, code_files, making
+from repro.campaign.receipts import Receipt, cached_digest, code_files, record_step
 from repro.campaign.steps import Freshness, building, steps, templates_digest
 from repro.codegen import opencl_runtime
 from repro.errors import ReproError
@@ -200,28 +200,28 @@ def test_a_receipt_that_is_gone_damaged_or_anothers_vouches_for_nothing(made: Pl
 
 def test_what_failed_is_made_again_by_the_next_run(made: Plan) -> None:
     step = building(made, "dirac_torus")
-    with making(step) as making_it:
+    with record_step(step) as making_it:
         making_it.failed("no network")
     assert Freshness(made).stale["problem dirac_torus"] == "it failed: no network"
     assert not roots(made)
-    with making(step):
+    with record_step(step):
         pass
     assert not Freshness(made).stale
 
 
 def test_a_step_that_was_made_again_alike_makes_nothing_else_again(made: Plan) -> None:
-    with making(building(made, "dirac_torus")):
+    with record_step(building(made, "dirac_torus")):
         pass
     assert not Freshness(made).stale
 
 
 def test_a_step_that_ended_early_has_no_receipt(made: Plan) -> None:
     step = building(made, "dirac_torus")
-    with pytest.raises(RuntimeError), making(step):
+    with pytest.raises(RuntimeError), record_step(step):
         raise RuntimeError("killed")
     assert Receipt.load(step.receipt) is None
     step.outputs[0].unlink()
-    with pytest.raises(ReproError, match="did not write all"), making(step):
+    with pytest.raises(ReproError, match="did not write all"), record_step(step):
         pass
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +19,17 @@ from made_campaign import make_all
 from repro.campaign import workflow as starting
 from repro.campaign.configuration import resolve
 from repro.campaign.plan import Plan, make_plan
-from repro.campaign.receipts import making
+from repro.campaign.receipts import record_step
 from repro.campaign.steps import Freshness, presenting
-from repro.campaign.workflow import RUN, begin, drop_unasked_limit, failures, plan_of_run, report_compiled
+from repro.campaign.workflow import (
+    RUN,
+    begin,
+    drop_unasked_limit,
+    failures,
+    plan_of_run,
+    report_compiled,
+    report_waiting,
+)
 from repro.cli.end_of_run import print_failures
 from repro.errors import ReproError
 
@@ -90,7 +100,7 @@ def test_artifacts_that_are_not_asked_for_any_more_are_taken_away() -> None:
     asked = plan(studies={"compound_spmv": {"artifacts": ["table-1", "table-7", "figure-3"]}})
     step = presenting(asked, "compound_spmv", "tables")
     own = Path(asked.results, "tables/compound_spmv/mine.csv")
-    with making(step):
+    with record_step(step):
         for path in (*step.outputs, own):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("a table")
@@ -102,7 +112,7 @@ def test_artifacts_that_are_not_asked_for_any_more_are_taken_away() -> None:
 def test_no_table_at_all_is_left_where_none_is_asked_for(held: list[int]) -> None:
     asked = plan(studies={"compound_spmv": {"artifacts": ["table-1"]}})
     step = presenting(asked, "compound_spmv", "tables")
-    with making(step):
+    with record_step(step):
         for path in step.outputs:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("a table")
@@ -223,7 +233,7 @@ def test_a_long_compilation_says_how_far_it_is_and_ends() -> None:
     made = plan(studies={"compound_spmv": study})
     stale = Freshness(made).stale
     lines: list[str] = []
-    thread = report_compiled(made, stale, every=0.01, tell=lines.append)
+    thread = report_compiled(made, stale, interval=0.01, output=lines.append)
     manifests = [Path(path) for path in made.all_manifests if path != made.common_manifest]
     for manifest in manifests:
         thread.join(0.1)
@@ -235,4 +245,21 @@ def test_a_long_compilation_says_how_far_it_is_and_ends() -> None:
     assert [line.split(" modules")[0] for line in lines] == [
         f"compiled {done} of {len(manifests)}" for done in range(1, len(manifests))
     ]
-    assert not report_compiled(made, {}, every=100).is_alive()  # nothing to compile
+    assert not report_compiled(made, {}, interval=100).is_alive()  # nothing to compile
+
+
+def test_a_measurement_that_waits_for_a_device_says_so_at_the_terminal(tmp_path: Path) -> None:
+    made, lines = plan(), Queue[str]()
+    log = Path(made.logs) / "measure/compound_spmv/torus/double.log"
+    old = Path(made.logs) / "measure/compound_spmv/nut/double.log"
+    for path in (log, old):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    old.write_text("the device GPU-2 is held by pid 8 (b, campaign two); waiting\n")
+    os.utime(old, (1, 1))  # of an earlier run
+    ended = report_waiting(made, every=0.01, tell=lines.put)
+    for words in ("the device GPU-1 is held by pid 7 (a, campaign one); waiting", "wrote report.parquet"):
+        log.write_text(f"measuring\n{words}\n")
+        time.sleep(0.2)
+    assert lines.get(timeout=10) == "the device GPU-1 is held by pid 7 (a, campaign one); waiting"
+    ended.set()
+    assert lines.empty()

@@ -13,12 +13,12 @@ import pytest
 
 from repro.campaign.artifacts import CampaignSelection, published_of
 from repro.campaign.report import report
-from repro.campaign.winners import CHOSEN_ON_CPU, REHEARSAL, find_winners, notes, table_rows, ways_out
+from repro.campaign.winners import CHOSEN_ON_CPU, REHEARSAL, find_winners, notes, table_rows, usage_lines
 from repro.cli.app import run
 from repro.cli.end_of_run import print_end_of_run
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.operators.spmv import find_variant
+from repro.operators.spmv import DEFAULTS, find_variant
 from repro.problems.matrix import Matrix
 from repro.studies import get_study
 from support.campaigns import Recorder
@@ -227,7 +227,7 @@ def test_in_two_precisions_the_lines_to_paste_make_two_operators(small: Matrix) 
     maker.write("part", "single", "report", [maker.row("part", "single", "variant", BEST, 6.0, ordering="natural",
                                                        phase="report", entry=PART)])  # fmt: skip
     maker.choose("part", "single", {("extended", "graph"): (BEST, [])})
-    [(_, lines)] = ways_out(find_winners(CampaignSelection.of(maker.campaign, Path("results"))))
+    [(_, lines)] = usage_lines(find_winners(CampaignSelection.of(maker.campaign, Path("results"))))
     made = [line.partition(" = ")[0] for line in lines if " = " in line]
     assert made == ["A_single", "A_double"]
 
@@ -252,10 +252,10 @@ def test_a_refused_file_is_one_short_cell_and_its_whole_message_below(small: Mat
 def test_a_kernel_that_is_slower_than_the_librarys_is_taken_away_with_that_remark(small: Matrix) -> None:
     [winner] = find_winners(CampaignSelection.of(campaign(Path(), "cuda").campaign, Path("results")))
     assert winner.seconds and winner.library
-    [(_, lines)] = ways_out([replace(winner, library_seconds=winner.seconds / 2)])
+    [(_, lines)] = usage_lines([replace(winner, library_seconds=winner.seconds / 2)])
     remark = f"# double: slower than {winner.library}, which takes {winner.seconds * 5e5:.2f} µs"
     assert lines[lines.index(remark) + 1].startswith("repro export")
-    [(_, lines)] = ways_out([replace(winner, library_seconds=winner.seconds * 2)])
+    [(_, lines)] = usage_lines([replace(winner, library_seconds=winner.seconds * 2)])
     assert not any("slower" in line for line in lines)
 
 
@@ -266,13 +266,16 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
     small.save(Path("results", maker.campaign, "problems", "part.npz"))
     asked = CampaignSelection.of(maker.campaign, Path("results"))
     [winner] = find_winners(asked)
-    [(problem, lines)] = ways_out([winner])
+    [(problem, lines)] = usage_lines([winner])
     assert problem == "part" and (CHOSEN_ON_CPU in lines) == winner.on_cpu
     assert f"# A runs {DIRECT}, 9.60 µs: the fastest that takes vectors as NumPy, CuPy and PyTorch have them" in lines
     export, *python = [line for line in lines if not line.startswith("#")]
     run_command(export)
     assert Path("part-double", "block3_double.cu").exists()
-    assert BEST.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
+    exported = DEFAULTS[PART, "double"] if winner.on_cpu else BEST
+    assert exported.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
+    assert (f"# double: {BEST} is not exported (the choice of a CPU); the default for GPUs instead: {exported}" in
+            lines) == winner.on_cpu  # fmt: skip
     told: dict[str, object] = {}
     exec("\n".join(python), told)
     operator = told["A"]
@@ -284,11 +287,12 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
 
 @pytest.mark.medium
 def test_in_place_of_a_winner_that_fits_no_gpu_the_fastest_that_does_is_exported(small: Matrix) -> None:
-    maker = campaign(Path(), "opencl", fastest=CPU_ONLY)
+    maker = campaign(Path(), "cuda", target="sm_80", fastest=CPU_ONLY)
+    maker.record("part", entry="pattern", n=2, nnz=2)  # exported by the variant's name
     [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
     assert (winner.variant, winner.exported) == (CPU_ONLY, DIRECT)
     assert winner.exported_seconds == pytest.approx(9.6e-6)
-    [(_, [_, remark, export, *_])] = ways_out([winner])
+    [(_, [remark, export, *_])] = usage_lines([winner])
     assert remark.startswith("#") and CPU_ONLY in remark and f"{DIRECT}, 9.60 µs" in remark
     run_command(export)
     assert DIRECT.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
@@ -301,7 +305,7 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     maker = campaign(Path(), "opencl")
     notes = ["64 of 1088 vertices fixed"]
     symmetry = {"symmetry": {"single": "symmetric", "double": "symmetric"}}
-    maker.record("part", entry=PART, n=2, nnz=2, origin={"notes": notes}, statistics=small.describe(),
+    maker.record("part", entry=PART, n=2, nnz=2, origin={"source": "own", "notes": notes}, statistics=small.describe(),
                  facts={STUDY: symmetry})  # fmt: skip
     print_end_of_run(maker.campaign)
     said = capsys.readouterr().out
@@ -316,7 +320,11 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     assert sections[:3] == ["table-problems", "figure-speedup", "table-setup-costs"]
     assert "Table 1 of the 2020 paper" not in page and f'id="{STUDY}-table-problems"' in page
     told = Path("results", maker.campaign, "reproduction.md").read_text()
-    assert "None of the campaign’s studies has claims." in told
+    assert "No claim is judged: no problem is a paper’s." in told
+    capsys.readouterr()
+    run_command(f"repro claims {maker.campaign}")
+    said = capsys.readouterr().out
+    assert re.search(r"not testable here: all \d+ claims: no problem is a paper’s$", said, re.MULTILINE), said
     assert "Measured: 2024-05-01" in told and "Code of the records: commit abc" in told
 
 
@@ -339,7 +347,7 @@ def test_a_search_on_a_gpu_without_our_kernels_says_so(
 def test_registered_problems_are_no_own_ones_and_keep_the_tables_of_papers(small: Matrix) -> None:
     maker = campaign(Path(), "cuda", {"problems": [*OWN["problems"], "mhd1280b"]}, target="sm_80")
     asked = CampaignSelection.of(maker.campaign, Path("results"))
-    assert {winner.problem for winner in find_winners(asked, own=True)} == {"part"}
+    assert {winner.problem for winner in find_winners(asked, own_only=True)} == {"part"}
     assert {"table-1", "table-targets"} <= {artifact.name for artifact in asked.artifacts(STUDY)}
 
 

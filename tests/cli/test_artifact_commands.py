@@ -70,6 +70,25 @@ def test_the_files_of_each_command(spmv: SmallCampaign, tmp_path: Path, capsys: 
     assert said.err.startswith(f"{SPMV}/table-9: the campaign measured nothing that it shows\n")
 
 
+def test_a_named_table_is_printed_where_it_is_asked_for(
+    spmv: SmallCampaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"campaign": spmv.campaign, "results": spmv.results}
+    name = f"{SPMV}/table-baselines"
+    commands.table([name], **options)  # no terminal
+    written = capsys.readouterr().out
+    assert all(line.startswith("wrote ") for line in written.splitlines())
+    commands.table([name], **options, show=True)
+    whole = capsys.readouterr().out
+    assert whole.endswith(written) and "geometric mean" in whole and "the first" not in whole
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("repro.cli.console.ROWS_SHOWN", 1)
+    commands.table([name], **options, show=True)
+    head, *lines = capsys.readouterr().out.removesuffix(written).splitlines()
+    assert head.startswith(f"{name}: ") and all(len(line) <= 60 for line in lines[:2])
+    assert len(lines) == 3 and lines[-1].startswith("these are the first 1 rows and ")
+
+
 def test_all_is_what_the_configuration_asks_for(spmv: SmallCampaign, tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     wanted = f"{{problems: [{MEASURED}], artifacts: [table-1, figure-3]}}"

@@ -72,6 +72,11 @@ def test_other_words_are_refused_with_what_may_be_said(gpus, words):
         make_config(words)
 
 
+def test_the_cpu_is_opencl(gpus):
+    with pytest.raises(ReproError, match=r"opencl \(the CPU\)[\s\S]*'cpu'; did you mean opencl\?"):
+        resolve_device("cpu")
+
+
 def test_what_is_no_text_is_refused(gpus):
     with pytest.raises(ReproError, match="no such device"):
         resolve_device(0)

@@ -70,7 +70,6 @@ def test_full_rows(family: Family) -> None:
     np.testing.assert_array_equal(matrix.indices.reshape(3, 50), np.tile(np.arange(50), (3, 1)))
 
 
-@pytest.mark.wording
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -87,6 +86,14 @@ def test_full_rows(family: Family) -> None:
 def test_lengths_that_no_rows_have(wanted: LengthTargets) -> None:
     with pytest.raises(ReproError, match="no rows have such lengths"):
         row_lengths(wanted)
+
+
+def test_overflow_that_fewer_rows_than_needed_can_hold() -> None:
+    # at most three entries beyond the width in a row, so five take two rows; entries within it are there for one
+    wanted = LengthTargets(rows=3, nonzeros=7, shortest=0, longest=5, width=2, overflow=5)
+    assert (wanted.fewest, wanted.most) == (2, 1)
+    with pytest.raises(ReproError, match="no rows have such lengths"):
+        wanted.check()
 
 
 @pytest.mark.wording

@@ -25,6 +25,7 @@ from repro.results.claims import (
     counted,
     judge,
     load_claims,
+    reasons_of,
     tally,
 )
 from repro.studies import study_names
@@ -227,6 +228,37 @@ def test_a_cpu_judges_what_no_gpu_was_measured_for(campaign: Campaign) -> None:
     gpus, none = judge([CLAIM, replace(CLAIM, gpu="")], campaign, quantities(2.5), variants_alone)
     assert (gpus.verdict, none.verdict) == (Verdict.NOT_TESTABLE, Verdict.HOLDS)
     assert "rehearsal" in gpus.reason
+
+
+def of_own(campaign: Campaign, *names: str) -> Campaign:
+    """The campaign, of whose problems those with these names are files of the user's own."""
+    records = {
+        name: replace(record, origin={"source": "own"}) if name in names else record
+        for name, record in campaign.problems.items()
+    }
+    return replace(campaign, problems=records)
+
+
+def test_rows_of_own_problems_judge_no_claim(campaign: Campaign) -> None:
+    def cases(measured: Campaign, variants: str) -> list[str]:
+        return sorted(set(measured.report.problem))
+
+    def numbers(problems: list[str]) -> Measured:
+        return Measured([CaseNumber(2.5, problem) for problem in problems])
+
+    every = sorted(campaign.problems)
+    assert len(every) > 1
+    quantity = {"speedup": Quantity(numbers, "median")}
+    [some] = judge([CLAIM], of_own(campaign, every[0]), quantity, cases)
+    assert [number.case for number in some.numbers] == every[1:]
+    [none] = judge([CLAIM], of_own(campaign, *every), quantity, cases)
+    assert (none.verdict, none.reason) == (Verdict.NOT_TESTABLE, "no problem is a paper’s")
+
+
+def test_why_claims_are_not_judged_is_told_once_for_all_of_one_reason(campaign: Campaign) -> None:
+    claims = [replace(CLAIM, id=name, quantity=name) for name in ("speedup", "one", "two")]
+    table = claims_table(campaign, claims, quantities(2.5), variants_alone)
+    assert reasons_of(table) == {"nothing that is recorded measures it": ["one", "two"]}
 
 
 def test_the_tally_counts_every_claim_once(campaign: Campaign) -> None:

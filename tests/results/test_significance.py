@@ -96,6 +96,14 @@ def test_no_spread_at_all_decides_by_the_tolerance() -> None:
     assert list(p_values(changes, none, none + 1, TOLERANCE) > 0.9) == [True] * 4
 
 
+def test_p_values_near_zero_are_those_by_hand() -> None:
+    # within the tolerance, a change of the other direction can be as large: P(T > 0) + P(T > 1) of Student's T with
+    # five degrees of freedom, where P(T > 1) = 1/2 - (arctan(1/√5) + 7 √5/27) / π
+    one = np.ones(3)
+    p = p_values(np.array([0.0, 0.5, -0.5]), one, 0 * one, exp(0.5) - 1)
+    assert list(p) == pytest.approx([1, 0.681609, 0.681609], abs=1e-6)
+
+
 def test_adjusted_values_are_those_of_benjamini_and_hochberg() -> None:
     p = np.array([0.01, np.nan, 0.04, 0.03, 0.5])
     assert adjusted(p) == pytest.approx([0.04, np.nan, 0.16 / 3, 0.16 / 3, 0.5], nan_ok=True)

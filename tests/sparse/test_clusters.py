@@ -12,7 +12,7 @@ from repro.problems.matrix import Matrix
 from repro.sparse.ordering import CLUSTER, cluster_rows, long_rows, reorder
 
 
-def matrix_of(name: str, rows: list[list[int]]) -> Matrix:
+def stored_rows(name: str, rows: list[list[int]]) -> Matrix:
     """Return a real matrix with ones in the given columns of each row."""
     indices = np.array([column for row in rows for column in sorted(row)], np.int32)
     indptr = np.cumsum([0, *map(len, rows)]).astype(np.int32)
@@ -20,17 +20,17 @@ def matrix_of(name: str, rows: list[list[int]]) -> Matrix:
 
 
 def star(n: int) -> Matrix:
-    return matrix_of("star", [list(range(n)), *([0, row] for row in range(1, n))])
+    return stored_rows("star", [list(range(n)), *([0, row] for row in range(1, n))])
 
 
 MATRICES = {
-    "one row": matrix_of("one row", [[0]]),
-    "no entries": matrix_of("no entries", [[]] * 200),
-    "diagonal": matrix_of("diagonal", [[row] for row in range(1000)]),
-    "one half stored": matrix_of("one half", [[row, min(row + 1, 499)][: 1 + (row < 499)] for row in range(500)]),
+    "one row": stored_rows("one row", [[0]]),
+    "no entries": stored_rows("no entries", [[]] * 200),
+    "diagonal": stored_rows("diagonal", [[row] for row in range(1000)]),
+    "one half stored": stored_rows("one half", [[row, min(row + 1, 499)][: 1 + (row < 499)] for row in range(500)]),
     "a hub": star(1000),
     "a hub that is not long": star(100),
-    "all rows long": matrix_of("dense", [list(range(300))] * 300),
+    "all rows long": stored_rows("dense", [list(range(300))] * 300),
 }
 
 
@@ -68,7 +68,7 @@ def test_rows_of_a_cluster_are_sorted_by_length_and_long_ones_come_last() -> Non
     rows = [list(problem.indices[a:b]) for a, b in zip(problem.indptr, problem.indptr[1:], strict=False)]
     for count, hub in enumerate(hubs):
         rows[hub] = list(range(700 + count))
-    with_hubs = replace(matrix_of("hubs", rows), name="hubs")
+    with_hubs = replace(stored_rows("hubs", rows), name="hubs")
     assert list(np.flatnonzero(long_rows(with_hubs))) == hubs
     order = cluster_rows(with_hubs)
     lengths = with_hubs.row_lengths[order]
@@ -82,6 +82,6 @@ def test_long_rows_do_not_bring_all_rows_together() -> None:
     problem = box()
     rows = [list(problem.indices[a:b]) for a, b in zip(problem.indptr, problem.indptr[1:], strict=False)]
     rows[100] = list(range(problem.n))
-    with_hub = matrix_of("hub", rows)
+    with_hub = stored_rows("hub", rows)
     order = cluster_rows(with_hub)
     assert foreign_columns(problem, order) < 1.05 * foreign_columns(problem, cluster_rows(problem))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from repro.cli.measurement import reason_of
-from repro.codegen.targets import CPU
+from repro.codegen.targets import CPU, Target
 from repro.errors import ReproError
-from repro.studies import get_study
+from repro.studies import Study, get_study
 
 REPOSITORY = Path(__file__).parents[2]
 STUDY, KEY = "compressed_coo", "paper/double/COO"
@@ -51,6 +51,28 @@ def test_a_bug_in_a_studys_code_is_told_with_its_line(
         get_study(STUDY).render(REPOSITORY / "kernels", KEY, CPU)
     file = re.escape(f"{place}/studies/{STUDY}/kernels.py")
     assert re.fullmatch(rf"ValueError: too many values \(at {file}:\d+\)\nto unpack", reason_of(failure.value))
+
+
+class Misspelt(Study):
+    name = "transp"
+
+    def rendr(self, templates: Path, key: str, target: Target) -> str:
+        return ""
+
+
+class OfOneKey(Study):
+    name = "transp"
+
+    def render(self, templates: Path, key: str, target: Target) -> str:
+        return super().render(templates, key, target)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(Misspelt, "`transp` overrides no `render`"), (OfOneKey, "the study has no module of that key")]
+)
+def test_a_study_without_render_is_told_from_one_without_a_key(kind: type[Study], words: str) -> None:
+    with pytest.raises(ReproError, match=words):
+        kind().render(REPOSITORY / "kernels", KEY, CPU)
 
 
 def test_a_bug_elsewhere_is_told_without_a_line() -> None:

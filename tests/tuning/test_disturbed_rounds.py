@@ -268,7 +268,7 @@ def test_a_disturbed_row_is_measured_again_by_the_next_run(bench, script, tmp_pa
     def measured(*samples):
         script(one=samples)
         with Store(tmp_path / "rows.jsonl") as store:
-            rows = Search(bench, store, cold=False).screened([Fake("one")])
+            rows = Search(bench, store, cold=False).screen_candidates([Fake("one")])
             return [*rows, *shuffled_rounds(bench, [Fake("one")], store, seed=1)]
 
     assert [row.status for row in measured(taken(10, disturbed="why"))] == ["disturbed", "disturbed"]

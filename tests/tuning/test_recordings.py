@@ -41,7 +41,7 @@ def campaign(root, name, **columns):
 
 
 def load(results, backend, campaigns):
-    return load_recordings(results, "study", backend, campaigns, without="own", features_of=features)
+    return load_recordings(results, "study", backend, campaigns, excluded="own", features_of=features)
 
 
 def test_features_have_no_units():

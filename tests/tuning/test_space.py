@@ -12,7 +12,7 @@ from repro.studies.compressed_coo.ids import SPLITS, CoordinateId, blockings
 from repro.tuning.strategies import UNLIKE, VariantCovariance
 
 
-def likeness_of(names):
+def variant_covariance(names):
     return VariantCovariance([VariantId.parse(name).point for name in names])
 
 
@@ -54,21 +54,21 @@ def test_likeness_falls_with_every_difference():
     near = f"{layout}/{Schedule('static', 128, 4)}"
     space = [near, "Sl-16-AoS-AoS/static-128-8", "Sl-16-AoS-AoS/static-512-8", "Sl-16-SoA-AoS/static-128-4",
              "Sl-16-SoA-AoS/dynamic-128-4", "Sl-8-AoS-AoS/static-128-4"]  # fmt: skip
-    to_first = likeness_of(space)(0)
+    to_first = variant_covariance(space)(0)
     assert to_first == pytest.approx([1, np.exp(-0.5), np.exp(-2.5), UNLIKE, UNLIKE**2, np.exp(-0.5)])
 
 
 def test_words_are_those_that_some_variants_lack():
     space = ["Sl-8-AoS-AoS/static-128-4", "Sl-16-SoA-AoS/static-128-4", "CSR-AoS-AoS/static-64-4"]
     # CSR, Sl; AoS, SoA: the order of vectors, the ordering and the schedule are the same
-    assert sorted(map(tuple, likeness_of(space).words())) == [(0, 0, 1), (0, 1, 0), (1, 0, 1), (1, 1, 0)]
-    assert likeness_of(space[:1]).words().shape == (0, 1)
+    assert sorted(map(tuple, variant_covariance(space).words())) == [(0, 0, 1), (0, 1, 0), (1, 0, 1), (1, 1, 0)]
+    assert variant_covariance(space[:1]).words().shape == (0, 1)
 
 
 def test_likeness_is_a_covariance():
     target = get_target("cpu")
     space = [f"{layout}/{schedule}" for layout in all_layouts()[:4] for schedule in paper_space(target)]
-    likeness = likeness_of(space)
+    likeness = variant_covariance(space)
     matrix = np.array([likeness(index) for index in range(len(space))])
     assert np.array_equal(matrix, matrix.T)
     assert np.linalg.eigvalsh(matrix).min() > -1e-9

@@ -14,14 +14,14 @@ from repro.tuning.strategies import (
     Predicted,
     RandomSample,
     budgeted_count,
-    likeness_of,
     likeness_weights,
     prior,
     replay,
+    variant_covariance,
 )
 
 NAMES = [f"{layout}/{schedule}" for layout in all_layouts() for schedule in paper_space(get_target("sm_90"))]
-LIKENESS = likeness_of(tuple(NAMES), VariantId)
+LIKENESS = variant_covariance(tuple(NAMES), VariantId)
 BUDGET = 0.02
 
 

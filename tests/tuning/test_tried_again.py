@@ -23,7 +23,7 @@ def bench(make_bench, small_problem):
 
 def screened(bench, path, fakes, run=None):
     with Store(path, run) as store:
-        return {row.name: row.status for row in Search(bench, store, cold=False).screened(fakes)}
+        return {row.name: row.status for row in Search(bench, store, cold=False).screen_candidates(fakes)}
 
 
 def test_a_run_tries_again_what_failed_in_another_and_only_that(bench, tmp_path):
@@ -78,7 +78,7 @@ def test_what_hangs_on_a_full_disk_ends_too(make_bench, small_problem, tmp_path,
         monkeypatch.setattr(search, "restart", mend)
         hung = Fake("hung")
         hung.prepare = lambda workspace: (Fake.prepare(hung, workspace), time.sleep(0.6))
-        Search(bench, store, cold=False).screened([hung])
+        Search(bench, store, cold=False).screen_candidates([hung])
     assert len(reasons) == 1
     assert "which cannot be stored: [Errno 28] No space left" in reasons[0]
 

@@ -69,25 +69,29 @@ class DeviceSamples:
 class DeviceSampleCache:
     """Gives one case access to samples shared by a batch, by runnable name. With None, nothing is shared."""
 
-    def __init__(self, timed: dict[str, DeviceSamples] | None) -> None:
-        self._timed = timed
+    def __init__(self, device_samples: dict[str, DeviceSamples] | None) -> None:
+        self._device_samples = device_samples
         self._taken: Counter[tuple[str, SamplingPlan]] = Counter()
         self._unprepared: set[str] = set()
 
     def cached_preparation(self, runnable: Runnable) -> float | None:
-        timed = self._timed.get(runnable.name) if self._timed is not None and runnable.device_only else None
-        if timed is None:
+        device_samples = (
+            self._device_samples.get(runnable.name)
+            if self._device_samples is not None and runnable.device_only
+            else None
+        )
+        if device_samples is None:
             return None
-        runnable.bytes_moved = timed.bytes_moved
+        runnable.bytes_moved = device_samples.bytes_moved
         self._unprepared.add(runnable.name)
-        return timed.preprocess
+        return device_samples.preprocess
 
     def skips_preparation(self, runnable: Runnable) -> bool:
         return runnable.device_only and runnable.name in self._unprepared
 
-    def prepared(self, runnable: Runnable, seconds: float) -> None:
-        if self._timed is not None and runnable.device_only:
-            self._timed.setdefault(runnable.name, DeviceSamples(seconds, runnable.bytes_moved))
+    def note_preparation(self, runnable: Runnable, seconds: float) -> None:
+        if self._device_samples is not None and runnable.device_only:
+            self._device_samples.setdefault(runnable.name, DeviceSamples(seconds, runnable.bytes_moved))
 
     def sample(
         self, runnable: Runnable, effort: SamplingPlan, prepare: Callable[[], float], take: Callable[[], Samples]
@@ -95,19 +99,19 @@ class DeviceSampleCache:
         """Return the case's next sample: if an earlier case already took a sample at this position, that one, else a
         new one.
         """
-        if self._timed is None or not runnable.device_only:
+        if self._device_samples is None or not runnable.device_only:
             return take()
         number = self._taken[runnable.name, effort]
         self._taken[runnable.name, effort] += 1
-        kept = self._timed[runnable.name].samples.setdefault(effort, [])
-        if number < len(kept):
-            return kept[number]
+        cached_samples = self._device_samples[runnable.name].samples.setdefault(effort, [])
+        if number < len(cached_samples):
+            return cached_samples[number]
         if runnable.name in self._unprepared:
             self._unprepared.remove(runnable.name)
             prepare()
         samples = take()
         if not (samples.disturbed or samples.throttle):
-            kept.append(samples)
+            cached_samples.append(samples)
         return samples
 
 
@@ -130,7 +134,7 @@ class Bench:
     ----------
     own
         Type of each column that only this study has.
-    timed
+    device_samples
         Samples that the cases of a batch share; None for a single case.
     environment
         Hash of the environment record.
@@ -154,7 +158,7 @@ class Bench:
         software: str,
         code: Callable[[str], str],
         own: Mapping[str, ColumnType] = NO_COLUMNS,
-        timed: dict[str, DeviceSamples] | None = None,
+        device_samples: dict[str, DeviceSamples] | None = None,
         idle: Callable[[], Collection[int]] = tuple,
     ) -> None:
         self.workspace = workspace
@@ -164,7 +168,7 @@ class Bench:
         #: Whether the device's context is lost; this process then cannot use the device any more.
         self.lost = False
         self.neighbours = ContentionMonitor(self.devices, idle)
-        self._shared = DeviceSampleCache(timed)
+        self._shared = DeviceSampleCache(device_samples)
         #: Number of timed launches of each runnable since its last verification.
         self._timed_launches: Counter[str] = Counter()
         operands, device = self.operands, self.device
@@ -193,9 +197,14 @@ class Bench:
 
     def row(self, runnable: Runnable, phase: str, effort: SamplingPlan, status: str, **columns: Any) -> Row:
         # A runnable's own columns, such as its preprocessing time, replace columns with equal names.
-        given = {**columns, **self.operands.columns, "packing": self._packing_seconds(runnable), **runnable.columns}
+        row_columns = {
+            **columns,
+            **self.operands.columns,
+            "packing": self._packing_seconds(runnable),
+            **runnable.columns,
+        }
         try:
-            common, own = split_columns(given, self.own)
+            common, own_columns = split_columns(row_columns, self.own)
         except ReproError as undeclared:
             raise undeclared.at(f"study {self.study_name}, {runnable.kind} {runnable.name}") from None
         return Row(
@@ -210,7 +219,7 @@ class Bench:
             measured_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             **self._common,
             **common,
-            own=own,
+            own=own_columns,
         )
 
     def _packing_seconds(self, runnable: Runnable) -> float | None:
@@ -225,11 +234,11 @@ class Bench:
             if not effort.screening:  # times of screening only select variants that are timed again
                 self.check_again(runnable)
         except tuple(FAILURES) as failure:
-            return self.failed(runnable, phase, effort, failure)
+            return self.failure_row(runnable, phase, effort, failure)
         finally:
             if not self.lost:
                 runnable.release()
-        return self.measured(runnable, phase, effort, samples, error=error, preprocess=preprocess)
+        return self.measured_row(runnable, phase, effort, samples, error=error, preprocess=preprocess)
 
     def prepare(self, runnable: Runnable) -> float:
         """Prepare a runnable; return the seconds this took, including those of an earlier `Runnable.pack`."""
@@ -237,11 +246,11 @@ class Bench:
         return self._prepare(runnable) if seconds is None else seconds
 
     def _prepare(self, runnable: Runnable) -> float:
-        start, packed = time.perf_counter(), self.workspace.packed_seconds
+        start, packing_before = time.perf_counter(), self.workspace.packed_seconds
         runnable.prepare(self.workspace)
         self.devices.synchronize()
-        seconds = time.perf_counter() - start + self.workspace.packed_seconds - packed
-        self._shared.prepared(runnable, seconds)
+        seconds = time.perf_counter() - start + self.workspace.packed_seconds - packing_before
+        self._shared.note_preparation(runnable, seconds)
         return seconds
 
     def check(self, runnable: Runnable) -> float | None:
@@ -283,7 +292,9 @@ class Bench:
             samples = replace(samples, disturbed=f"{samples.disturbed}, beside {', '.join(others)}")
         return samples
 
-    def measured(self, runnable: Runnable, phase: str, effort: SamplingPlan, samples: Samples, **columns: Any) -> Row:
+    def measured_row(
+        self, runnable: Runnable, phase: str, effort: SamplingPlan, samples: Samples, **columns: Any
+    ) -> Row:
         """Return the row for samples: status `ok`, `noisy` if the quartiles lie far apart, or `disturbed`."""
         noise = 0.0 if effort.screening else timing.relative_iqr(samples)
         noisy = noise > self.timing.noise
@@ -298,7 +309,7 @@ class Bench:
             **{**columns, **timing.columns(samples), **(timing.sampled(samples) if phase == REPORT else {})},
         )
 
-    def failed(self, runnable: Runnable, phase: str, effort: SamplingPlan, failure: Exception) -> Row:
+    def failure_row(self, runnable: Runnable, phase: str, effort: SamplingPlan, failure: Exception) -> Row:
         self.lost = self.lost or getattr(failure, "sticky", False)
         if not self.lost:
             try:  # reset the zones, so that the next runnable is not blamed for these writes

@@ -39,9 +39,9 @@ def pack(campaign: CampaignFolder) -> list[Path]:
     check_measured(campaign)
     studies = [campaign.study(name) for name in recorded_studies(campaign)]
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
-    merged = {case: read_rows(*case) for case in sources}  # read a merged file without new rows too, to verify it
-    written = [
-        write_table(merged[study, step], step_file(study, step)) for study, step in sources if sources[study, step]
+    row_tables = {case: read_rows(*case) for case in sources}  # read a merged file without new rows too, to verify it
+    archived_files = [
+        write_table(row_tables[study, step], step_file(study, step)) for study, step in sources if sources[study, step]
     ]
     for (study, _), files in sources.items():
         for path in files:
@@ -51,7 +51,7 @@ def pack(campaign: CampaignFolder) -> list[Path]:
         ):
             if not any(folder.iterdir()):
                 folder.rmdir()
-    return written
+    return archived_files
 
 
 #: Folders of a commit that `repro.bench.environment.package_hash` hashes, with the suffixes of their files. Earlier
@@ -68,37 +68,41 @@ def record_commits(folder: CampaignFolder, repository: Path) -> dict[str, str | 
     Commits found by an earlier call are kept, since the record may now be in a clone with less history.
     """
     environments = read_environments(folder).values()
-    stated = {str(record["source"]): record.get("commit") for record in environments if record.get("source")}
-    known = {source: commit for source, commit in read_commits(folder).items() if commit and source in stated}
-    found = find_commits({source: commit for source, commit in stated.items() if source not in known}, repository)
-    commits = dict(sorted({**known, **found}.items()))
+    recorded_commits = {str(record["source"]): record.get("commit") for record in environments if record.get("source")}
+    known_commits = {
+        source: commit for source, commit in read_commits(folder).items() if commit and source in recorded_commits
+    }
+    found_commits = find_commits(
+        {source: commit for source, commit in recorded_commits.items() if source not in known_commits}, repository
+    )
+    commits = dict(sorted({**known_commits, **found_commits}.items()))
     if commits:
         write_whole(folder.commits, json.dumps(commits, indent=1) + "\n")
     return commits
 
 
-def find_commits(stated: Mapping[str, str | None], repository: Path) -> dict[str, str | None]:
-    """Return for each source hash a commit with this source: the one in `stated` if it has it, else the oldest, or
-    None.
+def find_commits(source_commits: Mapping[str, str | None], repository: Path) -> dict[str, str | None]:
+    """Return for each source hash a commit with this source: the one in `source_commits` if it has it, else the oldest,
+    or None.
 
     All commits that the repository's refs reach are searched.
     """
-    if not stated:
+    if not source_commits:
         return {}
-    listed = run_program(["git", "-C", repository, "log", "--all", "--reverse", "--format=%H"], LISTING, "git")
-    if listed.code:
-        raise ReproError("git failed", where=repository, actual=shown(listed.said))
-    having: dict[str, list[str]] = {source: [] for source in stated}
+    log_lines = run_program(["git", "-C", repository, "log", "--all", "--reverse", "--format=%H"], LISTING, "git")
+    if log_lines.code:
+        raise ReproError("git failed", where=repository, actual=shown(log_lines.said))
+    source_candidates: dict[str, list[str]] = {source: [] for source in source_commits}
     with subprocess.Popen(
         ["git", "-C", repository, "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         objects = _Objects(process)
-        for commit in listed.output.split():
+        for commit in log_lines.output.split():
             for source in objects.sources(commit):
-                having.get(source, []).append(commit)
+                source_candidates.get(source, []).append(commit)
     return {
-        source: commit if commit in having[source] else next(iter(having[source]), None)
-        for source, commit in stated.items()
+        source: commit if commit in source_candidates[source] else next(iter(source_candidates[source]), None)
+        for source, commit in source_commits.items()
     }
 
 
@@ -139,7 +143,11 @@ class _Objects:
             mode, _, name = head.partition(b" ")
             child, content = rest[:width].hex(), rest[width:]
             path = PurePosixPath(name.decode())
-            files += [(path / below, blob) for below, blob in self._files(child)] if mode == _TREE else [(path, child)]
+            files += (
+                [(path / relative_path, blob) for relative_path, blob in self._files(child)]
+                if mode == _TREE
+                else [(path, child)]
+            )
         return files
 
     def _hash(self, trees: tuple[str, ...]) -> str:
@@ -209,17 +217,17 @@ def cite(campaign: Campaign, folder: CampaignFolder, artifact: Artifact, caption
         raise ReproError("nothing was measured that could be cited", where=folder.study(campaign.study))
     sources = {str(campaign.environments[name]["source"]) for name in rows.environment.unique()}
     commits = read_commits(folder)
-    merged = step_file(folder.study(campaign.study), step)
-    named = f"{artifact.study}/{artifact.name}"
+    row_file = step_file(folder.study(campaign.study), step)
+    artifact_name = f"{artifact.study}/{artifact.name}"
     return Citation(
         __version__,
         campaign.name,
-        named,
+        artifact_name,
         sorted(rows.device.unique()),
         (rows.measured_at.min()[:10], rows.measured_at.max()[:10]),
         {source: commits.get(source) for source in sorted(sources)},
-        str(merged if merged.exists() else folder.study(campaign.study)),
-        f"repro {artifact.kind} {named} --campaign {campaign.name}",
+        str(row_file if row_file.exists() else folder.study(campaign.study)),
+        f"repro {artifact.kind} {artifact_name} --campaign {campaign.name}",
     )
 
 
@@ -256,29 +264,29 @@ def constraints_of(folder: CampaignFolder, record: str | None = None) -> str:
             where=folder.environments,
             todo="take it from where the campaign was measured",
         )
-    named = {name: content for name, content in records.items() if name.startswith(record or "")}
-    if not named:
+    selected_records = {name: content for name, content in records.items() if name.startswith(record or "")}
+    if not selected_records:
         raise ReproError(
             "no such environment record", where=folder.environments, expected=", ".join(records), actual=record
         )
     # records of different studies can name different packages
-    packages = _united([content.get("packages") or {} for content in named.values()])
+    packages = _shared_versions([content.get("packages") or {} for content in selected_records.values()])
     texts: dict[str, list[str]] = {}
-    for name, content in named.items():
-        texts.setdefault(_text(folder.environment(name), content, packages), []).append(name)
+    for name, content in selected_records.items():
+        texts.setdefault(_constraints_text(folder.environment(name), content, packages), []).append(name)
     if len(texts) > 1:
         raise ReproError(
             "the campaign was measured in several environments",
             where=folder.environments,
             expected="one",
             actual="; ".join(
-                f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {_differing(text, texts)}"
+                f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {_differing_lines(text, texts)}"
                 for text, names in texts.items()
             ),
             todo="name one by --record",
         )
     ((text, names),) = texts.items()
-    codes = code_of(named, read_commits(folder))
+    codes = code_of(selected_records, read_commits(folder))
     versions = [
         f"# Measured with, by {len(names)} environment {'record' if len(names) == 1 else 'records'} of campaign "
         f"{folder.raw.resolve().parent.name}",
@@ -287,16 +295,16 @@ def constraints_of(folder: CampaignFolder, record: str | None = None) -> str:
     return "\n".join([*versions, text])
 
 
-def _united(records: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def _shared_versions(records: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return the union of the packages in all records; empty if a package has different versions."""
-    united: dict[str, str] = {}
+    shared_versions: dict[str, str] = {}
     for packages in records:
-        if any(united.setdefault(name, version) != version for name, version in packages.items()):
+        if any(shared_versions.setdefault(name, version) != version for name, version in packages.items()):
             return {}
-    return united
+    return shared_versions
 
 
-def _text(path: Path, record: Mapping[str, Any], united: Mapping[str, str]) -> str:
+def _constraints_text(path: Path, record: Mapping[str, Any], shared_versions: Mapping[str, str]) -> str:
     packages = record.get("packages")
     if not packages:
         raise ReproError(
@@ -308,7 +316,7 @@ def _text(path: Path, record: Mapping[str, Any], united: Mapping[str, str]) -> s
         )
     comments = [f"# {words}: {_word(record[key])}" for key, words in BESIDE.items() if record.get(key)]
     lines = []
-    for name, version in sorted((united or packages).items()):
+    for name, version in sorted((shared_versions or packages).items()):
         loaded = _word(record.get(LIBRARIES.get(name, "")) or "")
         if loaded and not f"{version}.".startswith(f"{loaded}."):
             lines.append(f"# {name}: {version} was installed, and {loaded} was loaded from elsewhere")
@@ -321,7 +329,7 @@ def _word(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else " ".join(str(value).split())
 
 
-def _differing(text: str, texts: Mapping[str, Any]) -> str:
+def _differing_lines(text: str, texts: Mapping[str, Any]) -> str:
     """Return the lines of a text that are not in all of the texts."""
-    shared = set.intersection(*(set(other.splitlines()) for other in texts))
+    shared = set.intersection(*(set(lines.splitlines()) for lines in texts))
     return ", ".join(line.removeprefix("# ") for line in text.splitlines() if line not in shared)

@@ -40,28 +40,32 @@ class CampaignSelection:
 
     @classmethod
     def of(
-        cls, campaign: str | None, results: Path, config: Path | None = None, beside: Sequence[str] | None = None
+        cls,
+        campaign: str | None,
+        results: Path,
+        config: Path | None = None,
+        reference_names: Sequence[str] | None = None,
     ) -> CampaignSelection:
         """Select a campaign below `results` and the campaigns beside it.
 
         If `campaign` is None, the configuration's campaign is used. If `config` is None, the configuration of the
-        campaign's run is read, or the default one if there is no such campaign. If `beside` is None, the configured
-        campaigns are used.
+        campaign's run is read, or the default one if there is no such campaign. If `reference_names` is None, the
+        configured campaigns are used.
         """
         if campaign is None:
             loaded: Config | None = load(config or DEFAULT_CONFIG)
         else:
-            recorded = CampaignFolder.named(campaign, results).config
-            path = config or (recorded if os.path.lexists(recorded) else None)
+            recorded_config = CampaignFolder.named(campaign, results).config
+            path = config or (recorded_config if os.path.lexists(recorded_config) else None)
             loaded = load(path) if path else None
         name = campaign or (loaded.campaign if loaded else "")
-        for other in beside or ():
+        for other in reference_names or ():
             CampaignFolder.named(other, results)
-        if beside is None:
-            beside = loaded.beside if loaded else ()
-        if name in beside:
+        if reference_names is None:
+            reference_names = loaded.beside if loaded else ()
+        if name in reference_names:
             raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
-        return cls(name, results, loaded, tuple(beside), None if campaign else config or DEFAULT_CONFIG)
+        return cls(name, results, loaded, tuple(reference_names), None if campaign else config or DEFAULT_CONFIG)
 
     @property
     def folder(self) -> CampaignFolder:
@@ -82,40 +86,46 @@ class CampaignSelection:
             return [get_study(study_name).name]
         self.check_measured()
         configured = [name for name in (self.config.studies if self.config else study_names()) if name in study_names()]
-        recorded = recorded_studies(self.folder)
-        return [name for name in configured if name in recorded] or configured
+        recorded_names = recorded_studies(self.folder)
+        return [name for name in configured if name in recorded_names] or configured
 
     @property
     def others(self) -> list[CampaignSelection]:
         """The campaigns in `beside`, each with its own configuration."""
-        return [CampaignSelection.of(name, self.results, beside=()) for name in self.beside]
+        return [CampaignSelection.of(name, self.results, reference_names=()) for name in self.beside]
 
     def read(self, study_name: str) -> Campaign:
         """Read a study with the configured problems and tie, and the same study in the campaigns of `beside`."""
-        others = tuple(other.read(study_name) for other in self.others if study_name in other.studies())
-        own = get_study(study_name).columns
+        references = tuple(reference.read(study_name) for reference in self.others if study_name in reference.studies())
+        study_columns = get_study(study_name).columns
         settings = self.config.studies.get(study_name) if self.config else None
         if self.config is None or settings is None:
-            campaign = Campaign.load(self.folder, study_name, own)
+            campaign = Campaign.load(self.folder, study_name, study_columns)
         else:
             problems = problem_names(load_registry(Path(self.config.registry)), settings.problems)
-            campaign = Campaign.load(self.folder, study_name, own, problems, settings.timing.tie, settings.precisions)
-        literal, later = (self._of_key(key, study_name, campaign) for key in ("as_published", "later"))
-        return replace(campaign, beside=others, as_published=literal, later=later)
+            campaign = Campaign.load(
+                self.folder, study_name, study_columns, problems, settings.timing.tie, settings.precisions
+            )
+        literal_campaign, later_campaign = (
+            self._read_reference(key, study_name, campaign) for key in ("as_published", "later")
+        )
+        return replace(campaign, beside=references, as_published=literal_campaign, later=later_campaign)
 
-    def _of_key(self, key: Literal["as_published", "later"], study_name: str, campaign: Campaign) -> Campaign | None:
+    def _read_reference(
+        self, key: Literal["as_published", "later"], study_name: str, campaign: Campaign
+    ) -> Campaign | None:
         """Read the campaign that the configuration names under `key`; None without this key, or without the study."""
         name = getattr(self.config, key) if self.config else None
         if name is None:
             return None
-        asked = CampaignSelection.of(name, self.results, beside=())
-        if study_name not in asked.studies():
+        selection = CampaignSelection.of(name, self.results, reference_names=())
+        if study_name not in selection.studies():
             return None
-        other = asked.read(study_name)
+        other = selection.read(study_name)
         if campaign.device and other.device and campaign.device != other.device:
-            what = {"as_published": "the kernels as published were", "later": "the later rows were"}[key]
+            subject = {"as_published": "the kernels as published were", "later": "the later rows were"}[key]
             raise ReproError(
-                f"{what} measured on another model of GPU",
+                f"{subject} measured on another model of GPU",
                 where=f"{key}: {name}, study {study_name}",
                 expected=campaign.device,
                 actual=other.device,
@@ -132,8 +142,8 @@ class CampaignSelection:
         """Return the artifacts of a study that the configuration selects; without it all that the campaign can have."""
         settings = self.config.studies.get(study_name) if self.config else None
         if self.config is None or settings is None:
-            there = {None, "devices", *(["beside"] if self.beside else [])}
-            return [artifact for artifact in all_artifacts(study_name, kind) if artifact.needs in there]
+            available_needs = {None, "devices", *(["beside"] if self.beside else [])}
+            return [artifact for artifact in all_artifacts(study_name, kind) if artifact.needs in available_needs]
         return select_artifacts(self.config, study_name, bool(self.beside), kind)
 
 
@@ -146,26 +156,30 @@ def select_artifacts(config: Config, study_name: str, beside: bool, kind: Kind |
     everything = all_artifacts(study_name)
     if settings.artifacts == "all":
         contract = get_study(study_name)
-        there = {"beside": beside, "rivals": bool(contract.rivals_of(config.rivals)), "devices": config.several}
+        available_needs = {
+            "beside": beside,
+            "rivals": bool(contract.rivals_of(config.rivals)),
+            "devices": config.several,
+        }
         parts = contract.all_parts_of(settings)
-        chosen = [
+        selected_artifacts = [
             candidate
             for candidate in everything
-            if (candidate.needs is None or there[candidate.needs])
+            if (candidate.needs is None or available_needs[candidate.needs])
             and candidate.part in ("", *parts)
             and not (settings.own_alone and candidate.of_papers)
         ]
     else:
         names = [artifact.name for artifact in everything]
-        if unknown := sorted(set(settings.artifacts) - set(names)):
+        if unknown_names := sorted(set(settings.artifacts) - set(names)):
             raise ReproError(
                 "unknown artifact",
                 where=f"studies.{study_name}.artifacts",
                 expected=f"one of {', '.join(names)}",
-                actual=", ".join(unknown) + suggestion(unknown[0], names),
+                actual=", ".join(unknown_names) + suggestion(unknown_names[0], names),
             )
-        chosen = [artifact for artifact in everything if artifact.name in settings.artifacts]
-    return [artifact for artifact in chosen if kind in (None, artifact.kind)]
+        selected_artifacts = [artifact for artifact in everything if artifact.name in settings.artifacts]
+    return [artifact for artifact in selected_artifacts if kind in (None, artifact.kind)]
 
 
 def all_artifacts(study_name: str, kind: Kind | None = None) -> list[Artifact]:
@@ -186,7 +200,7 @@ def published_of(study_name: str) -> Published:
 
 def find_artifacts(texts: list[str], kind: Kind, studies: list[str]) -> dict[str, list[Artifact]]:
     """Return the distinct artifacts for each study, named by `study/name`, or by `name` in each of `studies`."""
-    chosen: dict[str, list[Artifact]] = {}
+    selected_artifacts: dict[str, list[Artifact]] = {}
     for text in texts:
         study, slash, name = text.rpartition("/")
         candidates = [
@@ -197,14 +211,14 @@ def find_artifacts(texts: list[str], kind: Kind, studies: list[str]) -> dict[str
         matching = [artifact for artifact in candidates if artifact.name == name]
         if not matching:
             names = [f"{artifact.study}/{artifact.name}" for artifact in candidates]
-            known = names if slash else [artifact.name for artifact in candidates]
+            known_names = names if slash else [artifact.name for artifact in candidates]
             raise ReproError(
                 f"unknown {kind}",
                 expected=f"one of {', '.join(names) or '(there are none)'}",
-                actual=f"{text}{suggestion(text, known)}",
+                actual=f"{text}{suggestion(text, known_names)}",
             )
         for artifact in matching:
-            of_study = chosen.setdefault(artifact.study, [])
-            if artifact not in of_study:
-                of_study.append(artifact)
-    return chosen
+            study_artifacts = selected_artifacts.setdefault(artifact.study, [])
+            if artifact not in study_artifacts:
+                study_artifacts.append(artifact)
+    return selected_artifacts

@@ -23,7 +23,7 @@ from repro.bench.rows import OUTSIDE, TIMED
 from repro.bench.store import distinct_cases, read_case, read_rows, recorded_steps, recorded_studies
 from repro.campaign.measurement import environments_of
 from repro.campaign.plan import Plan, ProblemBatches
-from repro.campaign.receipts import making
+from repro.campaign.receipts import record_step
 from repro.campaign.steps import CHECK, Freshness, building, measuring, until_measured
 from repro.codegen.build_cache import Module
 from repro.studies import get_study
@@ -68,9 +68,11 @@ def find_missing(plan: Plan, freshness: Freshness | None = None) -> list[Missing
     Disturbed times on a CPU are only remarks: other programs share its cores, and some kernels alternate between two
     speeds. `freshness` is the comparison with receipts, if already made.
     """
-    missing = [*_problems(plan), *_modules(plan), *_rows(plan)]
+    missing = [*_missing_problems(plan), *_missing_modules(plan), *_missing_rows(plan)]
     if not plan.config.replay:
-        missing += _outdated(plan, freshness or Freshness(plan), named=not all(part.remark for part in missing))
+        missing += _stale_steps(
+            plan, freshness or Freshness(plan), failures_listed=not all(part.remark for part in missing)
+        )
     return missing
 
 
@@ -82,28 +84,28 @@ def find_missing_of_record(folder: CampaignFolder) -> list[Missing]:
         for name, record in problems.items()
         if record.get("status", "ok") != "ok"
     ]
-    listed = {part.what for part in missing}
+    listed_subjects = {part.what for part in missing}
     for study in recorded_studies(folder):
         steps = {step: _rows_by_case(folder.study(study), step) for step in recorded_steps(folder.study(study))}
         for step, cases in steps.items():
             for (problem, precision), rows in cases.items():
-                if f"problem {problem}" not in listed:
+                if f"problem {problem}" not in listed_subjects:
                     winners = {row["name"] for row in steps.get(CHOICES, {}).get((problem, precision), ())}
-                    missing += missing_of_failed(f"{study} on {problem}, {precision} ({step})", rows, winners)
+                    missing += failed_rows_missing(f"{study} on {problem}, {precision} ({step})", rows, winners)
     return missing
 
 
-def count_alike(missing: Sequence[Missing]) -> list[Missing]:
+def merge_equal_causes(missing: Sequence[Missing]) -> list[Missing]:
     """Merge missing things of the same kind and cause into one, which states their number; the order is kept."""
-    alike: dict[tuple[str, str, bool], list[Missing]] = {}
+    groups: dict[tuple[str, str, bool], list[Missing]] = {}
     for part in missing:
-        alike.setdefault((part.kind, part.cause, part.remark), []).append(part)
-    counted = []
-    for (kind, cause, remark), parts in alike.items():
+        groups.setdefault((part.kind, part.cause, part.remark), []).append(part)
+    merged_entries = []
+    for (kind, cause, remark), parts in groups.items():
         number = len({part.what for part in parts})
-        together = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].what}", remark, parts[0].case)
-        counted.append(together if number > 1 else parts[0])
-    return counted
+        group_entry = Missing(f"{number} {kind}", f"{cause}; the first is {parts[0].what}", remark, parts[0].case)
+        merged_entries.append(group_entry if number > 1 else parts[0])
+    return merged_entries
 
 
 def log_of(batches: ProblemBatches, case: tuple[str, str, str]) -> Path | None:
@@ -122,27 +124,27 @@ def find_missing_of_case(plan: Plan, study_name: str, problem_name: str, precisi
         Path(step).stem: read_case(folder, Path(step).stem, problem_name, precision)
         for step in plan.case_files(study_name)
     }
-    return [*_of_run(plan, (study_name, problem_name, precision), rows)]
+    return [*_missing_of_run(plan, (study_name, problem_name, precision), rows)]
 
 
-def _outdated(plan: Plan, freshness: Freshness, named: bool) -> Iterator[Missing]:
+def _stale_steps(plan: Plan, freshness: Freshness, failures_listed: bool) -> Iterator[Missing]:
     """Yield stale steps, except of cases in merged files, which have no receipts.
 
     If some stale steps neither failed nor depend on other stale ones, only these are yielded. Else all stale steps are
-    yielded, unless there are cases in merged files, or failures are already listed (`named`).
+    yielded, unless there are cases in merged files, or failures are already listed (`failures_listed`).
     """
-    recorded = set()
+    unreceipted_steps = set()
     for study, problem, precision in plan.runs:
         folder, steps = plan.folder, plan.case_files(study)
-        own = (folder.case(study, problem, precision) / step for step in steps)
-        if (folder.study(study) / steps[0]).exists() and not any(path.exists() for path in own):
-            recorded.add(measuring(plan, study, problem, precision).name)
-    for name, reason in (freshness.unlike or ({} if named or recorded else freshness.stale)).items():
-        if name not in {CHECK, *recorded}:
+        case_files = (folder.case(study, problem, precision) / step for step in steps)
+        if (folder.study(study) / steps[0]).exists() and not any(path.exists() for path in case_files):
+            unreceipted_steps.add(measuring(plan, study, problem, precision).name)
+    for name, reason in (freshness.unlike or ({} if failures_listed or unreceipted_steps else freshness.stale)).items():
+        if name not in {CHECK, *unreceipted_steps}:
             yield Missing(name, reason)
 
 
-def _problems(plan: Plan) -> Iterator[Missing]:
+def _missing_problems(plan: Plan) -> Iterator[Missing]:
     for name in plan.problems:
         record = _record(plan, name)
         if record is None:
@@ -151,7 +153,7 @@ def _problems(plan: Plan) -> Iterator[Missing]:
             yield Missing(f"problem {name}", record.get("reason") or "it is not said why")
 
 
-def _modules(plan: Plan) -> Iterator[Missing]:
+def _missing_modules(plan: Plan) -> Iterator[Missing]:
     for manifest in plan.all_manifests:
         if not os.path.lexists(manifest):
             yield Missing(f"module {manifest}", "not compiled")
@@ -159,56 +161,62 @@ def _modules(plan: Plan) -> Iterator[Missing]:
             yield Missing(f"module {manifest}", module.message or "it is not said why")
 
 
-def _rows(plan: Plan) -> Iterator[Missing]:
-    measured = {
+def _missing_rows(plan: Plan) -> Iterator[Missing]:
+    measured_rows = {
         (study, step): _rows_by_case(plan.folder.study(study), Path(step).stem)
         for study in plan.studies
         for step in plan.case_files(study)
     }
     for study, problem, precision in plan.runs:
-        steps = {Path(step).stem: measured[study, step].get((problem, precision)) for step in plan.case_files(study)}
-        yield from _of_run(plan, (study, problem, precision), steps)
+        steps = {
+            Path(step).stem: measured_rows[study, step].get((problem, precision)) for step in plan.case_files(study)
+        }
+        yield from _missing_of_run(plan, (study, problem, precision), steps)
 
 
-def _of_run(
+def _missing_of_run(
     plan: Plan, run: tuple[str, str, str], steps: Mapping[str, Sequence[Mapping[str, Any]] | None]
 ) -> Iterator[Missing]:
     """Yield what is missing in a case, given the rows of each step (None if a step has no rows)."""
     study, problem, precision = run
     case = f"{study} on {problem}, {precision}"
     rows: dict[Path, Sequence[Mapping[str, Any]]] = {}
-    for step, there in steps.items():
+    for step, step_rows in steps.items():
         path = step_file(plan.folder.case(study, problem, precision), step)
-        if there is not None or path.exists():
-            rows[path] = there or []
+        if step_rows is not None or path.exists():
+            rows[path] = step_rows or []
         else:
             yield Missing(case, f"not measured: no {path}")
-    refused = [row for step in rows.values() for row in step if row.get("status") == "unavailable"]
-    if not refused:
-        yield from _of_case(plan, study, problem, case, rows)
+    refused_rows = [row for step in rows.values() for row in step if row.get("status") == "unavailable"]
+    if not refused_rows:
+        yield from _missing_of_case(plan, study, problem, case, rows)
         return
     record = _record(plan, problem)
     if record is not None and record.get("status", "ok") == "ok":  # unavailable problems are already listed
-        yield Missing(case, refused[0]["message"], case=run)  # all steps have the same message
+        yield Missing(case, refused_rows[0]["message"], case=run)  # all steps have the same message
 
 
-def _of_case(
+def _missing_of_case(
     plan: Plan, study_name: str, problem_name: str, case: str, rows: Mapping[Path, Sequence[Mapping[str, Any]]]
 ) -> Iterator[Missing]:
     """Yield tunings without a winner, and failed rows of each step; `case` is the name of the case in messages."""
     choices = [row for path, step in rows.items() if path.stem == CHOICES for row in step]
     contract = get_study(study_name)
     chooses = CHOICES in contract.outputs
-    wanted = contract.tunings(plan.studies[study_name].settings, plan.problems[problem_name]) if chooses else ()
-    unchosen = [tuning for tuning in wanted if tuning not in {choice.get("tuning") for choice in choices}]
-    if unchosen and len(rows) == len(plan.case_files(study_name)):
+    required_tunings = (
+        contract.tunings(plan.studies[study_name].settings, plan.problems[problem_name]) if chooses else ()
+    )
+    missing_tunings = [
+        tuning for tuning in required_tunings if tuning not in {choice.get("tuning") for choice in choices}
+    ]
+    if missing_tunings and len(rows) == len(plan.case_files(study_name)):
         searched = next(iter(rows.values()))
-        lost = [row for row in searched if row.get("status") not in TIMED]
-        reason = "; ".join(_counted(lost)) or "no row that it could be has a time"
-        yield Missing(case, f"no winner of {', '.join(unchosen)}: {reason}")
+        untimed_rows = [row for row in searched if row.get("status") not in TIMED]
+        reason = "; ".join(_status_lines(untimed_rows)) or "no row that it could be has a time"
+        yield Missing(case, f"no winner of {', '.join(missing_tunings)}: {reason}")
     winners = {choice["name"] for choice in choices}
     for path, step in rows.items():
-        yield from missing_of_failed(f"{case} ({path.stem})", step, winners)
+        yield from failed_rows_missing(f"{case} ({path.stem})", step, winners)
 
 
 def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -222,13 +230,13 @@ def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[d
     return cases
 
 
-def missing_of_failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
+def failed_rows_missing(subject: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
     """Yield failed rows, counted by status, and each failed row of a rival.
 
     Rows with a status in `HARMLESS` count only if they are among the `winners`. Compile errors are omitted, since
-    `_modules` finds them.
+    `_missing_modules` finds them.
     """
-    failed = [
+    failed_rows = [
         row
         for row in rows
         if row.get("kind") != OUTSIDE
@@ -236,9 +244,11 @@ def missing_of_failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: 
         and (status not in HARMLESS or row["name"] in winners)
     ]
     # disturbed times on a CPU and failing rivals are only remarks: the campaign still counts as complete
-    remarks = [row["status"] == "disturbed" and row.get("backend") == "opencl" for row in failed]
+    remarks = [row["status"] == "disturbed" and row.get("backend") == "opencl" for row in failed_rows]
     for remark in (False, True):
-        for words in _counted([row for row, only in zip(failed, remarks, strict=True) if only is remark]):
+        for words in _status_lines(
+            [row for row, is_remark in zip(failed_rows, remarks, strict=True) if is_remark is remark]
+        ):
             yield Missing(subject, words, remark)
     for row in rows:
         if row.get("kind") == OUTSIDE and (status := row.get("status") or "ok") not in HARMLESS_OF_RIVALS:
@@ -247,11 +257,11 @@ def missing_of_failed(subject: str, rows: Sequence[Mapping[str, Any]], winners: 
             yield Missing(f"{row['name']} in {subject}", f"{words}: {first}" if first else words, remark=True)
 
 
-def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _status_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Describe the rows of each status: their number, the first name, and the first line of its message."""
     for status, count in sorted(Counter(row["status"] for row in rows).items()):
         first = next(row for row in rows if row["status"] == status)
-        words = f"{count} rows {status}, the first {first['name']}"
+        words = f"{count} row{'s' * (count != 1)} {status}, the first {first['name']}"
         yield f"{words}: {first['message'].splitlines()[0]}" if first["message"] else words
 
 
@@ -263,22 +273,22 @@ def _record(plan: Plan, problem_name: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def making_case(plan: Plan, study_name: str, problem_name: str, precision: str) -> Iterator[None]:
+def record_case(plan: Plan, study_name: str, problem_name: str, precision: str) -> Iterator[None]:
     """Run the body, which measures a case, then write the case's receipt with all failures."""
     step = measuring(plan, study_name, problem_name, precision)
-    with making(step) as made:
+    with record_step(step) as running_step:
         yield
-        made.also(*environments_of(plan.folder, step.outputs))
+        running_step.also(*environments_of(plan.folder, step.outputs))
         for part in find_missing_of_case(plan, study_name, problem_name, precision):
             if not part.remark:
-                made.failed(part.reason)
+                running_step.failed(part.reason)
 
 
 def stale_problems(plan: Plan, problems: Sequence[str]) -> list[str]:
-    stale = Freshness(plan, [building(plan, name) for name in problems]).stale
-    return [name for name in problems if f"problem {name}" in stale]
+    stale_steps = Freshness(plan, [building(plan, name) for name in problems]).stale
+    return [name for name in problems if f"problem {name}" in stale_steps]
 
 
 def stale_cases(plan: Plan, study_name: str, precision: str, problems: Sequence[str]) -> list[str]:
-    stale = Freshness(plan, until_measured(plan)).stale
-    return [name for name in problems if measuring(plan, study_name, name, precision).name in stale]
+    stale_steps = Freshness(plan, until_measured(plan)).stale
+    return [name for name in problems if measuring(plan, study_name, name, precision).name in stale_steps]

@@ -35,9 +35,9 @@ def config_model(studies: Iterable[str]) -> type[Config]:
         study = get_study(name)
         model = study.settings or StudySettings
         fields[name] = (model, Field(default_factory=model, description=study.title or name))
-    own = create_model("Studies", __base__=Model, **fields)
+    study_fields_model = create_model("Studies", __base__=Model, **fields)
     about = Field(description=Config.model_fields["studies"].description)
-    return create_model("Config", __base__=Config, __doc__=Config.__doc__, studies=(own, about))
+    return create_model("Config", __base__=Config, __doc__=Config.__doc__, studies=(study_fields_model, about))
 
 
 def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Config:
@@ -51,49 +51,49 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
         Unknown keys, wrong values, no study, an unknown study or one without problems.
     """
     data = dict(data)
-    asked = data.get("studies")
-    if asked is not None and not isinstance(asked, Mapping):
+    study_overrides = data.get("studies")
+    if study_overrides is not None and not isinstance(study_overrides, Mapping):
         return validate(Config, data, source)
-    offered = study_names()
+    offered_studies = study_names()
     studies = {}
-    for name, over in (asked or {}).items():
-        if name not in offered:
+    for name, study_override in (study_overrides or {}).items():
+        if name not in offered_studies:
             raise ReproError(
                 "unknown study",
                 where=f"{position(source, ('studies', str(name))) or f'{named(source)}: '}studies",
-                expected=f"one of {', '.join(offered)}",
-                actual=f"{shorten(str(name))}{suggestion(name, offered)}",
+                expected=f"one of {', '.join(offered_studies)}",
+                actual=f"{shorten(str(name))}{suggestion(name, offered_studies)}",
             )
-        if over is not False:
-            studies[name] = _settings(name, over, source)
+        if study_override is not False:
+            studies[name] = _settings(name, study_override, source)
     if not studies:
         # first report other mistakes that may be the cause, for example a study's settings at the top level
         validate(Config, {**data, "studies": {"any": {}}}, source)
         raise ReproError(
             "the configuration names no study to run",
             where=f"{named(source)}: studies",
-            expected=f"at least one of {', '.join(offered)}",
-            actual=shorten(repr(asked)) if asked else "none",
-            todo=f"add `studies: {{{offered[0]}: {{}}}}`; a file stands alone, so what another "
+            expected=f"at least one of {', '.join(offered_studies)}",
+            actual=shorten(repr(study_overrides)) if study_overrides else "none",
+            todo=f"add `studies: {{{offered_studies[0]}: {{}}}}`; a file stands alone, so what another "
             "one names does not count",
         )
     fitting = dict(validate(config_model(studies), {**data, "studies": studies}, source))
     return Config.model_validate({**fitting, "studies": dict(fitting["studies"])})
 
 
-def _settings(name: str, over: object, source: Source) -> dict[str, Any]:
-    if over is not None and not isinstance(over, Mapping):
+def _settings(name: str, override: object, source: Source) -> dict[str, Any]:
+    if override is not None and not isinstance(override, Mapping):
         raise ReproError(
             "the configuration does not fit",
             where=f"{position(source, ('studies', name)) or f'{named(source)}: '}studies.{name}",
             expected="a mapping of what differs from the study's defaults, or false",
-            actual=shorten(repr(over)),
+            actual=shorten(repr(override)),
         )
     path = shipped(f"{STUDIES}/{name}.yaml")
     defaults = read_mapping(path) if path.exists() else {}
     if path.exists() and not defaults:
         raise ReproError("empty study", where=path, todo="give it at least `problems:`")
-    settings = merge(defaults, over or {})
+    settings = merge(defaults, override or {})
     if "problems" in settings and not settings["problems"]:
         raise ReproError(
             "empty study",

@@ -140,16 +140,16 @@ class Estimate:
     def unfit(self, gpu: GpuModel) -> list[Job]:
         """Return the cases that do not fit into a GPU's memory, the largest first."""
         fits = USABLE * gpu.memory_bytes
-        large = [job for job in self.jobs if job.device_bytes > fits]
-        return sorted(large, key=lambda job: job.device_bytes, reverse=True)
+        oversized_jobs = [job for job in self.jobs if job.device_bytes > fits]
+        return sorted(oversized_jobs, key=lambda job: job.device_bytes, reverse=True)
 
     def seconds(self, cores: int, devices: int = 1) -> float:
         """Return the expected time of a campaign, assuming that its phases run one after the other.
 
         All work except measuring is spread over `cores`. Each of the `devices` measures one job at a time.
         """
-        beside = (self.compile_seconds, self.build_seconds, self.present_seconds)
-        spread = sum(_spread(part, cores) for part in beside)
+        cpu_seconds = (self.compile_seconds, self.build_seconds, self.present_seconds)
+        spread = sum(_spread(part, cores) for part in cpu_seconds)
         return AROUND + spread + self.measuring(devices) + self.conclude_seconds
 
     def measuring(self, devices: int = 1) -> float:
@@ -161,31 +161,33 @@ def _spread(seconds: Sequence[float], cores: int) -> float:
     return max(sum(seconds) / cores, max(seconds, default=0.0))
 
 
-def estimate(plan: Plan, target: Target, stale: Container[str] | None = None) -> Estimate:
+def estimate(plan: Plan, target: Target, stale_steps: Container[str] | None = None) -> Estimate:
     """Estimate time, disk and memory for a campaign on a device of the target.
 
-    With `stale` (names of steps), jobs that have none of these take no time.
+    With `stale_steps` (names of steps), jobs that have none of these take no time.
     """
 
     def due(*steps: str) -> bool:
-        return stale is None or any(step in stale for step in steps)
+        return stale_steps is None or any(step in stale_steps for step in steps)
 
     rates = RATES[target.dialect]
     batches = ProblemBatches(plan)
-    found = {name: find_size(plan, problem) for name, problem in plan.problems.items()}
-    recorded = {study: recorded_bytes(study) for study in plan.studies}
+    problem_sizes = {name: find_size(plan, problem) for name, problem in plan.problems.items()}
+    recorded_nbytes = {study: recorded_bytes(study) for study in plan.studies}
     jobs = tuple(
-        estimate_job(plan, target, *run, run in batches.starting, found[run[1]], recorded[run[0]].get(run[1:]))
+        estimate_job(
+            plan, target, *run, run in batches.starting, problem_sizes[run[1]], recorded_nbytes[run[0]].get(run[1:])
+        )
         for run in plan.runs
     )
-    made = {job: not due(f"measure {job.study} {job.problem} {job.precision}") for job in jobs}
-    jobs = tuple(replace(job, seconds=0.0) if made[job] else job for job in jobs)
+    finished_jobs = {job: not due(f"measure {job.study} {job.problem} {job.precision}") for job in jobs}
+    jobs = tuple(replace(job, seconds=0.0) if finished_jobs[job] else job for job in jobs)
     sizes = {job.problem: job.size for job in jobs}
     manifests = plan.all_manifests
     times = CompileTimes(target)
-    absent = [(group.study, seconds) for group in plan.module_groups if (seconds := times.absent(plan, group))]
+    missing_modules = [(group.study, seconds) for group in plan.module_groups if (seconds := times.absent(plan, group))]
     if not Path(plan.common_manifest).exists():
-        absent.append((COMMON, [times.pace * rates.compile]))
+        missing_modules.append((COMMON, [times.pace * rates.compile]))
     presented = [
         (study.name, START_SECONDS + seconds * len(names))
         for study in plan.studies.values()
@@ -196,14 +198,14 @@ def estimate(plan: Plan, target: Target, stale: Container[str] | None = None) ->
         if names and due(f"{kind} {study.name}")
     ]
     concluding = 2 * START_SECONDS + PLACED_SECONDS * len(plan.artifact_files) + CHECK_SECONDS
-    compiled = [(study, START_SECONDS + sum(seconds) / rates.threads) for study, seconds in absent]
+    compiled = [(study, START_SECONDS + sum(seconds) / rates.threads) for study, seconds in missing_modules]
     # problem files are stored in double precision
     in_double = ((job.problem, job.operand_bytes * (1 if job.precision == "double" else 2)) for job in jobs)
     problem_bytes = dict(sorted(in_double))
     return Estimate(
         jobs,
         batches.jobs,
-        (len(manifests), sum(len(seconds) for _, seconds in absent)),
+        (len(manifests), sum(len(seconds) for _, seconds in missing_modules)),
         tuple(seconds for _, seconds in compiled),
         tuple(
             START_SECONDS + sum(building_seconds(sizes[name]) for name in names)
@@ -215,24 +217,24 @@ def estimate(plan: Plan, target: Target, stale: Container[str] | None = None) ->
         sum(problem_bytes.values()) + len(manifests) * rates.module + sum(job.tried * 1500 for job in jobs),
         times,
         {
-            "compile": _by_study(compiled),
-            "measure": _by_study((job.study, job.seconds) for job in jobs),
-            "show": _by_study(presented),
+            "compile": study_seconds(compiled),
+            "measure": study_seconds((job.study, job.seconds) for job in jobs),
+            "show": study_seconds(presented),
         },
     )
 
 
-def _by_study(seconds: Iterable[tuple[str, float]]) -> dict[str, float]:
+def study_seconds(seconds: Iterable[tuple[str, float]]) -> dict[str, float]:
     sums: dict[str, float] = {}
-    for study, of_job in seconds:
-        sums[study] = sums.get(study, 0.0) + of_job
+    for study, job_seconds in seconds:
+        sums[study] = sums.get(study, 0.0) + job_seconds
     return sums
 
 
 def module_seconds(study_name: str, key: str, dialect: str) -> float:
     """Return the seconds to compile a module on one core of the machine on which `RATES` were fitted."""
-    by_key = get_study(study_name).cost_models.get(dialect, CostModel()).compile
-    return next((seconds for begin, seconds in by_key.items() if key.startswith(begin)), RATES[dialect].compile)
+    key_seconds = get_study(study_name).cost_models.get(dialect, CostModel()).compile
+    return next((seconds for begin, seconds in key_seconds.items() if key.startswith(begin)), RATES[dialect].compile)
 
 
 #: Prefix of the groups of modules that hold a single kernel, which are compiled on demand.
@@ -244,19 +246,20 @@ class CompileTimes:
 
     def __init__(self, target: Target) -> None:
         self._dialect = target.dialect
-        measured = compile_times(target.name)
-        self._mean = {group: fmean(seconds) for group, seconds in measured.items() if seconds}
-        known = [
+        measured_seconds = compile_times(target.name)
+        self._mean = {group: fmean(seconds) for group, seconds in measured_seconds.items() if seconds}
+        measured_modules = [
             (study, group) for study, group in self._mean if study in study_names() and not group.startswith(SINGLE)
         ]
-        took = sum(sum(measured[module]) for module in known)
-        reckoned = sum(
-            len(measured[module]) * module_seconds(module[0], f"{module[1]}/", self._dialect) for module in known
+        measured_total = sum(sum(measured_seconds[module]) for module in measured_modules)
+        modelled_total = sum(
+            len(measured_seconds[module]) * module_seconds(module[0], f"{module[1]}/", self._dialect)
+            for module in measured_modules
         )
         #: Number of compilations whose times this machine has recorded.
-        self.measured = sum(len(measured[module]) for module in known)
+        self.measured = sum(len(measured_seconds[module]) for module in measured_modules)
         #: Factor by which compiling takes longer on this machine than by `RATES`.
-        self.pace = took / reckoned if reckoned else 1.0
+        self.pace = measured_total / modelled_total if modelled_total else 1.0
 
     def seconds(self, study_name: str, key: str) -> float:
         mean = self._mean.get((study_name, key.rpartition("/")[0]))
@@ -268,18 +271,18 @@ class CompileTimes:
         return [self.seconds(group.study, key) for key, path in paths if not Path(path).exists()]
 
 
-def count_steps(plan: Plan, stale: Container[str] | None = None) -> dict[str, int]:
-    """Return the number of jobs that Snakemake will run, for each kind of work; `stale` (names of steps) limits the
-    count to jobs with a stale step.
+def count_steps(plan: Plan, stale_steps: Container[str] | None = None) -> dict[str, int]:
+    """Return the number of jobs that Snakemake will run, for each kind of work; `stale_steps` (names of steps) limits
+    the count to jobs with a stale step.
 
     The rule `all` counts as one, as in Snakemake's own count.
     """
     batches = ProblemBatches(plan)
 
     def count(jobs: Iterable[Iterable[str]]) -> int:
-        return sum(stale is None or any(step in stale for step in steps) for steps in jobs)
+        return sum(stale_steps is None or any(step in stale_steps for step in steps) for steps in jobs)
 
-    shown = [[f"{kind} {name}"] for name, study in plan.studies.items() for kind in _presented(study)]
+    artifact_steps = [[f"{kind} {name}"] for name, study in plan.studies.items() for kind in _presented(study)]
     counts = {
         "build": count([f"problem {name}" for name in names] for names in batches.built_by_job),
         "compile": count(
@@ -291,7 +294,7 @@ def count_steps(plan: Plan, stale: Container[str] | None = None) -> dict[str, in
         "measure": count(
             [*(batch.steps for batch in batches.measuring), *([f"measure {' '.join(run)}"] for run in batches.alone)]
         ),
-        "show and check": count([*shown, ["report"], ["check"]]),
+        "show and check": count([*artifact_steps, ["report"], ["check"]]),
     }
     counts["show and check"] += any(counts.values())
     return counts
@@ -313,7 +316,7 @@ def recorded_bytes(study_name: str) -> dict[tuple[str, str], int]:
     from repro.bench.rows import TIMED
     from repro.bench.store import read_rows
 
-    most: dict[tuple[str, str], int] = {}
+    largest_bytes: dict[tuple[str, str], int] = {}
     for campaign in CampaignFolder.measured():
         for step in ("search", "report"):
             try:
@@ -323,16 +326,20 @@ def recorded_bytes(study_name: str) -> dict[tuple[str, str], int]:
             columns = [name for name in ("peak_bytes", "matrix_bytes") if name in rows.column_names]
             if not columns or "least_bytes" not in rows.column_names:
                 continue
-            timed = rows.filter(pc.is_in(rows["status"], pa.array(sorted(TIMED))))
-            largest = pc.max_element_wise(*(pc.cast(timed[name], pa.float64()) for name in columns))
-            total = pc.add(pc.fill_null(largest, 0), pc.cast(pc.fill_null(timed["least_bytes"], 0), pa.float64()))
+            timed_rows = rows.filter(pc.is_in(rows["status"], pa.array(sorted(TIMED))))
+            row_bytes = pc.max_element_wise(*(pc.cast(timed_rows[name], pa.float64()) for name in columns))
+            total = pc.add(
+                pc.fill_null(row_bytes, 0), pc.cast(pc.fill_null(timed_rows["least_bytes"], 0), pa.float64())
+            )
             cases = (
-                timed.select(["problem", "precision"]).append_column("bytes", total).group_by(["problem", "precision"])
+                timed_rows.select(["problem", "precision"])
+                .append_column("bytes", total)
+                .group_by(["problem", "precision"])
             )
             for row in cases.aggregate([("bytes", "max")]).to_pylist():
                 case = (row["problem"], row["precision"])
-                most[case] = max(most.get(case, 0), int(row["bytes_max"]))
-    return most
+                largest_bytes[case] = max(largest_bytes.get(case, 0), int(row["bytes_max"]))
+    return largest_bytes
 
 
 def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
@@ -343,15 +350,15 @@ def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
     """
     if problem.refused:
         return (0, 0), "refused"
-    stated = (problem.size, problem.size_from) if problem.size else (ASSUMED_SIZE, "assumed")
+    stated_size = (problem.size, problem.size_from) if problem.size else (ASSUMED_SIZE, "assumed")
     try:
         record = read_problem(plan.folder.record(problem.name))
     except (FileNotFoundError, ReproError):
-        return stated
+        return stated_size
     n, nnz = record.get("n"), record.get("nnz")
     if record.get("kind") == "field" and "cells" in record:
         n, nnz = record["cells"], record["cells"] * record["modes"]
-    return stated if n is None or nnz is None else ((n, nnz), "built")  # None: unavailable problem
+    return stated_size if n is None or nnz is None else ((n, nnz), "built")  # None: unavailable problem
 
 
 def building_seconds(size: tuple[int, int]) -> float:
@@ -366,42 +373,42 @@ def estimate_job(
     name: str,
     precision: str,
     starts: bool = True,
-    found: tuple[tuple[int, int], str] | None = None,
-    recorded: int | None = None,
+    problem_size: tuple[tuple[int, int], str] | None = None,
+    recorded_nbytes: int | None = None,
 ) -> Job:
     """Estimate one case on a device of the target.
 
-    `starts` adds the job's start-up time, which only the first case of a batch has. `found` is the result of
-    `find_size`, if known, and `recorded` the case's device memory by `recorded_bytes`.
+    `starts` adds the job's start-up time, which only the first case of a batch has. `problem_size` is the result of
+    `find_size`, if known, and `recorded_nbytes` the case's device memory by `recorded_bytes`.
     """
     problem, settings = plan.problems[name], plan.studies[study_name].settings
-    size, size_from = found or find_size(plan, problem)
+    size, size_from = problem_size or find_size(plan, problem)
     if problem.refused:
-        told: Workload | None = Workload(0, 0, 0, 0, 0)
+        stated_workload: Workload | None = Workload(0, 0, 0, 0, 0)
     else:
-        told = get_study(study_name).workload(settings, replace(problem, size=size), precision, target)
+        stated_workload = get_study(study_name).workload(settings, replace(problem, size=size), precision, target)
     nbytes = size[1] * CSR_ENTRY_BYTES
-    work = told or Workload(variants=1, groups=1, routines=0, operand_bytes=nbytes, bytes_moved=nbytes)
+    work = stated_workload or Workload(variants=1, groups=1, routines=0, operand_bytes=nbytes, bytes_moved=nbytes)
     first = (name, precision) == (plan.studies[study_name].problems[0], settings.precisions[0])
     cost_models = get_study(study_name).cost_models
     cost_model = cost_models.get(target.dialect, CostModel())
-    in_part = settings.search != "exhaustive" and not work.all_tried
-    tried = round(work.variants * (settings.budget if in_part else 1))
+    partial_search = settings.search != "exhaustive" and not work.all_tried
+    tried_variants = round(work.variants * (settings.budget if partial_search else 1))
     rates = RATES[target.dialect] if starts else replace(RATES[target.dialect], start=0)
     slowdown = plan.gpu.slowdown(cost_model.intensity) if plan.gpu else 1.0
-    seconds = _seconds(settings, rates, cost_model, work, tried, target.dialect, slowdown)
-    seconds += rates.on_demand * tried if get_study(study_name).compiles_on_demand(settings) else 0
+    seconds = _seconds(settings, rates, cost_model, work, tried_variants, target.dialect, slowdown)
+    seconds += rates.on_demand * tried_variants if get_study(study_name).compiles_on_demand(settings) else 0
     seconds += RATES[target.dialect].start if first and work.variants else 0  # a winner is timed again
-    what = problem.entry or problem.kind
+    problem_kind = problem.entry or problem.kind
     return Job(
-        *(study_name, name, what, precision, size, size_from),
+        *(study_name, name, problem_kind, precision, size, size_from),
         variants=work.variants,
-        tried=tried,
+        tried=tried_variants,
         operand_bytes=work.operand_bytes,
         seconds=seconds,
         # formats are the same on a CPU, but more rows were recorded on GPUs
-        device_bytes=recorded or round(cost_models.get("cuda", cost_model).memory * work.operand_bytes),
-        told=told is not None,
+        device_bytes=recorded_nbytes or round(cost_models.get("cuda", cost_model).memory * work.operand_bytes),
+        told=stated_workload is not None,
     )
 
 
@@ -410,7 +417,7 @@ def _seconds(
     rates: Rates,
     cost_model: CostModel,
     work: Workload,
-    tried: int,
+    tried_variants: int,
     backend: str,
     slowdown: float,
 ) -> float:
@@ -422,27 +429,31 @@ def _seconds(
     """
     if not work.variants:  # the study refuses this case
         return 0.0
-    timing, moved = settings.timing, work.bytes_moved
+    timing, bytes_moved = settings.timing, work.bytes_moved
     budget = timing.budget(backend)
 
-    def timed(launches: int, bandwidth: float, queue: float = rates.queue) -> float:
-        launch = rates.launch + slowdown * moved / bandwidth
+    def launch_seconds(launches: int, bandwidth: float, queue: float = rates.queue) -> float:
+        launch = rates.launch + slowdown * bytes_moved / bandwidth
         return min(launches, max(5, budget * min(1, launches / timing.launches) / launch)) * (launch + queue)
 
-    screened = rates.variant_seconds + timed(timing.screen_launches, rates.screened)
+    screening_seconds = rates.variant_seconds + launch_seconds(timing.screen_launches, rates.screened)
     in_graphs = timing.search_graph_launches * timing.search_graph_replays
-    full = rates.variant_seconds + timed(timing.launches, rates.finalist) + timed(in_graphs, rates.finalist, queue=0)
+    full = (
+        rates.variant_seconds
+        + launch_seconds(timing.launches, rates.finalist)
+        + launch_seconds(in_graphs, rates.finalist, queue=0)
+    )
     # finalists are the best variants of each group by several criteria, and others near the best time
-    finalists = min(tried, 3 * timing.per_group * work.groups + timing.finalists) + YARDSTICKS
+    finalists = min(tried_variants, 3 * timing.per_group * work.groups + timing.finalists) + YARDSTICKS
 
-    def repeated(bandwidth: float) -> float:
+    def repetition_seconds(bandwidth: float) -> float:
         graphs = timing.graph_launches * timing.graph_replays
         launches = timing.launches + timing.cold_launches
-        return rates.variant_seconds + timed(launches, bandwidth) + timed(graphs, bandwidth, queue=0)
+        return rates.variant_seconds + launch_seconds(launches, bandwidth) + launch_seconds(graphs, bandwidth, queue=0)
 
-    rounds = REPEATED * repeated(rates.finalist) + work.routines * repeated(rates.library)
-    launched = moved / rates.host + tried * screened + finalists * full + rounds
-    asked = PREDICTED if settings.search == "predicted" and not work.all_tried else 0.0
-    packing = work.packing * tried / work.variants
-    beside = cost_model.case_seconds + slowdown * cost_model.other_seconds * work.other_work
-    return rates.start + asked + packing + cost_model.launches * launched + beside
+    rounds = REPEATED * repetition_seconds(rates.finalist) + work.routines * repetition_seconds(rates.library)
+    launched = bytes_moved / rates.host + tried_variants * screening_seconds + finalists * full + rounds
+    prediction_seconds = PREDICTED if settings.search == "predicted" and not work.all_tried else 0.0
+    packing = work.packing * tried_variants / work.variants
+    other_seconds = cost_model.case_seconds + slowdown * cost_model.other_seconds * work.other_work
+    return rates.start + prediction_seconds + packing + cost_model.launches * launched + other_seconds

@@ -54,7 +54,7 @@ class OpenDevices:
 
 
 @contextmanager
-def opened(config: Config, work: str) -> Iterator[OpenDevices]:
+def opened_devices_of(config: Config, work: str) -> Iterator[OpenDevices]:
     """Lock and open the configured devices; `work` is shown to other processes that wait for the lock."""
     resolved = resolve_device(config.device)
     with lock_devices(identities(resolved), f"campaign {config.campaign}: {work}") as locks:
@@ -69,7 +69,7 @@ def opened(config: Config, work: str) -> Iterator[OpenDevices]:
 def opened_once(config: Config, work: str) -> Iterator[Callable[[], OpenDevices]]:
     """Yield a function that opens the devices at its first call and returns the same devices later, for a batch."""
     with ExitStack() as stack:
-        yield cache(lambda: stack.enter_context(opened(config, work)))
+        yield cache(lambda: stack.enter_context(opened_devices_of(config, work)))
 
 
 @contextmanager
@@ -87,11 +87,15 @@ def open_bench(
     packs operands on the host.
     """
     with ExitStack() as stack:
-        alone = opened(config, f"{study.name} {problem_name} {operands.precision}")
-        opened_devices = shared_devices() if shared_devices else stack.enter_context(alone)
+        single_opening = opened_devices_of(config, f"{study.name} {problem_name} {operands.precision}")
+        opened_devices = shared_devices() if shared_devices else stack.enter_context(single_opening)
         # not on a CPU, where packing disturbs the measurements of other processes
-        lend = opened_devices.locks.lent if turns > 1 and opened_devices.devices.backend == "cuda" else nullcontext
-        workspace = Workspace(opened_devices.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
+        lend_locks = (
+            opened_devices.locks.lent if turns > 1 and opened_devices.devices.backend == "cuda" else nullcontext
+        )
+        workspace = Workspace(
+            opened_devices.devices, operands, say=partial(print, flush=True), lend=lend_locks, turns=turns
+        )
         _load_common(workspace, config.device)
         environment: Mapping[str, Any] = describe_environment(workspace, study.packages)
         timing, model = config.studies[study.name].timing, find_gpu(workspace.device.name)
@@ -107,7 +111,7 @@ def open_bench(
             environment=record(environment, CampaignFolder.of(config.campaign).environments),
             software=str(environment.get("driver")),
             code=code_hash,
-            timed=opened_devices.timed if shared_devices else None,
+            device_samples=opened_devices.timed if shared_devices else None,
             idle=lambda: opened_devices.locks.idle,
         )
         stack.callback(bench.release)
@@ -115,14 +119,14 @@ def open_bench(
         yield bench
 
 
-def _load_common(workspace: Workspace, wanted: str) -> None:
+def _load_common(workspace: Workspace, module_name: str) -> None:
     try:
         for device in workspace.devices:
             device.use_common(device.load(workspace.common.binary))
     except LaunchError as error:
         raise ReproError(
             "the common module cannot be loaded",
-            where=f"device: {resolve_device(wanted)}",
+            where=f"device: {resolve_device(module_name)}",
             actual=error,
             todo="modules for the CPU are compiled by the OpenCL runtime of opencl:0: measure on that device"
             if workspace.device.backend == "opencl"
@@ -190,9 +194,9 @@ def measure(
         try:
             steps = study.measure(session)
             return [write_step(study, problem_name, precision, step, rows, case) for step, rows in steps]
-        except MissingModule as missing:
-            named = study.modules(session.settings, problem.outline(), precision, session.target)
-            _refuse_unnamed(study, named, session.target, missing)
+        except MissingModule as error:
+            module_keys = study.modules(session.settings, problem.outline(), precision, session.target)
+            _refuse_unnamed(study, module_keys, session.target, error)
             raise
 
 
@@ -200,16 +204,17 @@ def measure(
 NAMED_KEYS = 4
 
 
-def _refuse_unnamed(study: Study, named: Sequence[str], target: Target, missing: MissingModule) -> None:
+def _refuse_unnamed(study: Study, module_keys: Sequence[str], target: Target, error: MissingModule) -> None:
     """Raise `ReproError` if the study does not name a missing module among its own, since no step compiles it then."""
-    manifest, folder = Path(str(missing.where)), MODULES / target.name / study.name
+    manifest, folder = Path(str(error.where)), MODULES / target.name / study.name
     key = manifest.with_suffix("").relative_to(folder).as_posix() if manifest.is_relative_to(folder) else None
-    if key is not None and key not in named:
-        near = get_close_matches(key, named, n=NAMED_KEYS, cutoff=0)
+    if key is not None and key not in module_keys:
+        nearest_keys = get_close_matches(key, module_keys, n=NAMED_KEYS, cutoff=0)
         raise ReproError(
             "the study reads a module that it does not name",
             where=f"study {study.name}",
-            expected=f"a key that its `modules` returns: {', '.join(near)}" + ", …" * (len(near) < len(named)),
+            expected=f"a key that its `modules` returns: {', '.join(nearest_keys)}"
+            + ", …" * (len(nearest_keys) < len(module_keys)),
             actual=key,
             todo="name it in `modules`, or read another one",
         ) from None
@@ -258,16 +263,16 @@ def repeat(
     if not choices:
         return None
     headlines = (study.headline, TUNED + study.headline)
-    chosen = next((row for row in choices if row["tuning"] in headlines), choices[0])
+    headline_choice = next((row for row in choices if row["tuning"] in headlines), choices[0])
     problem = load_built(folder, problem_name)
     target = target_of(resolve_device(config.device))
-    winner = study.find(Path(config.kernels), problem.outline(), precision, chosen["name"], target)
+    winner = study.find(Path(config.kernels), problem.outline(), precision, headline_choice["name"], target)
     store = folder.store(study_name, problem_name, precision) / f"{REPEAT}.jsonl"
     store.unlink(missing_ok=True)  # the rows must come from a new process, so stored ones are dropped
     operands = study.operands(problem, precision, config.seed)
     with Store(store) as rows, open_bench(config, study, problem_name, operands) as bench:
-        repeated = shuffled_rounds(bench, [winner], rows, config.seed, progress)
-    return write_step(study, problem_name, precision, REPEAT, repeated, case)
+        repeated_rows = shuffled_rounds(bench, [winner], rows, config.seed, progress)
+    return write_step(study, problem_name, precision, REPEAT, repeated_rows, case)
 
 
 def record_failure(config: Config, study_name: str, problem_name: str, precision: str, reason: str) -> list[Path]:
@@ -281,10 +286,12 @@ def store_path(config: Config, study_name: str, problem_name: str, precision: st
     return CampaignFolder.of(config.campaign).store(study_name, problem_name, precision) / "rows.jsonl"
 
 
-def write_step(study: Study, problem_name: str, precision: str, step: str, given: StepResult, folder: Path) -> Path:
+def write_step(
+    study: Study, problem_name: str, precision: str, step: str, step_result: StepResult, folder: Path
+) -> Path:
     path = step_file(folder, step)
-    choices = [choice for choice in given if isinstance(choice, Choice)]
-    rows = [row for row in given if isinstance(row, Row)]
+    choices = [choice for choice in step_result if isinstance(choice, Choice)]
+    rows = [row for row in step_result if isinstance(row, Row)]
     if step != "choices":
         return write_rows(rows, study.columns, path)
     case = {"study": study.name, "problem": problem_name, "precision": precision, "schema": SCHEMA}
@@ -295,8 +302,8 @@ def write_step(study: Study, problem_name: str, precision: str, step: str, given
 def environments_of(folder: CampaignFolder, steps: Sequence[Path]) -> list[Path]:
     """Return the environment records of a campaign that the rows of a case's files refer to."""
     tables = [read_table(path) for path in steps if path.stem != "choices"]
-    linked = {name for table in tables for name in table["environment"].unique().to_pylist() if name}
-    return [folder.environment(name) for name in sorted(linked)]
+    environment_names = {name for table in tables for name in table["environment"].unique().to_pylist() if name}
+    return [folder.environment(name) for name in sorted(environment_names)]
 
 
 def _plain(choice: Choice) -> dict[str, object]:
@@ -357,8 +364,8 @@ def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> in
             return end.code
         if end.code != AGAIN:
             _store_crash(store(), run, _words(end.code))
-        before, rows = rows, (store(), count_rows(store(), run))
-        if rows == before:
+        rows_before, rows = rows, (store(), count_rows(store(), run))
+        if rows == rows_before:
             raise ReproError(
                 "measuring does not get on: its process ended early, and nothing new is stored",
                 where=store(),
@@ -370,15 +377,15 @@ def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> in
 def _store_crash(path: Path, run: str, words: str) -> None:
     """Store a failure row for the kernel or routine that was running at a crash, unless it already has a row."""
     row = crashed_row(path, run)
-    tried = f"while {row.name} was tried" if row else "between two rows"
-    print(f"the measuring process was {words} {tried}; going on in a new one", flush=True)
+    moment = f"while {row.name} was tried" if row else "between two rows"
+    print(f"the measuring process was {words} {moment}; going on in a new one", flush=True)
     if row is None:
         return
     message = f"the process was {words}"
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    timestamp = datetime.now(UTC).isoformat(timespec="milliseconds")
     with Store(path, run) as store:
         if store.get(row.key) is None:
-            store.add(replace(row, message=message, measured_at=now))
+            store.add(replace(row, message=message, measured_at=timestamp))
 
 
 def _words(code: int) -> str:

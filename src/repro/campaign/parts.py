@@ -80,9 +80,9 @@ class Part:
     left_out: int
 
     @classmethod
-    def read(cls, given: str, results: Path, number: int) -> Part:
+    def read(cls, argument: str, results: Path, number: int) -> Part:
         """Read a part from a folder, or from a campaign's name below `results`; `number` is the part's position."""
-        folder = find_campaign(given, results)
+        folder = find_campaign(argument, results)
         _refuse_others(folder)
         path = folder.config
         if not path.exists():
@@ -110,20 +110,22 @@ class Part:
                     try:
                         check_facts(study, facts)
                     except ValidationError as error:
-                        where = folder.record(name)
-                        raise misfitting(where, "a problem", error, f"facts.{study}.") from None
-        rows, left_out = {}, set()
+                        record_path = folder.record(name)
+                        raise misfitting(record_path, "a problem", error, f"facts.{study}.") from None
+        rows, unselected_cases = {}, set()
         for study in recorded_studies(folder):
             settings = config.studies.get(study)
             names = problem_names(registry, settings.problems) if settings else ()
-            wanted = {(name, precision) for name in names for precision in (settings.precisions if settings else ())}
+            selected_cases = {
+                (name, precision) for name in names for precision in (settings.precisions if settings else ())
+            }
             for step in recorded_steps(folder.study(study)):
                 table = read_rows(folder.study(study), step)
                 cases = cases_of(table)
                 if settings and table.num_rows:
                     _check(table, study, step_file(folder.study(study), step), problems)
-                rows[study, step] = table.filter(pa.array([case in wanted for case in cases], pa.bool_()))
-                left_out |= {(study, case) for case in cases if case not in wanted}
+                rows[study, step] = table.filter(pa.array([case in selected_cases for case in cases], pa.bool_()))
+                unselected_cases |= {(study, case) for case in cases if case not in selected_cases}
         part = cls(
             f"{number}-{shown(folder.raw.resolve().parent.name)}",
             folder,
@@ -131,7 +133,7 @@ class Part:
             {key: table for key, table in rows.items() if key[0] in config.studies},
             problems,
             environments,
-            len(left_out),
+            len(unselected_cases),
         )
         for study in part.studies:
             part.linked(study)
@@ -148,7 +150,7 @@ class Part:
         cases: dict[str, set[CaseKey]] = {study: set() for study in self.studies}
         for (study, _), table in self.rows.items():
             cases[study] |= set(cases_of(table))
-        return {study: frozenset(of_study) for study, of_study in cases.items()}
+        return {study: frozenset(study_cases) for study, study_cases in cases.items()}
 
     @cached_property
     def measured(self) -> Mapping[str, frozenset[CaseKey]]:
@@ -159,7 +161,7 @@ class Part:
                 statuses = table["status"].to_pylist()
                 cases[study] |= {case for case, status in zip(cases_of(table), statuses, strict=True)
                                  if status != "unavailable"}  # fmt: skip
-        return {study: frozenset(of_study) for study, of_study in cases.items()}
+        return {study: frozenset(study_cases) for study, study_cases in cases.items()}
 
     @cached_property
     def devices(self) -> frozenset[tuple[str, str]]:
@@ -175,30 +177,30 @@ class Part:
     def protocol(self, study_name: str) -> dict[str, Any]:
         """Return the settings of a study that affect measured times, and the random seed."""
         settings = self.config.studies[study_name].model_dump(mode="json", exclude=WHAT)
-        return dict(flat({"seed": self.config.seed, **settings}))
+        return dict(flattened_items({"seed": self.config.seed, **settings}))
 
     def linked(self, study_name: str) -> list[str]:
         """Return the sorted hashes of the environment records to which a study's rows refer."""
         names: set[str] = set()
         for (owner, step), table in self.rows.items():
             if owner == study_name and "environment" in table.column_names:
-                linked = table["environment"]
-                names |= {name for name in linked.unique().to_pylist() if name is not None}
+                environment_column = table["environment"]
+                names |= {name for name in environment_column.unique().to_pylist() if name is not None}
                 # profiler counters are not times and need no environment record
-                timed = step not in WITHOUT_OWN and "device" in table.column_names
-                if timed and linked.null_count > table["device"].null_count:
+                has_own_times = step not in WITHOUT_OWN and "device" in table.column_names
+                if has_own_times and environment_column.null_count > table["device"].null_count:
                     raise ReproError(
                         "rows without the record of their environment",
                         where=step_file(self.folder.study(study_name), step),
                         expected="in each row that was measured on a device the name of its record",
-                        actual=f"none in {linked.null_count - table['device'].null_count} of them",
+                        actual=f"none in {environment_column.null_count - table['device'].null_count} of them",
                         todo="take the file from where the campaign was measured",
                     )
-        if absent := names - self.environments.keys():
+        if missing_environments := names - self.environments.keys():
             raise ReproError(
                 "rows without the record of their environment",
                 where=self.folder.environments,
-                expected=", ".join(f"{name}.json" for name in sorted(absent)),
+                expected=", ".join(f"{name}.json" for name in sorted(missing_environments)),
                 todo="take it from where the campaign was measured",
             )
         return sorted(names)
@@ -209,14 +211,14 @@ class Part:
         choices = tables.pop(CHOICES, None)
         if choices is None or not choices.num_rows:
             return
-        named = {
+        row_names = {
             (*case, name)
             for table in tables.values()
             if "name" in table.column_names
             for case, name in zip(cases_of(table), table["name"].to_pylist(), strict=False)
         }
         for case, name in zip(cases_of(choices), choices["name"].to_pylist(), strict=True):
-            if (*case, name) not in named:
+            if (*case, name) not in row_names:
                 raise ReproError(
                     "a choice of what was not measured",
                     where=step_file(self.folder.study(study_name), CHOICES),
@@ -232,7 +234,7 @@ class Part:
     def surroundings(self, environment: str) -> dict[str, Any]:
         """Return the other entries of an environment record that affect times: device, driver, compiler, packages."""
         record = self.environments[environment]
-        return dict(flat({key: value for key, value in record.items() if key not in {*CODE, *OF_ITSELF}}))
+        return dict(flattened_items({key: value for key, value in record.items() if key not in {*CODE, *OF_ITSELF}}))
 
 
 def kept_of(folder: Path) -> Iterator[Path]:
@@ -259,13 +261,13 @@ def _refuse_others(folder: CampaignFolder) -> None:
         if not os.path.lexists(path):
             continue
         mode = path.lstat().st_mode
-        found = next(others_below(path), None) if stat.S_ISDIR(mode) else (path, kind_of(mode))
-        if found and found[1]:
+        first_other = next(others_below(path), None) if stat.S_ISDIR(mode) else (path, kind_of(mode))
+        if first_other and first_other[1]:
             raise ReproError(
                 "a part with something else than files and folders",
-                where=found[0],
+                where=first_other[0],
                 expected="a file or a folder, and no link to one: what lies elsewhere is no part of it",
-                actual=found[1],
+                actual=first_other[1],
                 todo="take it away, or put there what it stands for",
             )
         if stat.S_ISDIR(mode) == (path in files):
@@ -278,29 +280,29 @@ def _refuse_others(folder: CampaignFolder) -> None:
             )
 
 
-def _check(row_table: pa.Table, study_name: str, where: Path, problems: Mapping[str, Any]) -> None:
+def _check(row_table: pa.Table, study_name: str, path: Path, problems: Mapping[str, Any]) -> None:
     """Raise `ReproError` if columns of rows differ from the study's, or a problem of the rows has no record."""
-    if where.stem not in WITHOUT_OWN and (wrong := other_columns(row_table, get_study(study_name).columns)):
-        raise other_schema(where, wrong.expected, wrong.actual)
-    if other := other_quantiles(row_table):
-        raise refuse_rows(where, other)
-    if absent := set(row_table["problem"].unique().to_pylist()) - problems.keys():
+    if path.stem not in WITHOUT_OWN and (unknown_columns := other_columns(row_table, get_study(study_name).columns)):
+        raise other_schema(path, unknown_columns.expected, unknown_columns.actual)
+    if invalid_columns := other_quantiles(row_table):
+        raise refuse_rows(path, invalid_columns)
+    if unknown_problems := set(row_table["problem"].unique().to_pylist()) - problems.keys():
         raise ReproError(
             "rows of a problem without its record",
-            where=where,
-            expected=f"a record in {where.parents[1] / 'problems'}",
-            actual=shown(", ".join(sorted(absent))),
+            where=path,
+            expected=f"a record in {path.parents[1] / 'problems'}",
+            actual=shown(", ".join(sorted(unknown_problems))),
             todo="take it from where the campaign was measured",
         )
 
 
-def flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def flattened_items(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Flatten nested mappings: yield (dotted key, value) pairs."""
     for key, value in data.items():
         if isinstance(value, Mapping):
-            yield from flat(value, f"{above}{key}.")
+            yield from flattened_items(value, f"{prefix}{key}.")
         else:
-            yield f"{above}{key}", value
+            yield f"{prefix}{key}", value
 
 
 #: Maximum number of differing keys that a message names.
@@ -340,7 +342,7 @@ class Merged:
     differences: Sequence[Difference]
 
 
-def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = False) -> Merged:
+def merge(arguments: Sequence[str], results: Path, name: str, keep_apart: bool = False) -> Merged:
     """Merge parts (names below `results`, or folders) into the new campaign `name`; the parts are not changed.
 
     The new campaign is written atomically. `keep_apart` permits differences in protocol, code or environment.
@@ -350,7 +352,7 @@ def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = Fal
         raise ReproError(
             "a campaign of that name is there", where=folder, todo="give another name: nothing is replaced"
         )
-    parts = [Part.read(campaign, results, number) for number, campaign in enumerate(given, 1)]
+    parts = [Part.read(campaign, results, number) for number, campaign in enumerate(arguments, 1)]
     config = _configuration(parts, name)
     _refuse_several_devices(parts)
     problems = _problems(parts)
@@ -368,45 +370,45 @@ def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = Fal
     cases: dict[str, set[CaseKey]] = {}
     for (study, _), table in tables.items():
         cases.setdefault(study, set()).update(cases_of(table))
-    merged = Merged(folder, parts, {study: len(own_cases) for study, own_cases in cases.items()}, differences)
+    merged_campaign = Merged(folder, parts, {study: len(own_cases) for study, own_cases in cases.items()}, differences)
     with making_folder(folder) as partial:
-        _write(partial, merged, config, problems, tables)
-    return merged
+        _write(partial, merged_campaign, config, problems, tables)
+    return merged_campaign
 
 
 def _write(
     folder: Path,
-    merged: Merged,
+    merged_campaign: Merged,
     config: Config,
     problems: Mapping[str, Mapping[str, Any]],
     tables: Mapping[tuple[str, str], pa.Table],
 ) -> None:
-    made = CampaignFolder(folder)
+    target_folder = CampaignFolder(folder)
     for (study, step), table in tables.items():
         if table.num_columns:
-            write_table(table, step_file(made.study(study), step))
+            write_table(table, step_file(target_folder.study(study), step))
     for name, record in problems.items():
-        path = made.record(check_name(name, "the merged campaign"))
+        path = target_folder.record(check_name(name, "the merged campaign"))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    made.environments.mkdir(parents=True)
-    for part in merged.parts:
+    target_folder.environments.mkdir(parents=True)
+    for part in merged_campaign.parts:
         for name in part.environments:
-            _copy(part.folder.environment(name), made.environment(name))
+            _copy(part.folder.environment(name), target_folder.environment(name))
         for path in kept_of(part.folder.path):
             _copy(part.folder.path / path, folder / PARTS_FOLDER / part.name / path)
-    made.config.write_text(as_yaml(config), encoding="utf-8")
-    made.notes.write_text(_notes(merged), encoding="utf-8")
+    target_folder.config.write_text(as_yaml(config), encoding="utf-8")
+    target_folder.notes.write_text(_notes(merged_campaign), encoding="utf-8")
 
 
-def _copy(path: Path, to: Path) -> None:
+def _copy(path: Path, target: Path) -> None:
     """Copy a file; check its kind and size again, since it may have changed."""
     try:
         content = read_file(path, MAX_COPIED_BYTES)
     except OSError as error:
         raise ReproError("a file of a part cannot be kept", where=path, actual=error.strerror or error) from None
-    to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_bytes(content)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
 
 
 def _configuration(parts: Sequence[Part], name: str) -> Config:
@@ -425,13 +427,13 @@ def _configuration(parts: Sequence[Part], name: str) -> Config:
     return config
 
 
-def _union(known: Any, other: Any) -> Any:
+def _union(names: Any, other_names: Any) -> Any:
     """Return the union of two lists of names in order of first occurrence; the union with `all` is `all`."""
-    if known in (other, "all"):
-        return known
-    if other == "all":
-        return other
-    first, second = ([words] if isinstance(words, str) else list(words) for words in (known, other))
+    if names in (other_names, "all"):
+        return names
+    if other_names == "all":
+        return other_names
+    first, second = ([words] if isinstance(words, str) else list(words) for words in (names, other_names))
     return [*first, *(word for word in second if word not in first)]
 
 
@@ -452,18 +454,22 @@ def _problems(parts: Sequence[Part]) -> dict[str, Mapping[str, Any]]:
     records: dict[str, tuple[Part, Mapping[str, Any]]] = {}
     for part in parts:
         for name, record in part.problems.items():
-            before = records.setdefault(name, (part, record))
-            if _unavailable(before[1]) and not _unavailable(record):
+            first_record = records.setdefault(name, (part, record))
+            if _unavailable(first_record[1]) and not _unavailable(record):
                 records[name] = (part, record)
-            elif not _unavailable(record) and not _unavailable(before[1]) and _content(before[1]) != _content(record):
+            elif (
+                not _unavailable(record)
+                and not _unavailable(first_record[1])
+                and _content(first_record[1]) != _content(record)
+            ):
                 raise ReproError(
                     "parts mean other problems by one name",
                     where=f"problem {name}",
-                    expected=f"as in {before[0].name}: {_content(before[1])}",
+                    expected=f"as in {first_record[0].name}: {_content(first_record[1])}",
                     actual=f"in {part.name}: {_content(record)}",
                     todo="give one of them another `name:` and measure it again",
                 )
-    return {name: _with_facts(name, record, parts) for name, (_, record) in sorted(records.items())}
+    return {name: _record_with_facts(name, record, parts) for name, (_, record) in sorted(records.items())}
 
 
 def _unavailable(record: Mapping[str, Any]) -> bool:
@@ -474,20 +480,20 @@ def _content(record: Mapping[str, Any]) -> str:
     return f"{record.get('kind', 'matrix')} of checksum {record.get('checksum')}"
 
 
-def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Part]) -> Mapping[str, Any]:
+def _record_with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Part]) -> Mapping[str, Any]:
     """Take the facts for each study from the part that measured the problem, since parts may differ in code."""
     facts = dict(record.get("facts", {}))
     for part in reversed(parts):
-        theirs = part.problems.get(name, {}).get("facts", {})
-        facts |= {study: theirs[study] for study in part.studies if study in theirs}
+        part_facts = part.problems.get(name, {}).get("facts", {})
+        facts |= {study: part_facts[study] for study in part.studies if study in part_facts}
     return {**record, "facts": facts} if facts else record
 
 
 def _rows(parts: Sequence[Part], study_name: str, step: str) -> pa.Table:
     """Return the rows of a step from all parts; for each case from the first part that measured it."""
     tables: list[pa.Table] = []
-    taken: dict[CaseKey, tuple[Part, pa.Table]] = {}
-    measured = {case for part in parts for case in part.measured.get(study_name, ())}
+    case_rows: dict[CaseKey, tuple[Part, pa.Table]] = {}
+    measured_cases = {case for part in parts for case in part.measured.get(study_name, ())}
     for part in parts:
         table = part.rows.get((study_name, step))
         if table is None:
@@ -495,75 +501,83 @@ def _rows(parts: Sequence[Part], study_name: str, step: str) -> pa.Table:
         places: dict[CaseKey, list[int]] = {}
         for place, case in enumerate(cases_of(table)):
             places.setdefault(case, []).append(place)
-        new: list[int] = []
-        for case, of_case in places.items():
-            if case in measured and case not in part.measured[study_name]:
+        new_places: list[int] = []
+        for case, case_places in places.items():
+            if case in measured_cases and case not in part.measured[study_name]:
                 continue  # this part could not measure the case, but another one did
-            rows = table.take(pa.array(of_case))
-            before = taken.setdefault(case, (part, rows))
-            if before[0] is part:
-                new += of_case
-            elif case in measured and _plain(before[1]) != _plain(rows):
+            rows = table.take(pa.array(case_places))
+            first_rows = case_rows.setdefault(case, (part, rows))
+            if first_rows[0] is part:
+                new_places += case_places
+            elif case in measured_cases and _comparable_rows(first_rows[1]) != _comparable_rows(rows):
                 raise ReproError(
                     "parts have other rows of one case",
                     where=f"{step} of {study_name} on {case[0]}, {case[1]}",
-                    expected=f"rows of one part, or the same in both: {_when(before[1])} in {before[0].name}",
-                    actual=f"{_when(rows)} in {part.name}",
+                    expected=f"rows of one part, or the same in both: "
+                    f"{_row_range(first_rows[1])} in {first_rows[0].name}",
+                    actual=f"{_row_range(rows)} in {part.name}",
                     todo="take the problem, or the precision, out of config.yaml of one of the parts: what it does "
                     "not name is left out",
                 )
-        tables.append(table.take(pa.array(new, pa.int64())))
+        tables.append(table.take(pa.array(new_places, pa.int64())))
     return join_cases(tables, Path(study_name, step))
 
 
-def _plain(row_table: pa.Table) -> list[str]:
+def _comparable_rows(row_table: pa.Table) -> list[str]:
     """Convert rows to texts for comparison: NaN equals NaN, and absent values are omitted."""
     return [
         repr(sorted((key, value) for key, value in row.items() if value is not None)) for row in row_table.to_pylist()
     ]
 
 
-def _when(row_table: pa.Table) -> str:
+def _row_range(row_table: pa.Table) -> str:
     times = (
         [time for time in row_table["measured_at"].to_pylist() if time]
         if "measured_at" in row_table.column_names
         else []
     )
-    return f"{row_table.num_rows} rows{f', the first of {min(times)},' if times else ''}"
+    count = row_table.num_rows
+    return f"{count} row{'s' * (count != 1)}{f', the first of {min(times)},' if times else ''}"
 
 
 def _differences(parts: Sequence[Part]) -> Iterator[Difference]:
     """Yield the differences between parts in protocol, code and environment, for each study."""
     for study in dict.fromkeys(study for part in parts for study in part.studies):
-        having = [part for part in parts if part.cases.get(study)]
-        for part in having[1:]:
-            words = _words(having[0].protocol(study), part.protocol(study))
+        study_parts = [part for part in parts if part.cases.get(study)]
+        for part in study_parts[1:]:
+            words = _differing_entries(study_parts[0].protocol(study), part.protocol(study))
             if words:
-                yield Difference("another protocol", study, having[0].name, part.name, *words)
-        linked = [(part, name) for part in having for name in part.linked(study)]
+                yield Difference("another protocol", study, study_parts[0].name, part.name, *words)
+        part_environments = [(part, name) for part in study_parts for name in part.linked(study)]
         for kind, hashes in (("other code", Part.code), ("another environment", Part.surroundings)):
-            seen: list[dict[str, Any]] = []
-            for part, name in linked:
-                mine = hashes(part, name)
-                if seen and mine not in seen:
-                    yield Difference(kind, study, linked[0][0].name, part.name, *(_words(seen[0], mine) or ("", "")))
-                if mine not in seen:
-                    seen.append(mine)
+            seen_hashes: list[dict[str, Any]] = []
+            for part, name in part_environments:
+                environment_hashes = hashes(part, name)
+                if seen_hashes and environment_hashes not in seen_hashes:
+                    yield Difference(
+                        kind,
+                        study,
+                        part_environments[0][0].name,
+                        part.name,
+                        *(_differing_entries(seen_hashes[0], environment_hashes) or ("", "")),
+                    )
+                if environment_hashes not in seen_hashes:
+                    seen_hashes.append(environment_hashes)
 
 
-def _words(base: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
+def _differing_entries(base: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
     """Describe the differing entries of two flat mappings by two texts, one per mapping; None if the mappings agree."""
     keys = [key for key in dict.fromkeys([*base, *other]) if base.get(key) != other.get(key)]
     if not keys:
         return None
-    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+    remainder = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
     first, second = (
-        ", ".join(shown(f"{key} {side.get(key, '–')}") for key in keys[:NAMED]) + more for side in (base, other)
+        ", ".join(shown(f"{key} {side.get(key, '–')}") for key in keys[:NAMED]) + remainder for side in (base, other)
     )
     return first, second
 
 
-def _notes(merged: Merged) -> str:
+def _notes(merged_campaign: Merged) -> str:
     lines = [
         "# Of which parts this campaign is",
         "",
@@ -573,30 +587,30 @@ def _notes(merged: Merged) -> str:
         "| part | study | cases | source | commit | environments |",
         "|---|---|---:|---|---|---|",
     ]
-    for part in merged.parts:
+    for part in merged_campaign.parts:
         for study in part.studies:
             names = part.linked(study)
             records = [part.environments[name] for name in names]
             cells = [part.name, study, str(len(part.cases[study]))]
-            cells += [_distinct(record.get(key) for record in records) for key in ("source", "commit")]
+            cells += [_distinct_values(record.get(key) for record in records) for key in ("source", "commit")]
             lines.append(f"| {' | '.join([*cells, ', '.join(names) or '–'])} |")
-    if merged.differences:
+    if merged_campaign.differences:
         lines += ["", "## What differs", ""]
         lines += [
             f"- {difference.study}: {difference.kind}. In {difference.first} {difference.expected}; "
             f"in {difference.other} {difference.actual}."
-            for difference in merged.differences
+            for difference in merged_campaign.differences
         ]
         lines += ["", "Settings in `config.yaml` are those of the first part that has the study."]
-    if any(part.left_out for part in merged.parts):
+    if any(part.left_out for part in merged_campaign.parts):
         lines += ["", "## Left out", ""]
         lines += [
             f"- {part.name}: {part.left_out} cases that its configuration does not name."
-            for part in merged.parts
+            for part in merged_campaign.parts
             if part.left_out
         ]
     return "\n".join(lines) + "\n"
 
 
-def _distinct(values: Iterator[Any]) -> str:
+def _distinct_values(values: Iterator[Any]) -> str:
     return ", ".join(dict.fromkeys(shown(value, 16) for value in values if value is not None)) or "–"

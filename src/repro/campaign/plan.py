@@ -52,13 +52,13 @@ def check_beside(config: Config) -> None:
         "as_published": ("a campaign's own rows as published need no name", "no such campaign of kernels as published"),
         "later": ("a campaign is not later than itself", "no such campaign of later rows"),
     }
-    for key, (itself, absent) in keys.items():
+    for key, (self_message, absence_message) in keys.items():
         name = getattr(config, key)
         if name == config.campaign:
-            raise ReproError(itself, where=key, actual=name)
+            raise ReproError(self_message, where=key, actual=name)
         if name is not None and not CampaignFolder.of(name).raw.is_dir():
             raise ReproError(
-                absent,
+                absence_message,
                 where=CampaignFolder.of(name).raw,
                 todo=f"measure it first, or leave `{key}` out; `--config {key}=null` leaves it out",
             )
@@ -72,25 +72,27 @@ def check_training(config: Config) -> None:
     for study, settings in config.studies.items():
         if settings.search != "predicted" or config.replay:
             continue
-        where = f"studies.{study}.training"
+        setting = f"studies.{study}.training"
         if settings.training == "all" or not settings.training:
-            others = [folder for folder in CampaignFolder.measured() if folder.name != config.campaign]
-            if not settings.training or not any(other.step_files(study, "search") for other in others):
+            other_campaigns = [folder for folder in CampaignFolder.measured() if folder.name != config.campaign]
+            if not settings.training or not any(
+                other_folder.step_files(study, "search") for other_folder in other_campaigns
+            ):
                 raise ReproError(
                     "no recorded campaign to learn from",
-                    where=where,
+                    where=setting,
                     expected=f"a searched campaign of {study} in results, other than {config.campaign}",
                     todo="measure one with `search: exhaustive` first",
                 )
             continue
         for name in settings.training:
             if name == config.campaign:
-                raise ReproError("a campaign cannot learn from itself", where=where, actual=name)
+                raise ReproError("a campaign cannot learn from itself", where=setting, actual=name)
             rows = CampaignFolder.of(name).study(study)
             if not rows.is_dir():
                 raise ReproError(
                     "no such campaign to learn from",
-                    where=where,
+                    where=setting,
                     actual=rows,
                     todo="measure it first, leave it out of `training`, or use another `search`",
                 )
@@ -100,11 +102,11 @@ def check_rivals(config: Config) -> None:
     """Raise `ReproError` if a rival's file is missing, or no configured study would time the rival."""
     for rival in () if config.replay else config.rivals:
         if not any(get_study(name).rivals_of([rival]) for name in config.studies):
-            able = [name for name in study_names() if get_study(name).rivals_of([rival])]
+            supporting_studies = [name for name in study_names() if get_study(name).rivals_of([rival])]
             raise ReproError(
                 "a rival that no study of the configuration times",
                 where=f"rivals: {rival.name}: of",
-                expected=f"`of: {rival.of}` needs one of the studies {', '.join(able)}",
+                expected=f"`of: {rival.of}` needs one of the studies {', '.join(supporting_studies)}",
                 actual=f"studies: {', '.join(config.studies)}",
                 todo="name such a study, or leave the rival out",
             )
@@ -257,8 +259,8 @@ class Plan:
         """All distinct manifests; empty in a replay."""
         if self.config.replay:
             return []
-        grouped = (self.manifests_of(group.study, group.keys) for group in self.module_groups)
-        return [*(path for paths in grouped for path in paths), self.common_manifest]
+        group_manifests = (self.manifests_of(group.study, group.keys) for group in self.module_groups)
+        return [*(path for paths in group_manifests for path in paths), self.common_manifest]
 
     def rivals(self, study_name: str) -> tuple[Rival, ...]:
         """Return the kernels from outside the project that are timed beside a study's own."""
@@ -282,16 +284,20 @@ class Plan:
         """Return the input files of a study's artifacts (of some problems, or all); in a replay the recorded files."""
         if self.config.replay:
             return [str(path) for path in self.recorded_files]
-        asked = set(self.problems if problems is None else problems)
-        records = [str(self.folder.record(name)) for name in self.studies[study_name].problems if name in asked]
+        selected_problems = set(self.problems if problems is None else problems)
+        records = [
+            str(self.folder.record(name)) for name in self.studies[study_name].problems if name in selected_problems
+        ]
         rows = [
             str(self.folder.case(study_name, problem_name, precision) / step)
             for study, problem_name, precision in self.runs
-            if study == study_name and problem_name in asked
+            if study == study_name and problem_name in selected_problems
             for step in self.case_files(study_name)
         ]
-        counted = (str(path) for path in self.recorded_files if path.is_relative_to(self.folder.study(study_name)))
-        return [*records, *rows, *counted]
+        counter_files = (
+            str(path) for path in self.recorded_files if path.is_relative_to(self.folder.study(study_name))
+        )
+        return [*records, *rows, *counter_files]
 
     @cached_property
     def recorded_files(self) -> tuple[Path, ...]:
@@ -302,17 +308,17 @@ class Plan:
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
         """Recorded files of the campaigns in `beside:`, `as_published:` and `later:`."""
-        given = (*self.config.beside, self.config.as_published, self.config.later)
-        names = (name for name in given if name is not None)
+        reference_names = (*self.config.beside, self.config.as_published, self.config.later)
+        names = (name for name in reference_names if name is not None)
         return tuple(path for name in names for path in record_files(CampaignFolder.of(name).raw))
 
     def artifact_outputs(self, study_name: str, kind: Literal["tables", "figures"]) -> list[str]:
         """Return the files of a study's tables or figures in all formats."""
-        planned = self.studies[study_name]
+        study = self.studies[study_name]
         if kind == "tables":
-            folder, names, formats = str(self.folder.tables(study_name)), planned.tables, TABLE_FORMATS
+            folder, names, formats = str(self.folder.tables(study_name)), study.tables, TABLE_FORMATS
         else:
-            folder, names, formats = f"{self.figures}/{study_name}", planned.figures, FIGURE_FORMATS
+            folder, names, formats = f"{self.figures}/{study_name}", study.figures, FIGURE_FORMATS
         return [f"{folder}/{name}.{suffix}" for name in names for suffix in formats]
 
     def title(self, study_name: str) -> str:
@@ -324,8 +330,8 @@ class Plan:
 
         suffix = ".csv" if kind == "tables" else ".svg"
         files = [path for path in self.artifact_outputs(study_name, kind) if path.endswith(suffix)]
-        named = {path: get_artifact(study_name, Path(path).stem) for path in files}
-        return {path: {"name": artifact.short, "title": artifact.title} for path, artifact in named.items()}
+        artifacts = {path: get_artifact(study_name, Path(path).stem) for path in files}
+        return {path: {"name": artifact.short, "title": artifact.title} for path, artifact in artifacts.items()}
 
     @property
     def artifact_files(self) -> list[str]:
@@ -341,8 +347,10 @@ class Plan:
 
     def published(self, study_name: str) -> list[str]:
         """Return the files of a study's published numbers and claims, and of our targets."""
-        own = [path for kind in ("targets", "claims") for path in shipped(f"config/{kind}").glob(f"{study_name}.csv")]
-        return sorted(map(str, [*shipped(f"config/published/{study_name}").glob("*.csv"), *own]))
+        study_files = [
+            path for kind in ("targets", "claims") for path in shipped(f"config/{kind}").glob(f"{study_name}.csv")
+        ]
+        return sorted(map(str, [*shipped(f"config/published/{study_name}").glob("*.csv"), *study_files]))
 
 
 def make_plan(
@@ -371,11 +379,11 @@ def make_plan(
     problems: dict[str, Outline] = {}
     studies: dict[str, PlannedStudy] = {}
     for name, settings in config.studies.items():
-        wished = registry.expand(settings.problems, f"studies.{name}.problems")
-        asked = [_outline(item, registry, config, name) for item in wished]
-        if not asked:
+        selected_items = registry.expand(settings.problems, f"studies.{name}.problems")
+        outlines = [_outline(item, registry, config, name) for item in selected_items]
+        if not outlines:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
-        for outline in asked:
+        for outline in outlines:
             if problems.setdefault(outline.name, outline) != outline:
                 raise ReproError(
                     "two studies use one name for different problems",
@@ -384,14 +392,14 @@ def make_plan(
                     actual=outline.definition,
                     todo="give one of them another `name:`, or write both alike",
                 )
-        sound = [outline for outline in asked if not outline.refused]
-        if whole and not sound and (refused := asked[0].refused):
-            raise _placed(refused, wished[0], config, name)
+        sound = [outline for outline in outlines if not outline.refused]
+        if whole and not sound and (refusal := outlines[0].refused):
+            raise _located_error(refusal, selected_items[0], config, name)
         get_study(name).check(settings, sound)
         studies[name] = PlannedStudy(
             name,
             settings,
-            tuple(outline.name for outline in asked),
+            tuple(outline.name for outline in outlines),
             _artifacts(config, name, "table"),
             _artifacts(config, name, "figure"),
         )
@@ -421,10 +429,10 @@ def _outline(item: ProblemSpec | OwnProblem, registry: Registry, config: Config,
     try:
         return planned(item, registry, config.limits)
     except ReproError as error:
-        raise _placed(error, item, config, study_name) from None
+        raise _located_error(error, item, config, study_name) from None
 
 
-def _placed(error: ReproError, item: ProblemSpec | OwnProblem, config: Config, study_name: str) -> ReproError:
+def _located_error(error: ReproError, item: ProblemSpec | OwnProblem, config: Config, study_name: str) -> ReproError:
     """Return the error with the configuration key that names the problem's file added to its place."""
     if not isinstance(item, OwnProblem):
         return error
@@ -437,19 +445,21 @@ def plan_of_cases(
 ) -> Plan:
     """Plan only the cases of some problems (in one or all studies), without artifacts, for a single job."""
     registry = registry or load_registry(Path(config.registry))
-    named: set[str] = set()
+    planned_problems: set[str] = set()
     studies: dict[str, StudySettings] = {}
     for name, settings in config.studies.items():
         if study_name in (None, name):
-            wished = registry.expand(settings.problems, f"studies.{name}.problems")
-            items = [item for item in wished if _name_of(item) in problems]
-            named.update(map(_name_of, items))
-            asked = tuple(item if isinstance(item, OwnProblem) else item.name for item in items)
-            if asked:
-                studies[name] = settings.model_copy(update={"problems": asked, "artifacts": ()})
-    if unknown := [problem for problem in problems if problem not in named]:
-        where = f"studies.{study_name}.problems" if study_name else "studies"
-        raise ReproError("the configuration does not name the problem", where=where, actual=", ".join(unknown))
+            selected_items = registry.expand(settings.problems, f"studies.{name}.problems")
+            items = [item for item in selected_items if _name_of(item) in problems]
+            planned_problems.update(map(_name_of, items))
+            study_problems = tuple(item if isinstance(item, OwnProblem) else item.name for item in items)
+            if study_problems:
+                studies[name] = settings.model_copy(update={"problems": study_problems, "artifacts": ()})
+    if unknown_problems := [problem for problem in problems if problem not in planned_problems]:
+        setting = f"studies.{study_name}.problems" if study_name else "studies"
+        raise ReproError(
+            "the configuration does not name the problem", where=setting, actual=", ".join(unknown_problems)
+        )
     rivals = tuple(rival for rival in config.rivals if any(get_study(name).rivals_of([rival]) for name in studies))
     return make_plan(config.model_copy(update={"studies": studies, "rivals": rivals}), registry, whole=False)
 
@@ -520,7 +530,7 @@ class ProblemBatches:
 
     @cached_property
     def building(self) -> list[ProblemBatch]:
-        return self._dealt(PROBLEMS, self.plan.problems)
+        return self._make_batches(PROBLEMS, self.plan.problems)
 
     @cached_property
     def measuring(self) -> list[ProblemBatch]:
@@ -529,11 +539,11 @@ class ProblemBatches:
             batch
             for study in self.plan.studies.values()
             for precision in study.settings.precisions
-            for batch in self._dealt(f"{study.name}/{precision}", study.problems)
+            for batch in self._make_batches(f"{study.name}/{precision}", study.problems)
         ]
 
     @cached_property
-    def _named(self) -> dict[str, ProblemBatch]:
+    def _batches_by_name(self) -> dict[str, ProblemBatch]:
         return {batch.name: batch for batch in (*self.building, *self.measuring)}
 
     @cached_property
@@ -542,7 +552,7 @@ class ProblemBatches:
         return {problem: batch for batch in self.building for problem in batch.problems}
 
     def __getitem__(self, name: str) -> ProblemBatch:
-        return self._named[name]
+        return self._batches_by_name[name]
 
     @cached_property
     def starting(self) -> frozenset[tuple[str, str, str]]:
@@ -556,17 +566,21 @@ class ProblemBatches:
 
     @property
     def built_by_job(self) -> list[tuple[str, ...]]:
-        alone = ((name,) for name in self.plan.problems if name not in self._builds)
-        return [*(batch.problems for batch in self.building), *alone]
+        single_names = ((name,) for name in self.plan.problems if name not in self._builds)
+        return [*(batch.problems for batch in self.building), *single_names]
 
     @property
     def jobs(self) -> tuple[int, int]:
         """Number of building jobs and number of measuring jobs."""
         return len(self.built_by_job), len(self.measuring) + len(self.alone)
 
-    def stale(self, stale: Container[str]) -> list[str]:
-        """Return the marker files of batches with a stale step; `stale` contains names of steps."""
-        return [self.path(batch) for batch in self._named.values() if any(step in stale for step in batch.steps)]
+    def stale(self, stale_steps: Container[str]) -> list[str]:
+        """Return the marker files of batches with a stale step; `stale_steps` contains names of steps."""
+        return [
+            self.path(batch)
+            for batch in self._batches_by_name.values()
+            if any(step in stale_steps for step in batch.steps)
+        ]
 
     def path(self, problem_batch: ProblemBatch) -> str:
         """Return the file that marks a batch as done."""
@@ -575,20 +589,20 @@ class ProblemBatches:
     @property
     def matrices(self) -> list[str]:
         """The file of each problem, or the marker file of its batch; empty in a replay."""
-        return [] if self.plan.config.replay else self._of_problems(self.plan.problems)
+        return [] if self.plan.config.replay else self._problem_files(self.plan.problems)
 
     def raw(self, study_name: str) -> list[str]:
         """Return the inputs of a study's artifacts: `Plan.raw`, with marker files for cases in batches."""
         if not self.building:
             return self.plan.raw(study_name)
-        alone = self.plan.raw(
+        single_files = self.plan.raw(
             study_name, [name for name in self.plan.studies[study_name].problems if name not in self._builds]
         )
-        measured = [self.path(batch) for batch in self.measuring if batch.work.startswith(f"{study_name}/")]
+        batch_files = [self.path(batch) for batch in self.measuring if batch.work.startswith(f"{study_name}/")]
         batches = dict.fromkeys(
             self.path(self._builds[name]) for name in self.plan.studies[study_name].problems if name in self._builds
         )
-        return [*batches, *measured, *alone]
+        return [*batches, *batch_files, *single_files]
 
     @cached_property
     def all_raw(self) -> list[str]:
@@ -604,7 +618,7 @@ class ProblemBatches:
             for path in self.plan.manifests_of(study_name, group.keys)
         ]
         common = [self.plan.common_manifest] if modules else []
-        problems = [] if self.plan.config.replay else self._of_problems(self.plan.studies[study_name].problems)
+        problems = [] if self.plan.config.replay else self._problem_files(self.plan.studies[study_name].problems)
         return [*problems, *modules, *common]
 
     @property
@@ -615,20 +629,20 @@ class ProblemBatches:
     def read_by(self, problem_batch: ProblemBatch) -> list[str]:
         """Return the inputs of a measuring batch."""
         manifests = dict.fromkeys(path for case in problem_batch.cases for path in self.plan.manifests(*case))
-        return [*self._of_problems(problem_batch.problems), *manifests]
+        return [*self._problem_files(problem_batch.problems), *manifests]
 
-    def _of_problems(self, names: Iterable[str]) -> list[str]:
+    def _problem_files(self, names: Iterable[str]) -> list[str]:
         files = (
             self.path(self._builds[name]) if name in self._builds else str(self.plan.folder.problem(name))
             for name in names
         )
         return [*dict.fromkeys(files)]
 
-    def _dealt(self, work: str, names: Iterable[str]) -> list[ProblemBatch]:
-        small = [name for name in names if is_small(self.plan.problems[name])] if self._most > 1 else []
+    def _make_batches(self, work: str, names: Iterable[str]) -> list[ProblemBatch]:
+        small_problems = [name for name in names if is_small(self.plan.problems[name])] if self._most > 1 else []
         return [
-            ProblemBatch(work, number, tuple(small[first : first + self._most]))
-            for number, first in enumerate(range(0, len(small), self._most))
+            ProblemBatch(work, number, tuple(small_problems[first : first + self._most]))
+            for number, first in enumerate(range(0, len(small_problems), self._most))
         ]
 
 

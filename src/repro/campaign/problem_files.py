@@ -24,11 +24,11 @@ def build_problem(
     name: str, config: Config, path: Path, record: Path | None, registry: Registry | None = None
 ) -> Problem:
     """Build a problem and write its file; if `record` is given, write everything but arrays to this JSON file."""
-    built = build(name, config, registry)
-    _save(lambda: built.save(path), path)
+    problem = build(name, config, registry)
+    _save(lambda: problem.save(path), path)
     if record:
-        _write_record(record, record_of(built))
-    return built
+        _write_record(record, record_of(problem))
+    return problem
 
 
 def record_unavailable(
@@ -56,17 +56,17 @@ def _entry(item: ProblemSpec | OwnProblem, config: Config) -> str | None:
         return item.entry or "real"
 
 
-def record_of(built: Problem) -> dict[str, Any]:
+def record_of(problem: Problem) -> dict[str, Any]:
     """Return the record of a problem for tables, with the additional data (facts) for each study."""
     return {
-        "name": built.name,
-        "kind": built.kind,
+        "name": problem.name,
+        "kind": problem.kind,
         "status": "ok",
-        **built.summary(),
-        "checksum": built.checksum(),
-        "origin": dict(built.origin),
-        "statistics": dict(built.statistics),
-        "facts": study_facts(built),
+        **problem.summary(),
+        "checksum": problem.checksum(),
+        "origin": dict(problem.origin),
+        "statistics": dict(problem.statistics),
+        "facts": study_facts(problem),
     }
 
 

@@ -52,7 +52,7 @@ def find_runnables(
     precision: str,
     names: Sequence[str],
     target: Target,
-    recorded: Path,
+    study_folder: Path,
 ) -> list[Runnable]:
     """Return the distinct named runnables; a variant that is in no compiled module is compiled separately.
 
@@ -60,39 +60,43 @@ def find_runnables(
     ----------
     names
         Variants, `floor` or a configuration of the floor (`floor/256-4`), library routines (`cusparse/bsrmv/real3`).
-    recorded
+    study_folder
         Folder of the study's measured rows, which determine the fastest configuration for the name `floor`.
     """
     floors = {floor.name: floor for floor in map(Floor, streams(target))}
-    fixed: dict[str, Runnable] = {**floors}
+    fixed_runnables: dict[str, Runnable] = {**floors}
     for ordering in UNKNOWNS if problem.entry else ():
-        fixed |= {routine.name: routine for routine in for_problem(problem.entry or "", target.dialect, ordering)}
+        fixed_runnables |= {
+            routine.name: routine for routine in for_problem(problem.entry or "", target.dialect, ordering)
+        }
     runnables: dict[str, Runnable] = {}
     for name in names:
         if name == FLOOR:
-            runnable: Runnable = floors[fastest_floor(recorded, problem.name, precision)]
-        elif name in fixed:
-            runnable = fixed[name]
+            runnable: Runnable = floors[fastest_floor(study_folder, problem.name, precision)]
+        elif name in fixed_runnables:
+            runnable = fixed_runnables[name]
         else:
             try:
                 runnable = get_study(study_name).find(Path(config.kernels), problem, precision, name, target)
             except ReproError as error:
-                libraries = {routine.partition("/")[0] for routine in fixed}
+                libraries = {routine.partition("/")[0] for routine in fixed_runnables}
                 if error.what == UNKNOWN_RUNNABLE or name.partition("/")[0] not in libraries:
                     raise
-                raise ReproError("unknown routine", expected=f"one of {', '.join(fixed)}", actual=name) from None
+                raise ReproError(
+                    "unknown routine", expected=f"one of {', '.join(fixed_runnables)}", actual=name
+                ) from None
         runnables[runnable.name] = runnable
     return list(runnables.values())
 
 
-def fastest_floor(recorded: Path, problem_name: str, precision: str) -> str:
+def fastest_floor(study_folder: Path, problem_name: str, precision: str) -> str:
     """Return the fastest recorded configuration of the floor, or `SOME_FLOOR` if none is recorded."""
     for step in ("report", "baseline"):
-        rows = read_case(recorded, step, problem_name, precision)
+        rows = read_case(study_folder, step, problem_name, precision)
         floors = [row for row in map(RecordedRow, rows) if row.kind == FLOOR and row.cache == "warm"]
-        timed = [(seconds, row.name) for row in floors if (seconds := row.seconds("graph"))]
-        if timed:
-            return min(timed, key=lambda item: item[0])[1]
+        floor_times = [(seconds, row.name) for row in floors if (seconds := row.seconds("graph"))]
+        if floor_times:
+            return min(floor_times, key=lambda item: item[0])[1]
     return SOME_FLOOR
 
 
@@ -182,16 +186,16 @@ def collect_counters(
         kernels = _profile(ncu, [sys.executable, "-m", "repro", *words], log)
         launched: list[dict[str, Any]] = read_json(record)
     try:
-        by_name = split(kernels, [row["name"] for row in launched], launches)
+        kernels_by_name = split(kernels, [row["name"] for row in launched], launches)
     except ReproError as error:
         raise ReproError(error.what, where=error.where or log, expected=error.expected, actual=error.actual) from None
     common = {"profiler": _version(ncu), "measured_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
     rows = [
         {
             **{column: row.get(column) for column in COPIED_COLUMNS},
-            "kernels": ", ".join(dict.fromkeys(kernel.name for kernel in by_name[row["name"]][0])),
+            "kernels": ", ".join(dict.fromkeys(kernel.name for kernel in kernels_by_name[row["name"]][0])),
             "launches": launches,
-            **summarise(by_name[row["name"]]),
+            **summarise(kernels_by_name[row["name"]]),
             **common,
         }
         for row in launched
@@ -199,13 +203,13 @@ def collect_counters(
     frame = pd.DataFrame(rows).astype(dict.fromkeys(COLUMNS, "float64"))
     campaign = CampaignFolder.of(config.campaign)
     # earlier counter rows may be in the campaign's merged file or in the case's file, which has priority
-    old = (
+    old_counters = (
         _read(output)
         if output
         else pd.DataFrame(read_case(campaign.study(study_name), "counters", problem_name, precision))
     )
     path = output or step_file(campaign.case(study_name, problem_name, precision), "counters")
-    return write_table(pa.Table.from_pandas(_merged(old, frame), preserve_index=False), path)
+    return write_table(pa.Table.from_pandas(_merge_counters(old_counters, frame), preserve_index=False), path)
 
 
 def find_ncu() -> str:
@@ -229,49 +233,52 @@ def _profile(ncu: str, command: Sequence[str], log: Path) -> list[ProfiledKernel
         # do not flush caches or lock clocks, as in all other measurements
         options = ["--cache-control", "none", "--clock-control", "none", "--target-processes", "application-only"]
         options += ["--metrics", ",".join(metrics), "--csv", "--log-file", str(log)]
-        done = run_program([ncu, *options, *command], PROFILING, "the profiler", environment)
+        result = run_program([ncu, *options, *command], PROFILING, "the profiler", environment)
         text = read_text(log) if log.exists() else ""
-        kernels = [] if done.code else read_log(text)
+        kernels = [] if result.code else read_log(text)
         if kernels:
             return kernels
-        said = f"{text}\n{done.output}\n{done.errors}"
-        unknown = unknown_metrics(said, metrics)
-        if not unknown or len(unknown) == len(metrics):
-            raise _failure(said, done, log)
-        print(f"this ncu or GPU does not know {', '.join(sorted(unknown))}", flush=True)
-        metrics = [metric for metric in metrics if metric not in unknown]
+        log_text = f"{text}\n{result.output}\n{result.errors}"
+        unknown_names = unknown_metrics(log_text, metrics)
+        if not unknown_names or len(unknown_names) == len(metrics):
+            raise _failure(log_text, result, log)
+        print(f"this ncu or GPU does not know {', '.join(sorted(unknown_names))}", flush=True)
+        metrics = [metric for metric in metrics if metric not in unknown_names]
 
 
-def _failure(said: str, done: Ended, log: Path) -> ReproError:
-    if PERMISSION in said:
+def _failure(log_text: str, result: Ended, log: Path) -> ReproError:
+    if PERMISSION in log_text:
         return ReproError(
             "no permission to read the GPU's counters",
             actual=PERMISSION,
             todo="run as root, in a container with the capability SYS_ADMIN, or have the administrator load the driver "
             "with NVreg_RestrictProfilingToAdminUsers=0",
         )
-    last = "\n    ".join(line for line in said.splitlines() if line.strip().strip('"'))
-    quoted = "\n    ".join(map(shown, last.splitlines()[-QUOTED:]))
-    if done.code:
-        return ReproError("the profiled command failed", where=log, actual=f"exit code {done.code}: {quoted}")
+    last_lines = "\n    ".join(line for line in log_text.splitlines() if line.strip().strip('"'))
+    quoted_lines = "\n    ".join(map(shown, last_lines.splitlines()[-QUOTED:]))
+    if result.code:
+        return ReproError("the profiled command failed", where=log, actual=f"exit code {result.code}: {quoted_lines}")
     return ReproError(
-        "ncu profiled no kernels", where=log, actual=quoted, todo="counters are read of NVIDIA GPUs alone: see `device`"
+        "ncu profiled no kernels",
+        where=log,
+        actual=quoted_lines,
+        todo="counters are read of NVIDIA GPUs alone: see `device`",
     )
 
 
 def _version(ncu: str) -> str:
-    said = run_program([ncu, "--version"], ANSWERING, "the profiler").output.strip()
-    return f"ncu {shown(said.splitlines()[-1])}" if said else "ncu"
+    version_text = run_program([ncu, "--version"], ANSWERING, "the profiler").output.strip()
+    return f"ncu {shown(version_text.splitlines()[-1])}" if version_text else "ncu"
 
 
 def _read(path: Path) -> pd.DataFrame:
     return read_table(path).to_pandas() if path.exists() else pd.DataFrame()
 
 
-def _merged(old: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+def _merge_counters(old_counters: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the old rows that have no new row with the same key, followed by the new rows."""
-    if old.empty:
+    if old_counters.empty:
         return frame
     # compare whole keys: a file given by --output can hold several cases with the same variants
-    again = pd.MultiIndex.from_frame(old[[*KEY]]).isin(pd.MultiIndex.from_frame(frame[[*KEY]]))
-    return pd.concat([old[~again], frame], ignore_index=True)
+    is_repeated = pd.MultiIndex.from_frame(old_counters[[*KEY]]).isin(pd.MultiIndex.from_frame(frame[[*KEY]]))
+    return pd.concat([old_counters[~is_repeated], frame], ignore_index=True)

@@ -64,33 +64,35 @@ def code_files(*modules: str, root: str = "repro") -> frozenset[Path]:
 def _named_code_files(modules: Iterable[str], root: str) -> dict[str, Path]:
     """Return the files by their paths relative to the folder that contains their package."""
     package = _package(root)
-    known = {extension: extension.package for group in (STUDIES, *LOADERS) for extension in extensions(group)}
-    asked: set[str] = set()
+    known_extensions = {
+        extension: extension.package for group in (STUDIES, *LOADERS) for extension in extensions(group)
+    }
+    module_names: set[str] = set()
     for module in modules:
         if module in package.sources:
-            asked |= {module, *package.imports.find_descendants(module)}
-        elif module.partition(".")[0] not in known.values():
+            module_names |= {module, *package.imports.find_descendants(module)}
+        elif module.partition(".")[0] not in known_extensions.values():
             raise ReproError("no such module to compute a hash of", actual=module)
     tops = {module.partition(".")[0] for module in modules}
-    outside = {extension for extension, top in known.items() if top in tops}
-    reached = _closure(package, asked | _imported(package, outside))
-    outside |= {extension for extension in known if LOADERS.get(extension.group) in reached}
-    reached |= _closure(package, _imported(package, outside))
-    own = _with_data(package, {package.sources[module] for module in reached})
-    files = {path.relative_to(package.folder.parent).as_posix(): path for path in own}
-    return files | {name: path for extension in outside for name, path in extension.files.items()}
+    excluded = {extension for extension, top in known_extensions.items() if top in tops}
+    reached_modules = _reachable_modules(package, module_names | _imported_modules(package, excluded))
+    excluded |= {extension for extension in known_extensions if LOADERS.get(extension.group) in reached_modules}
+    reached_modules |= _reachable_modules(package, _imported_modules(package, excluded))
+    own_files = _files_with_data(package, {package.sources[module] for module in reached_modules})
+    files = {path.relative_to(package.folder.parent).as_posix(): path for path in own_files}
+    return files | {name: path for extension in excluded for name, path in extension.files.items()}
 
 
-def _imported(package: _Package, outside: Iterable[Extension]) -> set[str]:
+def _imported_modules(package: _Package, excluded: Iterable[Extension]) -> set[str]:
     """Return the modules of a package that extensions import."""
-    found: set[str] = set()
-    for path in (path for extension in outside for path in extension.files.values() if path.suffix == ".py"):
+    imported_names: set[str] = set()
+    for path in (path for extension in excluded for path in extension.files.values() if path.suffix == ".py"):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
+                imported_names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found & package.sources.keys()
+                imported_names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return imported_names & package.sources.keys()
 
 
 @dataclass(frozen=True)
@@ -129,30 +131,30 @@ def _package(name: str) -> _Package:
     return _Package(name, folder, imports, sources, tuple(data))
 
 
-def _closure(package: _Package, modules: set[str]) -> set[str]:
-    reached: set[str] = set()
-    ahead = set(modules)
-    while ahead:
-        module = ahead.pop()
-        reached.add(module)
+def _reachable_modules(package: _Package, modules: set[str]) -> set[str]:
+    reached_modules: set[str] = set()
+    pending_modules = set(modules)
+    while pending_modules:
+        module = pending_modules.pop()
+        reached_modules.add(module)
         if module == package.name:
             continue  # the root package imports lazily, and only for users' programs
-        imported = package.imports.find_modules_directly_imported_by(module)
-        ahead |= {module.rpartition(".")[0], *imported}
-        if f"{package.name}.plugins" in imported:
-            ahead |= package.imports.find_descendants(module)
-        ahead -= reached
-    return reached
+        imported_modules = package.imports.find_modules_directly_imported_by(module)
+        pending_modules |= {module.rpartition(".")[0], *imported_modules}
+        if f"{package.name}.plugins" in imported_modules:
+            pending_modules |= package.imports.find_descendants(module)
+        pending_modules -= reached_modules
+    return reached_modules
 
 
-def _with_data(package: _Package, files: set[Path]) -> frozenset[Path]:
+def _files_with_data(package: _Package, files: set[Path]) -> frozenset[Path]:
     """Add data files that are named in the files, or in data files found so far."""
     data: set[Path] = set()
-    ahead = files
-    while ahead:
-        named = {name for path in ahead for name in _names(path)}
-        ahead = {path for path in package.data if path.name in named} - data
-        data |= ahead
+    pending_files = files
+    while pending_files:
+        named_files = {name for path in pending_files for name in _names(path)}
+        pending_files = {path for path in package.data if path.name in named_files} - data
+        data |= pending_files
     return frozenset(files | data)
 
 
@@ -241,8 +243,8 @@ class Receipt:
             return shown(f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip())
         if receipt.version != VERSION:
             return f"of version {receipt.version}"
-        named = (receipt.step, *receipt.files, *receipt.after, *receipt.outputs)
-        return "a null byte in a name" if any("\0" in name for name in named) else receipt
+        recorded_names = (receipt.step, *receipt.files, *receipt.after, *receipt.outputs)
+        return "a null byte in a name" if any("\0" in name for name in recorded_names) else receipt
 
 
 @cache
@@ -275,11 +277,11 @@ def stat_of(path: Path) -> str:
     return f"{stat.st_size} {stat.st_ino} {stat.st_mtime_ns} {stat.st_ctime_ns}"
 
 
-def mark(path: Path, before: FileDigest | None = None) -> FileDigest:
-    """Return digest and `stat` of a file; the digest is that of `before` if the file has not changed since."""
+def file_digest(path: Path, earlier_digest: FileDigest | None = None) -> FileDigest:
+    """Return digest and `stat` of a file; the digest is that of `earlier_digest` if the file has not changed since."""
     stat = stat_of(path)  # before reading, so that a write during the read changes the next `stat`
-    if before is not None and stat == before.stat:
-        return before
+    if earlier_digest is not None and stat == earlier_digest.stat:
+        return earlier_digest
     return FileDigest(digest_of(path) if stat != ABSENT else ABSENT, stat)
 
 
@@ -297,10 +299,12 @@ class RunningStep:
     """A step while its outputs are made."""
 
     def __init__(self, step: Step) -> None:
-        before = {path: receipt for path in step.after if (receipt := Receipt.load(path))}
+        earlier_receipts = {path: receipt for path in step.after if (receipt := Receipt.load(path))}
         self._step = step
-        self._files = {str(path): mark(path) for path in step.files}
-        self._after = {str(path): before[path].content if path in before else ABSENT for path in step.after}
+        self._files = {str(path): file_digest(path) for path in step.files}
+        self._after = {
+            str(path): earlier_receipts[path].content if path in earlier_receipts else ABSENT for path in step.after
+        }
         self._more: list[Path] = []
         self._failed: list[str] = []
         #: Hash of the inputs when the step started.
@@ -317,84 +321,86 @@ class RunningStep:
     def receipt(self) -> Receipt:
         """Return the receipt for the files as they are now."""
         step = self._step
-        outputs = {str(path): mark(path) for path in dict.fromkeys((*step.outputs, *self._more))}
+        outputs = {str(path): file_digest(path) for path in dict.fromkeys((*step.outputs, *self._more))}
         return Receipt(step.name, self.fingerprint, step.values, self._files, self._after, outputs, self._failed)
 
 
 @contextmanager
-def making(step: Step) -> Iterator[RunningStep]:
+def record_step(step: Step) -> Iterator[RunningStep]:
     """Delete a step's receipt, let the body make the outputs, and write the new receipt if all exist."""
     step.receipt.unlink(missing_ok=True)
-    made = RunningStep(step)
-    yield made
-    receipt = made.receipt()
-    absent = [path for path, output in receipt.outputs.items() if output.digest == ABSENT]
-    if absent:
-        raise ReproError("a step did not write all that it should", where=step.name, expected=", ".join(absent))
+    running_step = RunningStep(step)
+    yield running_step
+    receipt = running_step.receipt()
+    missing_outputs = [path for path, output in receipt.outputs.items() if output.digest == ABSENT]
+    if missing_outputs:
+        raise ReproError(
+            "a step did not write all that it should", where=step.name, expected=", ".join(missing_outputs)
+        )
     receipt.save(step.receipt)
 
 
 def fingerprint(values: Mapping[str, Any], files: Mapping[str, FileDigest], after: Mapping[str, str]) -> str:
     """Return the hash of all inputs of a step."""
-    return hash_of([_plain(values), {path: file.digest for path, file in files.items()}, after])
+    return hash_of([_stored_values(values), {path: file.digest for path, file in files.items()}, after])
 
 
-def _plain(values: Mapping[str, Any]) -> Any:
+def _stored_values(values: Mapping[str, Any]) -> Any:
     """Return values in the form in which a receipt stores them, for example tuples as lists."""
     return json.loads(json.dumps(values, default=str))
 
 
-def why_stale(step: Step, receipts: Mapping[Path, Receipt], damaged: Mapping[Path, str]) -> str | None:
+def stale_reason(step: Step, receipts: Mapping[Path, Receipt], damages: Mapping[Path, str]) -> str | None:
     """Return a short reason why a step has to be made again; None if it is fresh.
 
-    `receipts` holds the step's own receipt and those of earlier, fresh steps; `damaged` describes unreadable receipts.
+    `receipts` holds the step's own receipt and those of earlier, fresh steps; `damages` describes unreadable receipts.
     """
     receipt = receipts.get(step.receipt)
     if receipt is None:
-        how = damaged.get(step.receipt)
-        return f"its receipt {step.receipt} is damaged: {how}" if how else "it was never made to its end"
-    return next(_other_inputs(step, receipt, receipts), None) or next(_other_outputs(step, receipt), None)
+        damage = damages.get(step.receipt)
+        return f"its receipt {step.receipt} is damaged: {damage}" if damage else "it was never made to its end"
+    return next(_input_changes(step, receipt, receipts), None) or next(_output_changes(step, receipt), None)
 
 
-def _other_inputs(step: Step, receipt: Receipt, receipts: Mapping[Path, Receipt]) -> Iterator[str]:
+def _input_changes(step: Step, receipt: Receipt, receipts: Mapping[Path, Receipt]) -> Iterator[str]:
     if receipt.step != step.name:
         yield f"its receipt is of another step, {receipt.step}"
     if receipt.failed:
-        yield f"it failed: {_short(receipt.failed[0])}"
-    values = _plain(step.values)
+        yield f"it failed: {_shortened_text(receipt.failed[0])}"
+    values = _stored_values(step.values)
     for name in sorted({*values, *receipt.parts}):
-        if (old := receipt.parts.get(name)) != (new := values.get(name)):
-            yield f"{name} differs{_difference(old, new)}"
+        if (old_value := receipt.parts.get(name)) != (new_value := values.get(name)):
+            yield f"{name} differs{_difference(old_value, new_value)}"
     if set(receipt.after) != {str(path) for path in step.after}:
         yield "it is made from other steps"
-    for before in step.after:
-        if receipt.after.get(str(before)) != receipts[before].content:
-            yield f"{receipts[before].step} was made again since"
+    for earlier_step in step.after:
+        if receipt.after.get(str(earlier_step)) != receipts[earlier_step].content:
+            yield f"{receipts[earlier_step].step} was made again since"
     if {str(path) for path in step.files} - set(receipt.files):
         yield "it reads files that it did not read before"
     for name, file in receipt.files.items():
-        if mark(Path(name), file).digest != file.digest:
+        if file_digest(Path(name), file).digest != file.digest:
             yield f"{name} changed"
 
 
-def _other_outputs(step: Step, receipt: Receipt) -> Iterator[str]:
+def _output_changes(step: Step, receipt: Receipt) -> Iterator[str]:
     if {str(path) for path in step.outputs} - set(receipt.outputs):
         yield "it makes other files"
     for name, output in receipt.outputs.items():
-        now = mark(Path(name), output)
-        if now.digest != output.digest:
-            yield f"{name} {'is missing' if now.digest == ABSENT else 'is not what was written'}"
+        current_digest = file_digest(Path(name), output)
+        if current_digest.digest != output.digest:
+            yield f"{name} {'is missing' if current_digest.digest == ABSENT else 'is not what was written'}"
 
 
-def _difference(old: Any, new: Any, key: str = "") -> str:
+def _difference(old_value: Any, new_value: Any, key: str = "") -> str:
     """Describe how two values differ; for mappings, describe the first differing key."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for name in sorted({*old, *new}):
-            if old.get(name) != new.get(name):
-                return _difference(old.get(name), new.get(name), f"{key}.{name}" if key else name)
-    return f": {key + ' ' if key else ''}{_short(old)} → {_short(new)}"
+    if isinstance(old_value, Mapping) and isinstance(new_value, Mapping):
+        for name in sorted({*old_value, *new_value}):
+            if old_value.get(name) != new_value.get(name):
+                return _difference(old_value.get(name), new_value.get(name), f"{key}.{name}" if key else name)
+    return f": {key + ' ' if key else ''}{_shortened_text(old_value)} → {_shortened_text(new_value)}"
 
 
-def _short(value: Any) -> str:
+def _shortened_text(value: Any) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"

@@ -12,7 +12,7 @@ from repro.campaign.artifacts import CampaignSelection, all_artifacts, published
 from repro.campaign.winners import find_winners, own_problems, page_winners
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
-from repro.results.claims import CLAIMS, Verdict, counted, tally
+from repro.results.claims import CLAIMS, NO_PAPERS_PROBLEM, Verdict, counted, tally
 from repro.results.common_tables import SETUP_COSTS
 from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replace_artifact
 from repro.results.problem_lines import missing_note, own_problems_table, problem_lines, remarks
@@ -33,7 +33,7 @@ REPORT = "report"
 
 
 def report(
-    asked: CampaignSelection,
+    selection: CampaignSelection,
     study_name: str | None = None,
     progress: ProgressCallback = lambda *_: None,
     page: str = REPORT,
@@ -42,41 +42,41 @@ def report(
 
     The page of all studies of one campaign, `report`, has the reproduction report beside it (`write_reproduction`).
     """
-    names = asked.studies(study_name)
+    names = selection.studies(study_name)
     parts = []
-    for done, name in enumerate(names):
-        progress("reading studies", done, len(names))
-        parts.append(_part(asked, name))
+    for place, name in enumerate(names):
+        progress("reading studies", place, len(names))
+        parts.append(_part(selection, name))
     progress("reading studies", len(names), len(names))
-    for other in asked.others:
-        if not set(names) & set(other.studies()):
+    for reference in selection.others:
+        if not set(names) & set(reference.studies()):
             raise ReproError(
                 "campaigns without a study in common",
-                where=other.folder.raw,
+                where=reference.folder.raw,
                 expected=f"one of {', '.join(names)}",
-                actual=", ".join(other.studies()),
+                actual=", ".join(reference.studies()),
             )
-    path = asked.folder.page(f"{page}.html")
+    path = selection.folder.page(f"{page}.html")
     records = {
         problem: record
         for part in parts
         for problem, record in part.campaign.problems.items()
-        if problem in own_problems(asked, part.campaign.study)
+        if problem in own_problems(selection, part.campaign.study)
     }
-    winners = page_winners(find_winners(asked, study_name, own=True), asked.campaign)
-    own = own_problems_table(records.values()) if records else None
-    written = write_report(parts, path, progress, winners, own)
+    winners = page_winners(find_winners(selection, study_name, own_only=True), selection.campaign)
+    problems_table = own_problems_table(records.values()) if records else None
+    report_files = write_report(parts, path, progress, winners, problems_table)
     if study_name is None and page == REPORT:
-        judged = (part.campaign for part in parts if not asked.own_alone(part.campaign.study))
-        write_reproduction(asked, _tables_of_claims(judged))
-    return written
+        judged_campaigns = (part.campaign for part in parts if not selection.own_alone(part.campaign.study))
+        write_reproduction(selection, _tables_of_claims(judged_campaigns))
+    return report_files
 
 
-def _part(asked: CampaignSelection, name: str) -> PageStudy:
-    study, campaign = get_study(name), asked.read(name)
-    first = (*study.highlights, SETUP_COSTS) if asked.own_alone(name) else ()
-    in_order = sorted(
-        asked.artifacts(name),
+def _part(selection: CampaignSelection, name: str) -> PageStudy:
+    study, campaign = get_study(name), selection.read(name)
+    first = (*study.highlights, SETUP_COSTS) if selection.own_alone(name) else ()
+    ordered_artifacts = sorted(
+        selection.artifacts(name),
         key=lambda artifact: (
             artifact.needs != "rivals",
             first.index(artifact.name) if artifact.name in first else len(first),
@@ -85,7 +85,7 @@ def _part(asked: CampaignSelection, name: str) -> PageStudy:
     return PageStudy(
         campaign,
         published_of(name),
-        in_order,
+        ordered_artifacts,
         study.headline,
         study.libraries.get(campaign.backend or "", ""),
         study.highlights,
@@ -117,13 +117,13 @@ def _beside_study(study_name: str, name: str) -> Path | None:
 PAGE = "reproduction"
 
 
-def claim_tables(asked: CampaignSelection, study_name: str | None = None) -> dict[str, tuple[Campaign, Table]]:
+def claim_tables(selection: CampaignSelection, study_name: str | None = None) -> dict[str, tuple[Campaign, Table]]:
     """Return for each study of a campaign that has claims the measured data and the table of claims."""
-    return _tables_of_claims(asked.read(name) for name in asked.studies(study_name))
+    return _tables_of_claims(selection.read(name) for name in selection.studies(study_name))
 
 
 def _tables_of_claims(campaigns: Iterable[Campaign]) -> dict[str, tuple[Campaign, Table]]:
-    found = {}
+    claim_table_of = {}
     for campaign in campaigns:
         artifact = next(
             (candidate for candidate in all_artifacts(campaign.study, "table") if candidate.name == CLAIMS), None
@@ -131,27 +131,27 @@ def _tables_of_claims(campaigns: Iterable[Campaign]) -> dict[str, tuple[Campaign
         if artifact is not None:
             table = artifact.make(campaign, published_of(campaign.study))
             assert isinstance(table, Table)
-            found[campaign.study] = campaign, table
-    return found
+            claim_table_of[campaign.study] = campaign, table
+    return claim_table_of
 
 
 def verdict_line(table: Table) -> str:
     """Return the number of claims for each verdict, with names of reversed ones: `2 hold, 1 reversed (best_k)`."""
     parts = []
     for verdict, ids in tally(table).items():
-        named = f" ({', '.join(ids)})" if verdict == Verdict.REVERSED else ""
+        claim_ids = f" ({', '.join(ids)})" if verdict == Verdict.REVERSED else ""
         if ids:
-            parts.append(f"{counted(verdict, len(ids))}{named}")
+            parts.append(f"{counted(verdict, len(ids))}{claim_ids}")
     return ", ".join(parts)
 
 
-def write_reproduction(asked: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> list[Path]:
+def write_reproduction(selection: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> list[Path]:
     """Write `results/<campaign>/reproduction.md` and `.tex`: reproduced papers, device, claims, missing data."""
     paths = []
     # studies without claims were measured too
-    facts = _facts([tables[name][0] if name in tables else asked.read(name) for name in asked.studies()])
-    for suffix, text in (("md", _markdown(asked, facts, tables)), ("tex", _latex(asked, facts, tables))):
-        path = asked.folder.page(f"{PAGE}.{suffix}")
+    facts = _facts([tables[name][0] if name in tables else selection.read(name) for name in selection.studies()])
+    for suffix, text in (("md", _markdown(selection, facts, tables)), ("tex", _latex(selection, facts, tables))):
+        path = selection.folder.page(f"{PAGE}.{suffix}")
         with replace_artifact(path) as partial:
             partial.write_text(text, encoding="utf-8")
         paths.append(path)
@@ -203,10 +203,12 @@ SOURCES = {
 
 def _origins(campaign: Campaign) -> str:
     """Return a sentence that counts a study's problems by their source: `6 problems: 4 generated, 2 files.`"""
-    had = [record for record in campaign.problems.values() if record.available]
-    words = [SOURCES.get(str((record.origin or {}).get("source")), "from files of one's own") for record in had]
+    available_records = [record for record in campaign.problems.values() if record.available]
+    words = [
+        SOURCES.get(str((record.origin or {}).get("source")), "from files of one's own") for record in available_records
+    ]
     counts = ", ".join(f"{number} {word}" for word, number in Counter(words).most_common())
-    return f"{len(had)} problems: {counts}." if had else "No problem could be had."
+    return f"{len(available_records)} problems: {counts}." if available_records else "No problem could be had."
 
 
 OPENING = (
@@ -214,13 +216,20 @@ OPENING = (
     "rule."
 )
 NO_CLAIMS = "None of the campaign’s studies has claims."
+NONE_JUDGED = f"No claim is judged: {NO_PAPERS_PROBLEM}."
 
 
-def _markdown(asked: CampaignSelection, facts: Mapping[str, str], tables: Mapping[str, tuple[Campaign, Table]]) -> str:
-    lines = [f"# Reproduction report: campaign {markdown_escape(asked.campaign)}", "", OPENING, ""]
+def _why_no_claims(selection: CampaignSelection) -> str:
+    return NONE_JUDGED if any(selection.own_alone(name) for name in selection.studies()) else NO_CLAIMS
+
+
+def _markdown(
+    selection: CampaignSelection, facts: Mapping[str, str], tables: Mapping[str, tuple[Campaign, Table]]
+) -> str:
+    lines = [f"# Reproduction report: campaign {markdown_escape(selection.campaign)}", "", OPENING, ""]
     lines += [f"- {key}: {markdown_escape(value)}" for key, value in facts.items()]
     if not tables:
-        lines += ["", NO_CLAIMS]
+        lines += ["", _why_no_claims(selection)]
     for title, reference, verdicts, inputs, table in _parts(tables):
         lines += ["", f"## {markdown_escape(title)}", "", markdown_escape(reference), ""]
         lines += [
@@ -233,21 +242,21 @@ def _markdown(asked: CampaignSelection, facts: Mapping[str, str], tables: Mappin
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _latex(asked: CampaignSelection, facts: Mapping[str, str], tables: Mapping[str, tuple[Campaign, Table]]) -> str:
+def _latex(selection: CampaignSelection, facts: Mapping[str, str], tables: Mapping[str, tuple[Campaign, Table]]) -> str:
     lines = [
         r"\documentclass{article}",
         r"\usepackage[T1]{fontenc}",
         r"\usepackage[landscape,margin=15mm]{geometry}",
         r"\usepackage{booktabs,graphicx}",
         r"\begin{document}",
-        rf"\section*{{Reproduction report: campaign {latex_escape(asked.campaign)}}}",
+        rf"\section*{{Reproduction report: campaign {latex_escape(selection.campaign)}}}",
         latex_escape(OPENING),
         r"\begin{description}",
         *(rf"\item[{latex_escape(key)}] {latex_escape(value)}" for key, value in facts.items()),
         r"\end{description}",
     ]
     if not tables:
-        lines.append(NO_CLAIMS)
+        lines.append(latex_escape(_why_no_claims(selection)))
     for name, (title, reference, verdicts, inputs, table) in zip(tables, _parts(tables), strict=True):
         lines += [
             rf"\subsection*{{{latex_escape(title)}}}",

@@ -48,15 +48,15 @@ NO_CHOICE: Mapping[str, str] = MappingProxyType({})
 def studies_of(folder: CampaignFolder, study_name: str | None = None) -> list[Study]:
     """Return the studies that a campaign has rows of, or the named one."""
     check_measured(folder)
-    recorded = recorded_studies(folder)
-    if study_name is not None and study_name not in recorded:
+    recorded_names = recorded_studies(folder)
+    if study_name is not None and study_name not in recorded_names:
         raise ReproError(
             "the campaign holds nothing of this study",
             where=folder.raw,
-            expected=f"one of {', '.join(recorded)}",
+            expected=f"one of {', '.join(recorded_names)}",
             actual=study_name,
         )
-    return [get_study(name) for name in recorded if study_name in (None, name)]
+    return [get_study(name) for name in recorded_names if study_name in (None, name)]
 
 
 #: Keys by which exported rows can be filtered: the step, and columns.
@@ -64,41 +64,41 @@ CHOOSING = ("step", "problem", "precision", "kind")
 
 
 def exported_rows(
-    folder: CampaignFolder, study: Study, only: Mapping[str, str] = NO_CHOICE
+    folder: CampaignFolder, study: Study, choice: Mapping[str, str] = NO_CHOICE
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a study, step by step, each with a key `step`; absent values are omitted.
 
-    `only` selects the rows that have the given values; its keys are from `CHOOSING`.
+    `choice` selects the rows that have the given values; its keys are from `CHOOSING`.
     """
     for step in STEPS:
-        if only.get("step", step) == step:
+        if choice.get("step", step) == step:
             rows = read_rows(folder.study(study.name), step)
-            for name, value in only.items():
+            for name, value in choice.items():
                 if name in rows.column_names:
                     rows = rows.filter(pc.equal(rows[name], value))
             for row in rows.to_pylist():
                 yield {"step": step, **{name: value for name, value in row.items() if value is not None}}
 
 
-def check_choice(folder: CampaignFolder, studies: Iterable[Study], only: Mapping[str, str]) -> None:
-    """Raise `ReproError` if no row has a value given in `only`; the message suggests the most similar value."""
-    there: dict[str, set[str]] = {name: set() for name in only}
-    for study in studies if only else ():
+def check_choice(folder: CampaignFolder, studies: Iterable[Study], choice: Mapping[str, str]) -> None:
+    """Raise `ReproError` if no row has a value given in `choice`; the message suggests the most similar value."""
+    recorded_values: dict[str, set[str]] = {name: set() for name in choice}
+    for study in studies if choice else ():
         for step in STEPS:
             rows = read_rows(folder.study(study.name), step)
-            for name in only:
+            for name in choice:
                 if name == "step":
-                    there[name] |= {step} if rows.num_rows else set()
+                    recorded_values[name] |= {step} if rows.num_rows else set()
                 elif name in rows.column_names:
-                    there[name] |= set(rows[name].unique().to_pylist())
-    for name, value in only.items():
-        if value not in there[name]:
-            known = sorted(there[name])
+                    recorded_values[name] |= set(rows[name].unique().to_pylist())
+    for name, value in choice.items():
+        if value not in recorded_values[name]:
+            known_values = sorted(recorded_values[name])
             raise ReproError(
                 f"no row is of this {name}",
                 where=folder.raw,
-                expected=f"one of {', '.join(known)}",
-                actual=f"{value}{suggestion(value, known)}",
+                expected=f"one of {', '.join(known_values)}",
+                actual=f"{value}{suggestion(value, known_values)}",
             )
 
 
@@ -109,11 +109,11 @@ def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
         columns |= study.columns
     properties: dict[str, Any] = {"step": {"enum": [*STEPS]}}
     for name, kind in columns.items():
-        plain = get_args(kind)[0] if isinstance(kind, UnionType) else kind
+        value_type = get_args(kind)[0] if isinstance(kind, UnionType) else kind
         if name in LISTS:
             properties[name] = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
         else:
-            properties[name] = {"type": _JSON_TYPES[plain]}
+            properties[name] = {"type": _JSON_TYPES[value_type]}
     properties["status"] = {"enum": [*STATUSES]}
     properties["phase"] = {"enum": [*PHASES]}
     row = {
@@ -136,49 +136,51 @@ def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
 
 
 def write_csv(
-    folder: CampaignFolder, studies: Iterable[Study], out: TextIO, only: Mapping[str, str] = NO_CHOICE
+    folder: CampaignFolder, studies: Iterable[Study], stream: TextIO, choice: Mapping[str, str] = NO_CHOICE
 ) -> None:
     """Write the `exported_rows` of some studies as CSV, with the columns of `json_schema` except samples."""
     studies = [*studies]
     names = [name for name in json_schema(studies)["properties"]["rows"]["items"]["properties"] if name not in LISTS]
-    writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(stream, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for study in studies:
-        writer.writerows(exported_rows(folder, study, only))
+        writer.writerows(exported_rows(folder, study, choice))
 
 
-def t4_of(folder: CampaignFolder, study: Study, only: Mapping[str, str] = NO_CHOICE) -> dict[Case, dict[str, Any]]:
+def t4_of(folder: CampaignFolder, study: Study, choice: Mapping[str, str] = NO_CHOICE) -> dict[Case, dict[str, Any]]:
     """Return the searches of a study in format T4, by problem and precision; empty for a study without parameters.
 
     The objective is `time` in milliseconds: the median by events, or by the host's clock for rows without event times.
     """
     if study.id_class is None:
         return {}
-    found: dict[Case, dict[str, Any]] = {}
-    for row in exported_rows(folder, study, only):
+    case_results: dict[Case, dict[str, Any]] = {}
+    for row in exported_rows(folder, study, choice):
         if row["step"] != "search" or row["kind"] != "variant" or row["status"] not in INVALIDITY:
             continue
-        case = found.setdefault((row["problem"], row["precision"]), {"schema_version": T4_VERSION, "results": []})
+        case = case_results.setdefault(
+            (row["problem"], row["precision"]), {"schema_version": T4_VERSION, "results": []}
+        )
         case["results"].append(_t4_result(row, study.id_class.parse(row["name"]).columns))
-    return found
+    return case_results
 
 
 def _t4_result(row: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    timed = row["status"] in TIMED
-    named = {"time": ("event_median", "host_median"), "graph_time": ("graph_median",)}
-    measured = {
+    is_timed = row["status"] in TIMED
+    time_columns = {"time": ("event_median", "host_median"), "graph_time": ("graph_median",)}
+    measured_times = {
         name: next((MILLI * row[column] for column in columns if column in row), None)
-        for name, columns in named.items()
-        if timed
+        for name, columns in time_columns.items()
+        if is_timed
     }
     return {
         "timestamp": row.get("measured_at", ""),
         "configuration": {name: value for name, value in parameters.items() if value is not None},
         "objectives": ["time"],
-        "times": {"runtimes": [measured["time"]] if measured.get("time") else []},
+        "times": {"runtimes": [measured_times["time"]] if measured_times.get("time") else []},
         "invalidity": INVALIDITY[row["status"]],
-        "correctness": 1 if timed else 0,
+        "correctness": 1 if is_timed else 0,
         "measurements": [
-            {"name": name, "value": value, "unit": "ms"} for name, value in measured.items() if value is not None
+            {"name": name, "value": value, "unit": "ms"} for name, value in measured_times.items() if value is not None
         ],
     }

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Receipt, Step, code_hash, files_digest, why_stale
+from repro.campaign.receipts import Receipt, Step, code_hash, files_digest, stale_reason
 from repro.codegen.build_cache import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
 from repro.codegen.templates import COMMON, SUFFIXES
@@ -35,8 +35,8 @@ CHECK = "check"
 
 def steps(plan: Plan) -> list[Step]:
     """Return all steps in order of dependency, with the final check last (not in a replay)."""
-    made = [*_made(plan)]
-    return made if plan.config.replay else [*made, _checking(plan, made)]
+    product_steps = [*_product_steps(plan)]
+    return product_steps if plan.config.replay else [*product_steps, _check_step(plan, product_steps)]
 
 
 def until_measured(plan: Plan) -> Iterator[Step]:
@@ -51,7 +51,7 @@ def until_measured(plan: Plan) -> Iterator[Step]:
         yield from (measuring(plan, *run, training[run[0]]) for run in plan.runs)
 
 
-def _made(plan: Plan) -> Iterator[Step]:
+def _product_steps(plan: Plan) -> Iterator[Step]:
     yield from until_measured(plan)
     for study in plan.studies.values():
         if study.tables:
@@ -158,7 +158,7 @@ def presenting(plan: Plan, study_name: str, kind: Literal["tables", "figures"]) 
                 "repro.results.output",
                 *_modules(study_name, "study", kind, "claims"),
             ),
-            **_read(plan, study_name),
+            **_reading_values(plan, study_name),
         },
         (*map(Path, plan.published(study_name)), *plan.recorded_files, *plan.files_beside),
         _artifact_inputs(plan, study_name),
@@ -169,28 +169,28 @@ def reporting(plan: Plan) -> Step:
     parts = ("study", "tables", "claims", "figures")
     modules = [module for study in plan.studies for module in _modules(study, *parts)]
     published = [Path(path) for study in plan.studies for path in plan.published(study)]
-    shown = {name: [*study.tables, *study.figures] for name, study in plan.studies.items()}
+    artifact_names = {name: [*study.tables, *study.figures] for name, study in plan.studies.items()}
     return Step(
         "report",
         receipt_of(plan, "report"),
         tuple(plan.folder.page(name) for name in ("report.html", "reproduction.md", "reproduction.tex")),
         {
-            "artifacts": shown,
+            "artifacts": artifact_names,
             "code": code_hash("repro.campaign.report", *modules),
-            "studies": {study: _read(plan, study) for study in plan.studies},
+            "studies": {study: _reading_values(plan, study) for study in plan.studies},
         },
         (*published, *plan.recorded_files, *plan.files_beside),
         tuple(receipt for study in plan.studies for receipt in _artifact_inputs(plan, study)),
     )
 
 
-def _checking(plan: Plan, made: Sequence[Step]) -> Step:
+def _check_step(plan: Plan, product_steps: Sequence[Step]) -> Step:
     return Step(
         CHECK,
         receipt_of(plan, "check"),
         (plan.folder.complete,),
         {"code": code_hash("repro.campaign.completeness")},
-        after=tuple(step.receipt for step in made),
+        after=tuple(step.receipt for step in product_steps),
     )
 
 
@@ -211,7 +211,7 @@ def _artifact_inputs(plan: Plan, study_name: str) -> tuple[Path, ...]:
     return (*problems, *(receipt_of(plan, *run) for run in plan.runs if run[0] == study_name))
 
 
-def _read(plan: Plan, study_name: str) -> dict[str, Any]:
+def _reading_values(plan: Plan, study_name: str) -> dict[str, Any]:
     """Return the settings and package versions on which a study's tables and figures depend."""
     settings = plan.studies[study_name].settings
     return {
@@ -230,9 +230,9 @@ def _training(plan: Plan, study_name: str) -> tuple[Path, ...]:
     settings = plan.studies[study_name].settings
     if settings.search != "predicted":
         return ()
-    named = None if settings.training == "all" else settings.training
-    others = [folder for folder in CampaignFolder.measured() if folder.name != plan.config.campaign]
-    campaigns = [folder for folder in others if named is None or folder.name in named]
+    selected_names = None if settings.training == "all" else settings.training
+    other_campaigns = [folder for folder in CampaignFolder.measured() if folder.name != plan.config.campaign]
+    campaigns = [folder for folder in other_campaigns if selected_names is None or folder.name in selected_names]
     return tuple(sorted(path for folder in campaigns for path in folder.training_files(study_name)))
 
 
@@ -256,8 +256,8 @@ def _modules(study_name: str, *parts: str) -> list[str]:
 
 @cache
 def templates_digest(kernels: Path, folders: tuple[str, ...]) -> str:
-    found = (path for folder in folders for path in shipped(kernels / folder).rglob("*"))
-    return files_digest(path for path in found if path.suffix in SUFFIXES)
+    template_files = (path for folder in folders for path in shipped(kernels / folder).rglob("*"))
+    return files_digest(path for path in template_files if path.suffix in SUFFIXES)
 
 
 @cache
@@ -294,7 +294,7 @@ class Freshness:
         self._steps = steps(plan) if part is None else [*part]
         read = {step.receipt: Receipt.read(step.receipt) for step in self._steps}
         self._receipts = {path: receipt for path, receipt in read.items() if isinstance(receipt, Receipt)}
-        self._damaged = {path: how for path, how in read.items() if isinstance(how, str)}
+        self._damaged = {path: damage for path, damage in read.items() if isinstance(damage, str)}
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -310,8 +310,12 @@ class Freshness:
         names = {step.receipt: step.name for step in self._steps}
         reasons: dict[str, str] = {}
         for step in self._steps:
-            ahead = next((names[path] for path in step.after if names[path] in reasons), None)
-            reason = f"{ahead} {BEHIND_ANOTHER}" if ahead else why_stale(step, self._receipts, self._damaged)
+            earlier_step = next((names[path] for path in step.after if names[path] in reasons), None)
+            reason = (
+                f"{earlier_step} {BEHIND_ANOTHER}"
+                if earlier_step
+                else stale_reason(step, self._receipts, self._damaged)
+            )
             if reason:
                 reasons[step.name] = reason
         return reasons
@@ -323,11 +327,11 @@ class Freshness:
     @cached_property
     def unlike(self) -> Mapping[str, str]:
         """Reasons of stale steps that neither failed nor depend on another stale step."""
-        failed = {receipt.step for receipt in self._receipts.values() if receipt.failed}
+        failed_steps = {receipt.step for receipt in self._receipts.values() if receipt.failed}
         return {
             name: reason
             for name, reason in self.stale.items()
-            if name not in failed and not reason.endswith(BEHIND_ANOTHER)
+            if name not in failed_steps and not reason.endswith(BEHIND_ANOTHER)
         }
 
     @cached_property

@@ -20,6 +20,7 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
 from repro.export.campaign_choice import EXPORTED_STUDY
+from repro.operators.spmv import DEFAULT, DEFAULTS
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, Selection, one_line
 from repro.results.report import PageWinners, apart_when_repeated, same_kernel_twice
@@ -31,13 +32,15 @@ from repro.studies import get_study, load_artifacts
 
 #: Clocks in order of preference; exported kernels run in graphs.
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")
-#: Target of the export of a winner that was chosen on a CPU; the default of `repro export`.
-CPU_TARGET = "sm_90"
+#: The default target of `repro export`.
+DEFAULT_TARGET = "sm_90"
 #: Maximum number of winners that the end of a run and the head of a report show.
 MAX_WINNERS = 12
 #: First line above winners that were chosen on a CPU, and comment above the commands that export them.
 REHEARSAL = "rehearsal on a CPU: these times say nothing of a GPU"
 CHOSEN_ON_CPU = "# chosen by times of a CPU, which say nothing of a GPU"
+#: Reason why a winner that was chosen on a CPU is not exported.
+CPUS_CHOICE = "the choice of a CPU"
 #: Maximum number of variants that are named as equal to a winner.
 MAX_EQUAL = 3
 #: Maximum number of characters of a reason in a table; the full reason is printed below the table.
@@ -89,10 +92,11 @@ class Winner:
     operator_seconds: float | None = None
     #: Command that writes `exported` as a C++ library; None if `not_exported` says why there is none.
     export: str | None = None
-    #: The fastest variant that can be exported (the winner itself if `not_exported` is None), and its time.
+    #: The fastest variant that can be exported (the winner itself if `not_exported` is None), and its time; of a
+    #: campaign on a CPU the default for GPUs, without a time.
     exported: str | None = None
     exported_seconds: float | None = None
-    #: Reason why the winner itself cannot be exported; None if it can.
+    #: Reason why the winner itself is not exported; None if it is.
     not_exported: str | None = None
     #: Lines of Python that make a `repro.operator`; empty if it cannot run the study's kernels.
     python: tuple[str, ...] = ()
@@ -103,54 +107,54 @@ class Winner:
         return self.library_seconds / self.seconds if self.library_seconds and self.seconds else None
 
 
-def find_winners(asked: CampaignSelection, study_name: str | None = None, own: bool = False) -> list[Winner]:
-    """Return the winner of each case of studies that choose one kernel per problem; with `own` only on user's files."""
+def find_winners(selection: CampaignSelection, study_name: str | None = None, own_only: bool = False) -> list[Winner]:
+    """Return the winner of each case of the studies that choose one kernel per problem; `own_only`: on own files."""
     winners = []
-    for name in asked.studies(study_name):
-        mine = own_problems(asked, name)
-        if get_study(name).winners and (mine or not own):
-            campaign = asked.read(name)
+    for name in selection.studies(study_name):
+        own_names = own_problems(selection, name)
+        if get_study(name).winners and (own_names or not own_only):
+            campaign = selection.read(name)
             winners += [
-                _winner(asked, campaign, problem, precision, problem in mine)
+                _winner(selection, campaign, problem, precision, problem in own_names)
                 for problem in campaign.problems
-                if problem in mine or not own
+                if problem in own_names or not own_only
                 for precision in campaign.precisions
             ]
     return winners
 
 
-def studies_without(asked: CampaignSelection, study_name: str | None = None) -> Iterator[tuple[str, str]]:
+def studies_without_winners(selection: CampaignSelection, study_name: str | None = None) -> Iterator[tuple[str, str]]:
     """Yield the name of each study that does not choose one kernel per problem, with the file of its main table."""
-    for name in asked.studies(study_name):
+    for name in selection.studies(study_name):
         if not get_study(name).winners:
             table = next((artifact for artifact in get_study(name).highlights if artifact.startswith("table-")), "")
-            yield name, f"{asked.folder.tables(name)}/{table}.md" if table else "its tables"
+            yield name, f"{selection.folder.tables(name)}/{table}.md" if table else "its tables"
 
 
-def without_ours(asked: CampaignSelection, winners: Iterable[Winner]) -> list[str]:
+def without_ours(selection: CampaignSelection, winners: Iterable[Winner]) -> list[str]:
     """Return the studies whose winners on a GPU are of a search without the space `extended`."""
-    studies = asked.config.studies if asked.config else {}
+    studies = selection.config.studies if selection.config else {}
     names = dict.fromkeys(winner.study for winner in winners if winner.variant and not winner.on_cpu)
     return [name for name in names if name in studies and EXTENDED not in studies[name].spaces]
 
 
-def find_rivals(asked: CampaignSelection, study_name: str | None = None) -> list[RivalLine]:
+def find_rivals(selection: CampaignSelection, study_name: str | None = None) -> list[RivalLine]:
     """Return the result of each rival of the studies in each case."""
     lines: list[RivalLine] = []
-    for name in asked.studies(study_name):
+    for name in selection.studies(study_name):
         load_artifacts(name)
         if contests := contests_of(name):
-            lines += rival_lines(asked.read(name), contests)
+            lines += rival_lines(selection.read(name), contests)
     return lines
 
 
-def of_problem(
+def lines_of_problem(
     name: str, winners: Sequence[Winner], rivals: Sequence[RivalLine]
 ) -> tuple[list[Winner], list[RivalLine]]:
     """Return the winners and the rivals' lines of one problem; raise `ReproError` if it has neither."""
-    of_it = [winner for winner in winners if winner.problem == name]
-    beside = [line for line in rivals if line.case.problem == name]
-    if not of_it and not beside:
+    problem_winners = [winner for winner in winners if winner.problem == name]
+    problem_rivals = [line for line in rivals if line.case.problem == name]
+    if not problem_winners and not problem_rivals:
         names = [*dict.fromkeys([winner.problem for winner in winners] + [line.case.problem for line in rivals])]
         raise ReproError(
             "the campaign chose no kernel on this problem",
@@ -158,12 +162,12 @@ def of_problem(
             expected=f"one of {', '.join(names)}" if names else "a campaign with a study that chooses one",
             actual=f"{name}{suggestion(name, names)}",
         )
-    return of_it, beside
+    return problem_winners, problem_rivals
 
 
-def as_json(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
+def json_text(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
     """Return the winners and the rivals as JSON, with seconds and bytes."""
-    told = {
+    document = {
         "winners": [{**asdict(winner), "speedup": winner.speedup} for winner in winners],
         "rivals": [
             {
@@ -182,16 +186,16 @@ def as_json(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
             for line in rivals
         ],
     }
-    return json.dumps(told, indent=2, ensure_ascii=False)
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 #: Heads of the columns of `table_rows` after the problem (and the study, if there are several).
 HEADS = ("precision", "fastest", "speedup", "µs", "clock", "library", "library µs", "entry", "matrix")
 
 
-def heads_of(winners: Iterable[Winner]) -> tuple[str, ...]:
+def table_heads(winners: Iterable[Winner]) -> tuple[str, ...]:
     """Return the heads of the columns of `table_rows`."""
-    return ("problem", *(("study",) if _of_several_studies(winners) else ()), *HEADS)
+    return ("problem", *(("study",) if _has_several_studies(winners) else ()), *HEADS)
 
 
 def table_rows(winners: Sequence[Winner]) -> Iterator[tuple[str | None, ...]]:
@@ -200,16 +204,16 @@ def table_rows(winners: Sequence[Winner]) -> Iterator[tuple[str | None, ...]]:
 
     With several studies, the study's name follows the problem. Speedups are followed by their 95 % intervals.
     """
-    several = _of_several_studies(winners)
+    with_study = _has_several_studies(winners)
     for winner in winners:
         interval = winner.speedup_interval
-        within = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
+        interval_text = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
         yield (
             winner.problem,
-            *((winner.study,) if several else ()),
+            *((winner.study,) if with_study else ()),
             winner.precision,
             winner.variant or one_line((winner.reason or "").partition("\n")[0], REASON_ROOM),
-            None if winner.speedup is None else f"{winner.speedup:.2f}{within}",
+            None if winner.speedup is None else f"{winner.speedup:.2f}{interval_text}",
             None if winner.seconds is None else f"{winner.seconds * 1e6:.2f}",
             f"{winner.clock}, noisy" if winner.noisy else winner.clock,
             winner.library,
@@ -223,41 +227,42 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
     """Yield the notes below the table: noise between processes, cases where the library is faster, contradicted
     choices, and with `reasons` why cases have no winner.
     """
-    several = _of_several_studies(winners)
+    with_study = _has_several_studies(winners)
     for study, share in dict.fromkeys((winner.study, winner.repeats_within) for winner in winners if winner.variant):
         if share is not None:
             percent = f"{100 * share:.{0 if share >= 0.01 else 1}f} %"
-            kernel = f"One kernel of {study}" if several else "One kernel"
+            kernel = f"One kernel of {study}" if with_study else "One kernel"
             yield f"{kernel}, timed in two processes, differed by {percent}; an interval is of the rounds of one."
     slower = [winner for winner in winners if winner.speedup is not None and winner.speedup < 1]
     for library, cases in groupby(
         sorted(slower, key=lambda winner: winner.library or ""), key=lambda winner: winner.library
     ):
-        names = ", ".join(_case(winner, several) for winner in cases)
+        names = ", ".join(_case(winner, with_study) for winner in cases)
         yield f"No kernel of this campaign beats {library} on {names}."
     for winner in winners:
         if winner.equal:
-            more = f" and {len(winner.equal) - MAX_EQUAL} more" if len(winner.equal) > MAX_EQUAL else ""
-            others = ", ".join(winner.equal[:MAX_EQUAL])
-            yield f"{_case(winner, several)}: equal within noise: {winner.variant}, {others}{more}."
+            remainder = f" and {len(winner.equal) - MAX_EQUAL} more" if len(winner.equal) > MAX_EQUAL else ""
+            equal_names = ", ".join(winner.equal[:MAX_EQUAL])
+            yield f"{_case(winner, with_study)}: equal within noise: {winner.variant}, {equal_names}{remainder}."
     contradicted = [winner for winner in winners if winner.faster and winner.faster_seconds and not winner.equal]
     for winner in contradicted:
         assert winner.faster_seconds is not None
         yield (
-            f"{_case(winner, several)}: {winner.faster} took {winner.faster_seconds * 1e6:.2f} µs in the "
+            f"{_case(winner, with_study)}: {winner.faster} took {winner.faster_seconds * 1e6:.2f} µs in the "
             f"same rounds, which do not confirm that {winner.variant} is the fastest."
         )
     if contradicted:
         yield "The search's choice stands all the same: the least of several noisy times would flatter it."
-    if kept := dict.fromkeys(winner.study for winner in winners if winner.variant and not winner.python):
+    if unexported_studies := dict.fromkeys(winner.study for winner in winners if winner.variant and not winner.python):
         yield (
-            f"Kernels of {' and '.join(kept)} cannot be exported or run as an operator; those of {EXPORTED_STUDY} can."
+            f"Kernels of {' and '.join(unexported_studies)} cannot be exported or run as an operator; "
+            f"those of {EXPORTED_STUDY} can."
         )
     if reasons:
         yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
 
 
-def _of_several_studies(winners: Iterable[Winner]) -> bool:
+def _has_several_studies(winners: Iterable[Winner]) -> bool:
     return len({winner.study for winner in winners}) > 1
 
 
@@ -274,7 +279,7 @@ RIVAL_HEADS = (
 def rival_rows(rivals: Iterable[RivalLine]) -> Iterator[tuple[str | None, ...]]:
     """Yield the cells of a table with a line for each rival in each case."""
     for line in rivals:
-        ratios = [ratio_of(other, line.time) for other in (line.ours, line.library)]
+        ratios = [ratio_of(reference_time, line.time) for reference_time in (line.ours, line.library)]
         yield (
             line.rival,
             line.title,
@@ -292,22 +297,22 @@ def faster_rivals(rivals: Iterable[RivalLine]) -> Iterator[str]:
     for line in rivals:
         ratio, case = ratio_of(line.ours, line.time) or 0.0, (line.case.problem, line.case.precision, line.title)
         fastest[case] = max(fastest.get(case, (1.0, "")), (ratio, line.rival))
-    several = len({title for _, _, title in fastest}) > 1
+    has_several_tasks = len({title for _, _, title in fastest}) > 1
     for (problem, precision, title), (ratio, rival) in fastest.items():
         if rival:
-            task = f", {title}" if several else ""
+            task = f", {title}" if has_several_tasks else ""
             yield f"{rival} is {ratio:.2f} times as fast as ours on {problem} ({precision}{task})."
 
 
-def ways_out(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
+def usage_lines(winners: Iterable[Winner]) -> Iterator[tuple[str, list[str]]]:
     """Yield for each problem its name, and lines that use its winners: shell commands that export them, then Python."""
     for problem, cases in groupby(winners, key=lambda winner: winner.problem):
-        found = [winner for winner in cases if winner.variant]
-        lines = [line for winner in found if winner.python for line in _export_lines(winner)]
-        if lines and found[0].on_cpu:
+        found_winners = [winner for winner in cases if winner.variant]
+        lines = [line for winner in found_winners if winner.python for line in _export_lines(winner)]
+        if lines and found_winners[0].on_cpu:
             lines.insert(0, CHOSEN_ON_CPU)
-        lines += dict.fromkeys(line for winner in found for line in winner.python[:-1])
-        for winner in found:
+        lines += dict.fromkeys(line for winner in found_winners for line in winner.python[:-1])
+        for winner in found_winners:
             if winner.python:
                 lines += [*_operator_remark(winner), winner.python[-1]]
         if lines:
@@ -329,10 +334,12 @@ def _export_lines(winner: Winner) -> Iterator[str]:
     if winner.speedup is not None and winner.speedup < 1 and winner.library_seconds is not None:
         yield f"# {winner.precision}: slower than {winner.library}, which takes {winner.library_seconds * 1e6:.2f} µs"
     if winner.not_exported:
-        instead = "no other fits either"
+        alternative = "no other fits either"
+        if winner.exported is not None and winner.exported_seconds is None:
+            alternative = f"the default for GPUs instead: {winner.exported}"
         if winner.exported is not None and winner.exported_seconds is not None:
-            instead = f"the fastest that fits: {winner.exported}, {winner.exported_seconds * 1e6:.2f} µs"
-        yield f"# {winner.precision}: {winner.variant} cannot be exported ({winner.not_exported}); {instead}"
+            alternative = f"the fastest that fits: {winner.exported}, {winner.exported_seconds * 1e6:.2f} µs"
+        yield f"# {winner.precision}: {winner.variant} is not exported ({winner.not_exported}); {alternative}"
     if winner.export:
         yield winner.export
 
@@ -341,14 +348,14 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     """Return the head of the report's page; None if there is nothing to show."""
     if not winners:
         return None
-    shown = winners[:MAX_WINNERS]
-    heads = heads_of(shown)
+    shown_winners = winners[:MAX_WINNERS]
+    heads = table_heads(shown_winners)
     rows = [
         tuple(
             Cell(winner.speedup, text or "") if head == "speedup" else Cell(text)
             for head, text in zip(heads, row, strict=True)
         )
-        for winner, row in zip(shown, table_rows(shown), strict=True)
+        for winner, row in zip(shown_winners, table_rows(shown_winners), strict=True)
     ]
     numeric = ("speedup", "µs", "library µs", "matrix")
     caption = f"{REHEARSAL[0].upper()}{REHEARSAL[1:]}. " if winners[0].on_cpu else ""
@@ -357,29 +364,31 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
         "shuffled rounds with a warm cache, beside the library’s fastest routine. A speedup below 1 is a kernel that "
         f"is slower. `repro best {campaign}` prints the same."
     )
-    if len(shown) < len(winners):
-        caption += f" These are the first {len(shown)} of {len(winners)}."
+    if len(shown_winners) < len(winners):
+        caption += f" These are the first {len(shown_winners)} of {len(winners)}."
     columns = tuple(Column(head, head, numeric=head in numeric) for head in heads)
-    return PageWinners(Table(columns, rows, caption), list(notes(shown)), dict(ways_out(shown)))
+    return PageWinners(Table(columns, rows, caption), list(notes(shown_winners)), dict(usage_lines(shown_winners)))
 
 
-def own_problems(asked: CampaignSelection, study_name: str) -> set[str]:
+def own_problems(selection: CampaignSelection, study_name: str) -> set[str]:
     """Return the names of a study's problems that are the user's own files."""
-    settings = asked.config.studies.get(study_name) if asked.config else None
-    wished = settings.problems if settings else ()
-    return {own_name(item) for item in wished if isinstance(item, OwnProblem)}
+    settings = selection.config.studies.get(study_name) if selection.config else None
+    selected_items = settings.problems if settings else ()
+    return {own_name(item) for item in selected_items if isinstance(item, OwnProblem)}
 
 
-def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, precision: str, own: bool) -> Winner:
+def _winner(
+    selection: CampaignSelection, campaign: Campaign, problem_name: str, precision: str, is_own: bool
+) -> Winner:
     case, record = Case(campaign, problem_name, precision), campaign.problems[problem_name]
-    common = Winner(campaign.study, problem_name, precision, record.entry or record.kind, own, campaign.on_cpu)
+    common = Winner(campaign.study, problem_name, precision, record.entry or record.kind, is_own, campaign.on_cpu)
     best, clock = _fastest(case, get_study(campaign.study).winners)
     if best is None:
-        return replace(common, reason=_why_not(case, record))
+        return replace(common, reason=_missing_reason(case, record))
     faster = case.faster_than(best, clock)
-    repeats_within = max((abs(apart) for apart in apart_when_repeated(campaign)), default=None)
+    repeats_within = max((abs(difference) for difference in apart_when_repeated(campaign)), default=None)
     library = case.select(lambda row: row.get("ordering") in (None, "natural"), kind="baseline").fastest(clock)
-    found = replace(
+    winner = replace(
         common,
         variant=best.name,
         clock=clock,
@@ -388,7 +397,7 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         faster=faster.name if faster else None,
         faster_seconds=faster.seconds if faster else None,
         same_kernel_twice=same_kernel_twice(campaign),
-        equal=_equal(case, best, faster, max(campaign.tie, repeats_within or 0.0), clock),
+        equal=_equal_variants(case, best, faster, max(campaign.tie, repeats_within or 0.0), clock),
         repeats_within=repeats_within,
         library=library.name if library else None,
         library_seconds=library.seconds if library else None,
@@ -396,18 +405,18 @@ def _winner(asked: CampaignSelection, campaign: Campaign, problem_name: str, pre
         matrix_bytes=best.row.get("matrix_bytes"),
     )
     if campaign.study != EXPORTED_STUDY:
-        return found
+        return winner
     operator = case.winner(OPERATOR, clock) or best
     return replace(
-        found,
+        winner,
         operator=operator.name,
         operator_seconds=operator.seconds,
-        python=_python(asked, found, campaign.precisions),
-        **_export(asked, case, found, best),
+        python=_operator_lines(selection, winner, campaign.precisions),
+        **_export_fields(selection, case, winner, best),
     )
 
 
-def _equal(
+def _equal_variants(
     case: Case, best: ReportedTime, faster: ReportedTime | None, share: float, clock: ClockName
 ) -> tuple[str, ...]:
     """Return the variants whose times equal the winner's within noise; empty if `faster` is None or not among them.
@@ -416,25 +425,25 @@ def _equal(
     one kernel differ, or if the interval of their ratio contains 1.
     """
 
-    def alike(other: ReportedTime) -> bool:
-        low, high = interval_of_ratio(best, other) or (inf, -inf)
-        return abs(best.seconds / other.seconds - 1) <= share or low <= 1 <= high
+    def equals_best(time: ReportedTime) -> bool:
+        low, high = interval_of_ratio(best, time) or (inf, -inf)
+        return abs(best.seconds / time.seconds - 1) <= share or low <= 1 <= high
 
-    if faster is None or not alike(faster):
+    if faster is None or not equals_best(faster):
         return ()
     order = best.row.get("ordering")
     rows = case.select(lambda row: row.get("ordering") == order, kind=best.row.kind, status="ok")
     times = [time for row in rows if (time := Selection([row]).fastest(clock)) and time.name != best.name]
-    return tuple(time.name for time in sorted(times, key=lambda time: time.seconds) if alike(time))
+    return tuple(time.name for time in sorted(times, key=lambda time: time.seconds) if equals_best(time))
 
 
-def _why_not(case: Case, record: ProblemRecord) -> str:
+def _missing_reason(case: Case, record: ProblemRecord) -> str:
     """Return why a case has no winner, with the whole message if the problem or the study refused the case."""
     if not record.available and record.reason:
         return f"{UNAVAILABLE}: {record.reason}"
     rows = case.campaign.report_rows(case.problem, case.precision)  # in any cache state, since a refused row has none
-    refused = (row.message for row in rows if row.status == "unavailable")
-    return next(filter(None, refused), None) or case.why_not()
+    refusals = (row.message for row in rows if row.status == "unavailable")
+    return next(filter(None, refusals), None) or case.why_not()
 
 
 def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, ClockName]:
@@ -446,35 +455,39 @@ def _fastest(case: Case, tunings: Sequence[str]) -> tuple[ReportedTime | None, C
     return None, CLOCKS[0]
 
 
-def _export(asked: CampaignSelection, case: Case, found: Winner, best: ReportedTime) -> dict[str, Any]:
+def _export_fields(selection: CampaignSelection, case: Case, winner: Winner, best: ReportedTime) -> dict[str, Any]:
     """Return the fields of `Winner` on the export of the winner, or else of the fastest exportable variant."""
     campaign = case.campaign
-    assert found.entry is not None
-    members = get_entry(found.entry).members
+    assert winner.entry is not None
+    members = get_entry(winner.entry).members
     words = ["repro", "export"]
-    to = ["--to", f"{found.problem.replace('/', '-')}-{found.precision}"]
+    target_options = ["--to", f"{winner.problem.replace('/', '-')}-{winner.precision}"]
     if not campaign.on_cpu and members:
-        words += [found.problem, "--precision", found.precision, "--campaign", campaign.name]
-        words += ["--results", str(asked.results)] if asked.results != RESULTS else []
-        return {"export": join([*words, *to]), "exported": best.name, "exported_seconds": best.seconds}
-    # for a CPU's winner, and for a pattern (exported with real ones as values), the command names only the variant
+        words += [winner.problem, "--precision", winner.precision, "--campaign", campaign.name]
+        words += ["--results", str(selection.results)] if selection.results != RESULTS else []
+        return {"export": join([*words, *target_options]), "exported": best.name, "exported_seconds": best.seconds}
+    entry = winner.entry if members else "real"  # a pattern is exported with real ones as values
+    if campaign.on_cpu:  # its choice says nothing of a GPU
+        default = DEFAULTS.get((entry, winner.precision), DEFAULT)
+        words += ["--variant", default, "--entry", entry, "--precision", winner.precision]
+        return {"export": join([*words, *target_options]), "exported": default, "not_exported": CPUS_CHOICE}
     targets = {str(record.get("target")) for record in campaign.environments.values()}
-    target = get_target(min(targets) if len(targets) == 1 and not campaign.on_cpu else CPU_TARGET)
-    reason = _why_not_exported(best.name, target)
-    taken = best if reason is None else _fastest_exported(case, found, target)
-    if taken is None:
+    target = get_target(min(targets) if len(targets) == 1 else DEFAULT_TARGET)
+    reason = _export_refusal(best.name, target)
+    exported_time = best if reason is None else _fastest_exported(case, winner, target)
+    if exported_time is None:
         return {"not_exported": reason}
-    words += ["--variant", taken.name, "--entry", found.entry if members else "real", "--precision", found.precision]
-    words += ["--target", target.name] if target.name != CPU_TARGET else []
+    words += ["--variant", exported_time.name, "--entry", entry, "--precision", winner.precision]
+    words += ["--target", target.name] if target.name != DEFAULT_TARGET else []
     return {
-        "export": join([*words, *to]),
-        "exported": taken.name,
-        "exported_seconds": taken.seconds,
+        "export": join([*words, *target_options]),
+        "exported": exported_time.name,
+        "exported_seconds": exported_time.seconds,
         "not_exported": reason,
     }
 
 
-def _why_not_exported(variant: str, target: Target) -> str | None:
+def _export_refusal(variant: str, target: Target) -> str | None:
     try:
         parse_variant(variant, target)
     except ReproError as error:
@@ -482,28 +495,28 @@ def _why_not_exported(variant: str, target: Target) -> str | None:
     return None
 
 
-def _fastest_exported(case: Case, found: Winner, target: Target) -> ReportedTime | None:
+def _fastest_exported(case: Case, winner: Winner, target: Target) -> ReportedTime | None:
     """Return the fastest variant that fits a target's limits: from the shuffled rounds, or else from the search."""
-    clock = next(clock for clock in CLOCKS if clock == found.clock)
+    clock = next(clock for clock in CLOCKS if clock == winner.clock)
     for rows in (case.select(kind="variant"), case.searched.select(kind="variant", cache=case.campaign.cache)):
-        fitting = rows.select(lambda row: row.timed and _why_not_exported(row.name, target) is None)
+        fitting = rows.select(lambda row: row.timed and _export_refusal(row.name, target) is None)
         if (fastest := fitting.fastest(clock)) is not None:
             return fastest
     return None
 
 
-def _python(asked: CampaignSelection, found: Winner, precisions: Sequence[str]) -> tuple[str, ...]:
+def _operator_lines(selection: CampaignSelection, winner: Winner, precisions: Sequence[str]) -> tuple[str, ...]:
     """Return lines of Python that make the operator, from the campaign's problem file if it still exists."""
-    name = "A" if len(precisions) == 1 else f"A_{found.precision}"
-    built = asked.folder.problem(found.problem)
-    results = f", results={str(asked.results)!r}" if asked.results != RESULTS else ""
-    options = f'"{asked.campaign}:{found.problem}", precision="{found.precision}"{results}'
-    if not built.exists():
-        made = f"{name} = repro.operator(matrix, {options})"
-        return "import repro", "# matrix: one of SciPy's that is like this one", made
+    name = "A" if len(precisions) == 1 else f"A_{winner.precision}"
+    problem_file = selection.folder.problem(winner.problem)
+    results = f", results={str(selection.results)!r}" if selection.results != RESULTS else ""
+    options = f'"{selection.campaign}:{winner.problem}", precision="{winner.precision}"{results}'
+    if not problem_file.exists():
+        operator_line = f"{name} = repro.operator(matrix, {options})"
+        return "import repro", "# matrix: one of SciPy's that is like this one", operator_line
     return (
         "from pathlib import Path",
         "import repro",
         "from repro.problems.matrix import Matrix",
-        f'{name} = repro.operator(Matrix.load(Path("{built}")), {options})',
+        f'{name} = repro.operator(Matrix.load(Path("{problem_file}")), {options})',
     )

@@ -66,14 +66,14 @@ def check_configuration_files(words: Sequence[str]) -> None:
     Snakemake opens these files before it reads the Snakefile, and would end in a traceback. Our Snakemake profiles call
     this function, since profiles are read first.
     """
-    named = False
+    is_file_list = False
     try:
         for word in words:
             option, _, value = word.partition("=")
             if word.startswith("-"):
-                named = option in ("--configfile", "--configfiles")
+                is_file_list = option in ("--configfile", "--configfiles")
             path = value if word.startswith("-") else word
-            if named and path:
+            if is_file_list and path:
                 if not Path(path).exists():
                     raise ReproError(
                         "no such configuration file",
@@ -86,11 +86,11 @@ def check_configuration_files(words: Sequence[str]) -> None:
         sys.exit(f"error: {error}")
 
 
-def begin(plan: Plan, stale: Mapping[str, str]) -> None:
+def begin(plan: Plan, stale_steps: Mapping[str, str]) -> None:
     """Begin a run: lock the folder, write the configuration, and delete outdated artifacts.
 
     Jobs read the configuration from a file whose name contains its hash. `config.yaml` is for later commands; a replay
-    does not change it. The run is refused if `stale` (`Freshness.stale` at planning time) is no longer up to date.
+    does not change it. The run is refused if `stale_steps` (`Freshness.stale` at planning time) is out of date.
     """
     text = as_yaml(plan.config)
     paths = [Path(plan.config_file)]
@@ -99,7 +99,7 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
     try:
         LOCK.parent.mkdir(parents=True, exist_ok=True)
         _held.append(_take_run_lock(plan.config.campaign, LOCK))
-        if Freshness(plan).stale != stale:
+        if Freshness(plan).stale != stale_steps:
             raise ReproError(
                 "the campaign changed since this run was planned",
                 where=plan.results,
@@ -111,7 +111,7 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
                 write_whole(path, text)
         if not plan.config.replay:
             _take_away_artifacts(plan)
-            if CHECK in stale:  # the final check writes its mark again
+            if CHECK in stale_steps:  # the final check writes its mark again
                 plan.folder.complete.unlink(missing_ok=True)
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
@@ -119,35 +119,77 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
 
 
 def report_compiled(
-    plan: Plan, stale: Mapping[str, str], every: float = 30.0, tell: Callable[[str], None] = print
+    plan: Plan, stale_steps: Mapping[str, str], interval: float = 30.0, output: Callable[[str], None] = print
 ) -> threading.Thread:
-    """Start a thread that prints the number of compiled modules every `every` seconds if it has grown.
+    """Start a thread that prints the number of compiled modules every `interval` seconds if it has grown.
 
     A job that compiles many modules takes minutes. Modules compiled since the call are counted. The thread ends when
     all are compiled, or with its process.
     """
-    began = time.time()
-    since = began - 1  # file systems can round times down
+    start_time = time.time()
+    earliest_time = start_time - 1  # file systems can round times down
     keys = [
         (group.study, key)
         for group in plan.module_groups
         for key in group.keys
-        if f"compile {group.study} {key}" in stale
+        if f"compile {group.study} {key}" in stale_steps
     ]
     paths = [Path(path) for study, key in keys for path in plan.manifests_of(study, [key])]
 
     def watch() -> None:
-        told = done = 0
-        while done < len(paths):
-            time.sleep(every)
-            done = sum(path.exists() and path.stat().st_mtime >= since for path in paths)
-            if told < done < len(paths):
-                tell(f"compiled {done} of {len(paths)} modules in {time.time() - began:.0f} s")
-                told = done
+        reported_count = finished_count = 0
+        while finished_count < len(paths):
+            time.sleep(interval)
+            finished_count = sum(path.exists() and path.stat().st_mtime >= earliest_time for path in paths)
+            if reported_count < finished_count < len(paths):
+                output(f"compiled {finished_count} of {len(paths)} modules in {time.time() - start_time:.0f} s")
+                reported_count = finished_count
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     return thread
+
+
+#: End of the line that a measurement prints before it waits for a device.
+WAITING = "; waiting"
+#: Bytes at the end of a log that can hold this line.
+_TAIL = 4096
+
+
+def report_waiting(plan: Plan, every: float = 5.0, tell: Callable[[str], None] = print) -> threading.Event:
+    """Start a thread that prints each line by which a measurement says in its log that it waits for a device.
+
+    A line is printed once, while it is the last one of a log. The thread ends with its process, or when the returned
+    event is set.
+    """
+    since = time.time() - 1  # file systems can round times down
+    folders = [Path(plan.logs) / name for name in ("measure", "batches")]
+    told: set[tuple[Path, str]] = set()
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(every):
+            for path in (path for folder in folders for path in folder.rglob("*.log")):
+                line = _last_line(path, since)
+                if line.endswith(WAITING) and (path, line) not in told:
+                    told.add((path, line))
+                    tell(line)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return ended
+
+
+def _last_line(path: Path, since: float) -> str:
+    """Return the last line of a log that was written since a time, else nothing."""
+    try:
+        with path.open("rb") as log:
+            status = os.fstat(log.fileno())
+            if status.st_mtime < since:
+                return ""
+            log.seek(max(0, status.st_size - _TAIL))
+            return log.read().decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+    except OSError:  # deleted meanwhile
+        return ""
 
 
 #: A failed step in Snakemake's record of a run: its rule, and the file of its log.
@@ -162,18 +204,21 @@ def failures(record: Path) -> str:
     Snakemake prints the log's name only when the step fails, between the step's inputs and commands.
     """
     rules = {log: rule for rule, log in _FAILED.findall(record.read_text("utf-8", "replace"))}
-    told = []
+    failure_texts = []
     for log, rule in [*rules.items()][:STEPS_TOLD]:
         try:
             lines = Path(log).read_text("utf-8", "replace").strip().splitlines()
         except OSError:
             lines = []
-        begun = [f"… {len(lines) - LINES_TOLD} lines before these"] if len(lines) > LINES_TOLD else []
-        said = "\n".join([*begun, *lines[-LINES_TOLD:]])
-        told.append(f"{rule}, by {log}:\n{indent(said, '  ')}".rstrip())
-    if more := [*rules][STEPS_TOLD:]:
-        told.append(f"and {len(more)} more: {', '.join(more[:STEPS_TOLD])}{', …' * (len(more) > STEPS_TOLD)}")
-    return "\n\n".join(told)
+        omission_note = [f"… {len(lines) - LINES_TOLD} lines before these"] if len(lines) > LINES_TOLD else []
+        log_text = "\n".join([*omission_note, *lines[-LINES_TOLD:]])
+        failure_texts.append(f"{rule}, by {log}:\n{indent(log_text, '  ')}".rstrip())
+    if omitted_rules := [*rules][STEPS_TOLD:]:
+        failure_texts.append(
+            f"and {len(omitted_rules)} more: {', '.join(omitted_rules[:STEPS_TOLD])}"
+            f"{', …' * (len(omitted_rules) > STEPS_TOLD)}"
+        )
+    return "\n\n".join(failure_texts)
 
 
 def plan_of_run() -> Plan | None:
@@ -188,8 +233,8 @@ def drop_unasked_limit(workflow: Any) -> None:
     With the limit, the scheduler of Snakemake 9.27 wakes up more and more often: 120 jobs took 32 s of CPU time in its
     main process, and 4 s without. A `workflow` object with other attributes is not changed.
     """
-    asked = getattr(getattr(workflow, "scheduling_settings", None), "max_jobs_per_timespan", None)
-    limit = (getattr(asked, "max_jobs", None), getattr(asked, "timespan", None))
+    requested_limit = getattr(getattr(workflow, "scheduling_settings", None), "max_jobs_per_timespan", None)
+    limit = (getattr(requested_limit, "max_jobs", None), getattr(requested_limit, "timespan", None))
     if limit == UNASKED and getattr(workflow.scheduler, "job_rate_limiter", None) is not None:
         workflow.scheduler.job_rate_limiter = None
 
@@ -206,11 +251,11 @@ def _take_away_artifacts(plan: Plan) -> None:
     kinds: tuple[Literal["tables", "figures"], ...] = ("tables", "figures")
     for study in plan.studies:
         for kind in kinds:
-            asked = [Path(path) for path in plan.artifact_outputs(study, kind)]
+            selected_files = [Path(path) for path in plan.artifact_outputs(study, kind)]
             folder = Path(plan.figures, study) if kind == "figures" else plan.folder.tables(study)
             receipt = Receipt.load(receipt_of(plan, kind, study))
             for path in map(Path, receipt.outputs if receipt else ()):
-                if path.parent == folder and path not in asked:
+                if path.parent == folder and path not in selected_files:
                     path.unlink(missing_ok=True)
 
 
@@ -244,8 +289,8 @@ def _take_run_lock(campaign: str, path: Path) -> int:
             actual=_lock_holder(path),
             todo="wait for it to end, or run in another copy of the project; `--dry-run` can be used beside it",
         )
-    since = datetime.now().isoformat(" ", "seconds")
-    write_holder(lock, {**describe_process(), "campaign": campaign, "since": since})
+    start_time = datetime.now().isoformat(" ", "seconds")
+    write_holder(lock, {**describe_process(), "campaign": campaign, "since": start_time})
     return lock
 
 
@@ -257,8 +302,8 @@ def _lock_holder(path: Path) -> str:
         return f"whoever holds {path}"
 
 
-def overrule(dag: Any, plan: Plan, forced: Iterable[Path | str]) -> None:
-    """Make Snakemake run the jobs that write `forced`, and ignore the file times of a campaign's outputs.
+def overrule(dag: Any, plan: Plan, forced_targets: Iterable[Path | str]) -> None:
+    """Make Snakemake run the jobs that write `forced_targets`, and ignore the file times of a campaign's outputs.
 
     Parameters
     ----------
@@ -266,11 +311,11 @@ def overrule(dag: Any, plan: Plan, forced: Iterable[Path | str]) -> None:
         Snakemake's graph of jobs, before it selects jobs. Jobs of an enclosing workflow are treated as usual.
     plan
         The plan of the campaign.
-    forced
+    forced_targets
         Outputs of stale steps, and marker files of their batches. Unlike with `--forcerun` these files do not become
         targets, so that a run for one table does not make other tables.
     """
-    dag.forcefiles.update(map(str, forced))
+    dag.forcefiles.update(map(str, forced_targets))
     folders = (f"{plan.results}/", f"{plan.figures}/", f"{MODULES}/")
     judge = dag.check_output_mtime
 
@@ -298,10 +343,10 @@ def environment_file(on_gpu: bool) -> str:
             actual="a wheel",
             todo="leave --sdm conda out: jobs then run in the environment that runs Snakemake",
         )
-    own = json.dumps(f"-e {shlex.quote(str(path.resolve().parent))}")
+    own_package = json.dumps(f"-e {shlex.quote(str(path.resolve().parent))}")
     text = path.read_text()
     assert text.count(OWN_PACKAGE) == 1
-    return text.replace(OWN_PACKAGE, f"- {own}")
+    return text.replace(OWN_PACKAGE, f"- {own_package}")
 
 
 #: Requested time / estimated time, to allow for slower GPUs and hosts.
@@ -347,9 +392,9 @@ class Requests:
         """
         jobs = [self._job(*run) for name in problems for run in self._runs[name]]
         seconds = sum(map(building_seconds, {job.problem: job.size for job in jobs}.values()))
-        largest = max(job.operand_bytes for job in jobs)
+        largest_bytes = max(job.operand_bytes for job in jobs)
         return _request(
-            seconds + self._plan.config.limits.seconds / TIME_FACTOR, OTHERS * MIB + BUILD_MEMORY_FACTOR * largest
+            seconds + self._plan.config.limits.seconds / TIME_FACTOR, OTHERS * MIB + BUILD_MEMORY_FACTOR * largest_bytes
         )
 
     def compiling(self, group: ModuleGroup | None = None) -> Request:
@@ -363,14 +408,16 @@ class Requests:
     def measuring(self, cases: Iterable[tuple[str, str, str]]) -> Request:
         """Return the request for measuring cases one after the other (on a CPU, operands are in host memory)."""
         jobs = [self._job(*case) for case in cases]
-        largest = max(job.operand_bytes for job in jobs)
-        return _request(sum(job.seconds for job in jobs), MEASURING * MIB + MEASURE_MEMORY_FACTOR * largest)
+        largest_bytes = max(job.operand_bytes for job in jobs)
+        return _request(sum(job.seconds for job in jobs), MEASURING * MIB + MEASURE_MEMORY_FACTOR * largest_bytes)
 
     def presenting(self, study_name: str) -> Request:
         """Return the request for a study's tables or figures."""
-        planned = self._plan.studies[study_name]
-        drawn = TABLE_SECONDS * len(planned.tables) + FIGURE_SECONDS * len(planned.figures)
-        return _request(drawn + READING * self._rows[study_name], OTHERS * MIB + ROW_BYTES * self._rows[study_name])
+        study = self._plan.studies[study_name]
+        artifact_seconds = TABLE_SECONDS * len(study.tables) + FIGURE_SECONDS * len(study.figures)
+        return _request(
+            artifact_seconds + READING * self._rows[study_name], OTHERS * MIB + ROW_BYTES * self._rows[study_name]
+        )
 
     def concluding(self) -> Request:
         """Return the request for the report or the final check, which read the rows of all studies."""

@@ -62,7 +62,7 @@ def _build(names: Sequence[str], config_file: Path) -> None:
     from repro.campaign.completeness import stale_problems
     from repro.campaign.configuration import load
     from repro.campaign.plan import plan_of_cases
-    from repro.campaign.receipts import making
+    from repro.campaign.receipts import record_step
     from repro.campaign.steps import building
     from repro.cli.problems import build_or_record
     from repro.problems.registry import load_registry
@@ -73,7 +73,7 @@ def _build(names: Sequence[str], config_file: Path) -> None:
     stale = stale_problems(plan, names)
     for number, name in enumerate(stale, 1):
         path, record = plan.folder.problem(name), plan.folder.record(name)
-        with making(building(plan, name)) as made:
+        with record_step(building(plan, name)) as made:
             build_or_record(name, config, path, record, made, registry)
         typer.echo(f"{number} of {len(stale)}: {name}")
 
@@ -91,7 +91,7 @@ def _parts(work: str) -> tuple[str, str]:
 
 def _supervise(context: typer.Context, work: str, problems: Sequence[str], config_file: Path, jobs: int) -> None:
     """Run this command in a child process that measures the stale cases, and restart it after crashes."""
-    from repro.campaign.completeness import making_case, stale_cases
+    from repro.campaign.completeness import record_case, stale_cases
     from repro.campaign.configuration import check_study, load
     from repro.campaign.measurement import record_failure, store_path, supervise
     from repro.campaign.plan import plan_of_cases
@@ -126,14 +126,14 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
         except ReproError as failure:
             name = ahead() or name  # name the case that failed
             typer.echo(f"error: {failure}", err=True)
-            with making_case(plan, study, name, precision):
+            with record_case(plan, study, name, precision):
                 record_failure(config, study, name, precision, str(failure))
     repeat_first(context, config, study, precision, stale, config_file)
 
 
 def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jobs: int) -> None:
     from repro.bench.worker import ContextLost, end_with_parent, restart
-    from repro.campaign.completeness import making_case
+    from repro.campaign.completeness import record_case
     from repro.campaign.configuration import load
     from repro.campaign.measurement import measure, opened_once
     from repro.campaign.plan import plan_of_cases
@@ -150,7 +150,7 @@ def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jo
                 if measuring(plan, study, name, precision).receipt.exists():
                     continue  # measured by an earlier process of this run, before a crash
                 began = time.monotonic()
-                with making_case(plan, study, name, precision), recorded(config, study, name, precision, True):
+                with record_case(plan, study, name, precision), recorded(config, study, name, precision, True):
                     measure(config, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
                 took = time.monotonic() - began
                 typer.echo(f"{number} of {len(problems)}: {name} {precision}, {took:.1f} s")

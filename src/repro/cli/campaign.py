@@ -560,7 +560,7 @@ def _print_line(text: str, name: str = "") -> None:
 
 def _size(nbytes: float) -> str:
     for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
+        if nbytes < 999.5:  # three digits are shown
             return f"{nbytes:.3g} {unit}"
         nbytes /= 1024
     return f"{nbytes:.3g} GiB"

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -186,6 +187,20 @@ def in_columns(heads: Sequence[str], rows: Iterable[Sequence[object]], width: in
         rest = [f"{head}: {cell}" for head, cell in zip(heads[beside:], row[beside:], strict=True) if cell != DASH]
         if number and rest:
             yield from wrapped("; ".join(rest), width, " " * INDENT, INDENT)
+
+
+#: Maximum number of rows that `first_columns` prints.
+ROWS_SHOWN = 40
+
+
+def first_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
+    """Yield the lines of a table's first rows, with those of its first columns that fit; say if some are left out."""
+    shown = rows[:ROWS_SHOWN]
+    ends = accumulate(max(map(len, cells)) + COLUMN_GAP for cells in zip(heads, *shown, strict=True))
+    count = sum(width is None or end - COLUMN_GAP <= width for end in ends) or 1
+    yield from in_columns(heads[:count], [row[:count] for row in shown], width)
+    if len(shown) < len(rows) or count < len(heads):
+        yield f"these are the first {len(shown)} rows and {count} columns; the files have all, with notes"
 
 
 def wrapped(text: str, width: int | None, first: str = "", indent: int = 0) -> list[str]:

@@ -47,8 +47,8 @@ def print_end_of_run(campaign: str, reasons: bool = True) -> None:
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
 
-    asked = CampaignSelection.of(campaign, RESULTS, beside=())
-    own = find_winners(asked, own=True)
+    asked = CampaignSelection.of(campaign, RESULTS, reference_names=())
+    own = find_winners(asked, own_only=True)
     winners = own or find_winners(asked)
     rivals = find_rivals(asked)
     if winners:
@@ -92,12 +92,12 @@ def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = Tru
     `more` is printed below the table, in place of these lines. Without `reasons`, only the table states why a problem
     has no winner, shortened.
     """
-    from repro.campaign.winners import REHEARSAL, heads_of, notes, table_rows, ways_out
+    from repro.campaign.winners import REHEARSAL, notes, table_heads, table_rows, usage_lines
     from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
 
     if any(winner.on_cpu for winner in winners):
         typer.echo(f"{typer.style(REHEARSAL, fg='yellow')}\n")
-    table = in_columns(heads_of(winners), table_rows(winners), terminal_width()) if winners else ()
+    table = in_columns(table_heads(winners), table_rows(winners), terminal_width()) if winners else ()
     for number, line in enumerate(table):
         typer.echo(line if number else typer.style(line, bold=True))
     for number, note in enumerate(notes(winners, reasons)):
@@ -108,7 +108,7 @@ def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = Tru
     if more:
         typer.echo(f"\n{more}")
         return
-    for problem, lines in ways_out(winners):
+    for problem, lines in usage_lines(winners):
         typer.echo(f"\n{typer.style(problem, bold=True)}")
         for line in lines:
             typer.echo(f"    {line}")

@@ -70,7 +70,7 @@ def compile_(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from repro.campaign.receipts import making
+    from repro.campaign.receipts import record_step
     from repro.campaign.steps import compiling, compiling_common
     from repro.codegen.build_cache import Module, compile_module
     from repro.codegen.targets import get_target
@@ -83,7 +83,7 @@ def compile_(
         else:
             step = compiling(study, key, limits, kernels, modules)
         [manifest] = step.outputs
-        with making(step) if receipt else nullcontext() as made:
+        with record_step(step) if receipt else nullcontext() as made:
             module = compile_module(source, limits, manifest, record_errors=record_errors)
             if made and module.binary:
                 made.also(manifest.parent / module.binary)
@@ -151,7 +151,7 @@ def rival(
     ] = 20.0,
     target: Annotated[str, typer.Option(help="Of a source where there is no GPU: what to compile it for.")] = "sm_90",
 ) -> None:
-    """Check your own kernel (a rival) on small matrices, and print its errors.
+    """Check your own kernel (a rival) on small matrices, and print its errors, in Python with the traceback.
 
     Each trial has one entry type and precision. The result is checked against the same error bounds as in a campaign.
     Writes outside of its arrays or into read-only arrays are found, and so are memory leaks. A crash does not stop the
@@ -269,12 +269,18 @@ class _Said:
             return
         self.end()
         typer.echo(words if self._begun else f"  {outcome.trial!s:<20} {words}")
+        for line in outcome.trace.splitlines():
+            typer.echo(f"    {_printable(line)}")
         self._failure = failure
 
     def end(self) -> None:
         if self._alike:
             typer.echo(f"  and {self._alike} more alike")
         self._failure, self._alike = "", 0
+
+
+def _printable(line: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in line)
 
 
 def _counted(outcomes: Sequence[TrialOutcome], total: int) -> str:

@@ -97,7 +97,7 @@ def measure(
         _measure(study, problem, precision, config_file, record_failures, turns, jobs, run)
         return
     with signals_held():
-        from repro.campaign.completeness import making_case
+        from repro.campaign.completeness import record_case
         from repro.campaign.configuration import check_study, load
         from repro.campaign.plan import plan_of_cases
 
@@ -105,7 +105,7 @@ def measure(
         check_study(config, study)
         case = study, problem, precision
         words = ["--config", str(config_file), "--turns", str(turns), "--jobs", str(jobs)]
-        with making_case(plan_of_cases(config, [problem], study), *case) if receipt else nullcontext():
+        with record_case(plan_of_cases(config, [problem], study), *case) if receipt else nullcontext():
             code = _supervise(context, config, *case, words, record_failures)
             if code:
                 raise typer.Exit(code)

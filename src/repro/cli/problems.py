@@ -17,7 +17,7 @@ from repro.campaign.configuration import load
 from repro.campaign.plan import plan_of_cases
 from repro.campaign.problem_files import build_problem
 from repro.campaign.problem_files import record_unavailable as write_unavailable
-from repro.campaign.receipts import Receipt, RunningStep, making, why_stale
+from repro.campaign.receipts import Receipt, RunningStep, record_step, stale_reason
 from repro.campaign.steps import building, building_into
 from repro.cli.measurement import reason_of
 from repro.cli.options import ConfigFile
@@ -168,10 +168,10 @@ def problem(
         outline = planned(item, load_registry(Path(config.registry)), config.limits)
         step = building_into((path,), kept / "receipts" / f"{name}.json", outline, config)
         before = Receipt.load(step.receipt)
-        if info and not record and before and not why_stale(step, {step.receipt: before}, {}):
+        if info and not record and before and not stale_reason(step, {step.receipt: before}, {}):
             _out.print(describe(load_problem(path, name), path))
             return
-    with making(step) if step else nullcontext() as made:
+    with record_step(step) if step else nullcontext() as made:
         if record_unavailable:
             built = build_or_record(name, config, path, record, made)
         else:

@@ -378,9 +378,9 @@ def check(
     from repro.bench.records import code_of, read_commits, read_environments
     from repro.bench.store import check_measured
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.completeness import count_alike, find_missing, find_missing_of_record, log_of
+    from repro.campaign.completeness import find_missing, find_missing_of_record, log_of, merge_equal_causes
     from repro.campaign.plan import Plan, ProblemBatches, make_plan
-    from repro.campaign.receipts import making
+    from repro.campaign.receipts import record_step
     from repro.campaign.steps import Freshness
     from repro.errors import ReproError
     from repro.untrusted_files import files_below
@@ -416,7 +416,7 @@ def check(
         print_json({"campaign": asked.campaign, "named": [asdict(part) for part in missing_parts], "code": code})
     else:
         batches = ProblemBatches(plan) if plan and not record else None
-        for part in missing_parts if each else count_alike(missing_parts):
+        for part in missing_parts if each else merge_equal_causes(missing_parts):
             log = log_of(batches, part.case) if batches and part.case else None
             typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else ""), err=True)
         for words, names in code.items():
@@ -428,7 +428,7 @@ def check(
             # only the planned output of the check step has a receipt
             steps = freshness.steps[-1:] if freshness else ()
             own = [step for step in steps if output.absolute() in (path.absolute() for path in step.outputs)]
-            with making(own[0]) if own else nullcontext():
+            with record_step(own[0]) if own else nullcontext():
                 output.write_text(f"{words}\n")
         typer.echo(words, err=as_json)
         return

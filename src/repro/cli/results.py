@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from repro.results.cross_campaign import Comparison
     from repro.results.figure_style import Shape
     from repro.results.registry import Kind
+    from repro.results.tables import Table
 
 
 Names = Annotated[
@@ -76,6 +77,14 @@ def table(
     config_file: RecordedConfig = None,
     receipt: Receipt = False,
     caption: CaptionLength = Caption.LONG,
+    show: Annotated[
+        bool | None,
+        typer.Option(
+            "--show/--no-show",
+            help="Print the named tables, of wide and long ones the first columns and rows; by default on a terminal.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Make tables of a measured campaign, with our numbers beside the published ones, as CSV, Markdown and LaTeX.
 
@@ -94,7 +103,10 @@ def table(
     if receipt and caption is Caption.SHORT:
         raise ReproError("--receipt is for tables as the workflow makes them", todo="leave --caption")
     with _receipt(receipt, config_file, "tables", study):
-        _write_artifacts("table", names or [], all_, campaign, study, results, results, config_file, caption=caption)
+        shown = bool(names) and (sys.stdout.isatty() if show is None else show)
+        _write_artifacts(
+            "table", names or [], all_, campaign, study, results, results, config_file, caption=caption, show=shown
+        )
 
 
 def figure(
@@ -208,11 +220,11 @@ def _receipt(
         return
     from repro.campaign.configuration import load
     from repro.campaign.plan import make_plan
-    from repro.campaign.receipts import making
+    from repro.campaign.receipts import record_step
     from repro.campaign.steps import presenting, reporting
 
     plan = make_plan(load(config_file or DEFAULT_CONFIG))
-    with making(reporting(plan) if kind == "report" or study is None else presenting(plan, study, kind)):
+    with record_step(reporting(plan) if kind == "report" or study is None else presenting(plan, study, kind)):
         yield
 
 
@@ -227,13 +239,15 @@ def _write_artifacts(
     config_file: Path | None,
     shape: Shape | None = None,
     caption: Caption = Caption.LONG,
+    show: bool = False,
 ) -> None:
-    """Write tables or figures for each selected study into subfolders of `target`."""
+    """Write tables or figures for each selected study into subfolders of `target`; with `show` print the tables."""
     from repro.campaign.artifacts import CampaignSelection, all_artifacts, find_artifacts, published_of
     from repro.cli.console import Progress
     from repro.errors import ReproError
     from repro.results.output import figures_folder, tables_folder, write
     from repro.results.report import shows_nothing
+    from repro.results.tables import Table
 
     asked = CampaignSelection.of(campaign, results, config_file)
     studies = asked.studies(study)
@@ -253,9 +267,21 @@ def _write_artifacts(
                 made = artifact.make(data, published)
                 if not all_ and shows_nothing(artifact, made, data):
                     typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
+                if show and isinstance(made, Table):
+                    _print_table(f"{name}/{artifact.name}", made)
                 for path in write(artifact, made, data, folder(target, asked.campaign, name), shape, short):
                     typer.echo(f"wrote {path}")
                 progress(name, done, len(artifacts))
+
+
+def _print_table(name: str, table: Table) -> None:
+    from repro.cli.console import first_columns, terminal_width
+
+    heads = [f"{column.group}: {column.title}" if column.group else column.title for column in table.columns]
+    rows = [[cell.shown for cell in row] for row in (*table.rows, *table.summary)]
+    typer.echo(typer.style(f"{name}: {len(rows)} rows, {len(heads)} columns", bold=True))
+    for line in first_columns(heads, rows, terminal_width()):
+        typer.echo(line)
 
 
 TOLERANCE = 0.02
@@ -358,7 +384,7 @@ def _print_comparison(comparison: Comparison, worst: int, tolerance: float, cons
         counts = [f"{(comparison.rows['verdict'] == verdict).sum()} {verdict}" for verdict in VERDICTS]
         _print_spreads(comparison, console)
         _print_mean(comparison, console)
-        console.print(f"{len(comparison.rows)} rows: {', '.join(counts)}")
+        console.print(f"{len(comparison.rows)} row{'s' * (len(comparison.rows) != 1)}: {', '.join(counts)}")
 
 
 def _print_spreads(comparison: Comparison, console: Console) -> None:
@@ -504,22 +530,22 @@ def best(
         repro best mine --json
     """
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.winners import as_json, find_rivals, find_winners, of_problem, studies_without
+    from repro.campaign.winners import find_rivals, find_winners, json_text, lines_of_problem, studies_without_winners
     from repro.cli.end_of_run import print_not_searched, print_rivals, print_winners
 
-    asked = CampaignSelection.of(either(named, campaign), results, config_file, beside=())
+    asked = CampaignSelection.of(either(named, campaign), results, config_file, reference_names=())
     winners, rivals = find_winners(asked, study), find_rivals(asked, study)
     if problem is not None:
-        winners, rivals = of_problem(problem, winners, rivals)
+        winners, rivals = lines_of_problem(problem, winners, rivals)
     if json:
-        typer.echo(as_json(winners, rivals))
+        typer.echo(json_text(winners, rivals))
         return
     if asked.named_by:
         typer.echo(f"campaign {asked.said}\n")
     many = problem is None and len({winner.problem for winner in winners if winner.python}) > MAX_RECIPES
     print_winners(winners, "" if recipes or not many else HOW_TO_TAKE_AWAY)
     print_rivals(rivals)
-    for name, table in studies_without(asked, study) if problem is None else ():
+    for name, table in studies_without_winners(asked, study) if problem is None else ():
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
     print_not_searched(asked, winners)
 
@@ -554,8 +580,9 @@ def claims(
     """
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.report import claim_tables, verdict_line, write_reproduction
-    from repro.cli.console import in_columns, terminal_width
+    from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
     from repro.errors import ReproError
+    from repro.results.claims import Verdict, reasons_of
 
     asked = CampaignSelection.of(either(named, campaign), results, config_file)
     tables = claim_tables(asked, study)
@@ -574,15 +601,20 @@ def claims(
         }
         print_json({"campaign": asked.campaign, "claims": told})
     else:
+        heads = ["verdict", "id", "published", "here", "cases", "kernels", "claim"]
         shown = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
         for name, (measured, table) in tables.items():
-            indices = [next(i for i, column in enumerate(table.columns) if column.key == key) for key in shown]
             typer.echo(f"{name} on {measured.column}, campaign {asked.said}: {verdict_line(table)}")
-            lines = [[row[i].shown for i in indices] for row in table.rows]
-            for line in in_columns(
-                ["verdict", "id", "published", "here", "cases", "kernels", "claim"], lines, terminal_width()
-            ):
-                typer.echo(line)
+            columns = [column.key for column in table.columns]
+            cells = [dict(zip(columns, row, strict=True)) for row in table.rows]
+            judged = [line for line in cells if line["verdict"].value != Verdict.NOT_TESTABLE]
+            lines = [[line[key].shown for key in shown] for line in judged]
+            for text in in_columns(heads, lines, terminal_width()) if lines else ():
+                typer.echo(text)
+            for reason, ids in reasons_of(table).items():
+                which = f"all {len(ids)} claims" if len(ids) == len(cells) else ", ".join(ids)
+                said = f"{Verdict.NOT_TESTABLE}: {which}: {reason}"
+                typer.echo("\n".join(wrapped(said, terminal_width(), indent=INDENT)))
             typer.echo()
     if report:
         for path in write_reproduction(asked, tables):

@@ -9,9 +9,10 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
 
 from repro.codegen.targets import Target
 from repro.errors import ReproError
@@ -53,18 +54,27 @@ def render_text(templates: Path, name: str, **context: Any) -> str:
     Raises
     ------
     ReproError
-        The template is missing or wrong; the error has its name and line.
+        The template is missing or wrong; the error has the path of the file and the line.
     """
     templates = shipped(templates)
     try:
         text = _environment(templates, templates.absolute()).get_template(name).render(**context)
     except TemplateError as error:
-        where = f"{getattr(error, 'filename', None) or templates / name}:{getattr(error, 'lineno', '?')}"
+        where = _place(error) or templates / name
         detail = f"{type(error).__name__}: {error.message}"
         raise ReproError("a template cannot be rendered", where=where, actual=detail, todo="correct it") from error
     for blanks, kept in _STRAY_BLANKS:
         text = blanks.sub(kept, text)
     return text.rstrip("\n") + "\n"
+
+
+def _place(error: TemplateError) -> str | None:
+    """Return the path and line of a template that an error is about; None if none was reached."""
+    if isinstance(error, TemplateSyntaxError):
+        return f"{error.filename or error.name}:{error.lineno}"
+    # Jinja's tracebacks have the lines of templates; the innermost one may be in a template that another one includes
+    frames = [f for f in extract_tb(error.__traceback__) if f.filename.endswith(SUFFIXES)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
 
 
 def wrap_lines(source: str) -> str:

@@ -33,7 +33,7 @@ DEVICES = ("auto", "cuda", "cuda:all", "opencl")
 #: Explanation of `PATTERN` for users.
 MEANING = (
     "auto (a GPU if there is one, else the CPU), cuda, cuda:N, cuda:0,1,2 (several GPUs of this machine, none twice), "
-    "cuda:all, opencl, opencl:N or opencl:N/K (that CPU split into K equal parts, at least 2)"
+    "cuda:all, opencl (the CPU), opencl:N or opencl:N/K (that CPU split into K equal parts, at least 2)"
 )
 
 

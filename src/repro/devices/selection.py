@@ -18,7 +18,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from repro.codegen import opencl_runtime
 from repro.codegen.targets import CPU, Target, get_target
-from repro.config.models import MEANING, names_device
+from repro.config.models import DEVICES, MEANING, names_device
+from repro.config.validation_errors import suggestion
 from repro.devices import nvml
 from repro.devices.base import Device, LaunchError
 from repro.devices.device_group import Devices
@@ -122,7 +123,8 @@ def resolve_device(wanted: str) -> str:
         The selection is invalid, a device does not exist, or only parts of a GPU (MIG) are visible.
     """
     if not names_device(wanted):
-        raise ReproError("no such device", where="device", expected=MEANING, actual=repr(wanted))
+        meant = suggestion(wanted, DEVICES)
+        raise ReproError("no such device", where="device", expected=MEANING, actual=f"{wanted!r}{meant}")
     backend, _, rest = wanted.partition(":")
     if backend == "opencl":
         numbers = [int(number) for number in (rest or "0").split("/")]

@@ -23,7 +23,7 @@ from repro.operators.scipy_matrices import as_rows, precision_of, precision_of_v
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS, Arrays, lay_out
 from repro.sparse.dynamic.matrix import ConcurrentReader, DynamicMatrix, NoRoom, Unfinished, bind_product
 from repro.sparse.dynamic.operations import Existing
-from repro.sparse.dynamic.schedules import Schedule, usual_schedule, widths_of
+from repro.sparse.dynamic.schedules import Schedule, row_widths, usual_schedule
 from repro.sparse.dynamic.storage import EntryBatch, Storage
 
 
@@ -68,7 +68,7 @@ class Reader(DeviceOperator):
 
 def _width(target: Target, mean: float) -> int:
     """Return the number of threads per row, such that each thread has about four entries of a row of mean length."""
-    widths = widths_of(target)
+    widths = row_widths(target)
     return next((width for width in widths if 4 * width >= mean), widths[-1])
 
 

@@ -36,7 +36,7 @@ from repro.operators.sparse_products import StoredPattern, load_products, matrix
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels
-from repro.sparse.multigrid.hierarchy import DeviceLevel, refresh_on, set_up_on
+from repro.sparse.multigrid.hierarchy import DeviceLevel, refresh_hierarchy, set_up_hierarchy
 from repro.sparse.multigrid.kernels import MODULES, render_multigrid
 from repro.sparse.multigrid.reference import SMOOTHER_DEGREES, MultigridSettings, Smoother, check_diagonal
 from repro.sparse.multigrid.solver import Solver, SolveResult, check_finite, shifted
@@ -220,7 +220,9 @@ def amg(
                 if cupys
                 else matrix_on_device(runtime, rows, np.dtype(DTYPES[precision]))
             )
-            levels = set_up_on(runtime.device, load, stored, near_null, unknowns, settings, refreshable=refreshable)
+            levels = set_up_hierarchy(
+                runtime.device, load, stored, near_null, unknowns, settings, refreshable=refreshable
+            )
             try:
                 solver = Solver(runtime.device, load, levels, smooths)
             except BaseException:
@@ -369,7 +371,7 @@ class MultilevelSolver:
             try:
                 if values.size:
                     self._runtime.device.write(levels[0].a.values, values)
-                levels[:] = refresh_on(self._runtime.device, self._memory.load, levels, self._memory.settings)
+                levels[:] = refresh_hierarchy(self._runtime.device, self._memory.load, levels, self._memory.settings)
                 self._solver.renew(levels)
             except OutOfDeviceMemory as error:
                 raise self._runtime.no_room(error) from None

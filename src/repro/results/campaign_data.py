@@ -205,6 +205,11 @@ class ProblemRecord:
         return mine != theirs and None not in (self.checksum, other.checksum)
 
     @property
+    def own(self) -> bool:
+        """Whether the problem is a file of the user's own."""
+        return (self.origin or {}).get("source") == "own"
+
+    @property
     def stand_in(self) -> str | None:
         """Name of the papers' problem that this one replaces; None if it is no stand-in."""
         other = (self.origin or {}).get("stand_in")

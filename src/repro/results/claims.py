@@ -30,6 +30,8 @@ WANTED_ON = "NVIDIA H200"
 #: Devices with wanted values, and the factor by which a wanted time is longer than on `WANTED_ON`. Wanted ratios and
 #: rates are the same on all these devices.
 TIME_ALLOWANCES = {WANTED_ON: 1.0, "NVIDIA H100 80GB HBM3": 1.35}
+#: Reason why a campaign of a user's own problems alone judges no claim.
+NO_PAPERS_PROBLEM = "no problem is a paper’s"
 #: Printed in place of a wanted value on any other device.
 NO_TARGET = "no target for this device"
 #: Maximum number of cases that a note names for one reason of a missing number.
@@ -376,9 +378,12 @@ def judge(
     The papers' kernels of `campaign.as_published` are used first, then those of the campaign itself. If the exact
     kernels were not measured, their further tuned versions are used, else ours. `Judgement.variants` and
     `Judgement.campaign` record the source. All rows of a verdict are of one campaign. CPU times give no verdict on
-    claims that were measured on a GPU.
+    claims that were measured on a GPU, and rows of the user's own problems give none on any claim.
     """
 
+    there = [record for record in campaign.problems.values() if record.available]
+    own_alone = bool(there) and all(record.own for record in there)
+    campaign = _without_own_problems(campaign)
     prepared: dict[tuple[str, Variants], D | None] = {}  # cached, since many claims of a study use the same variants
     literal = campaign.as_published
 
@@ -397,6 +402,8 @@ def judge(
         return replace(judgement, own=replace(judgement, value=value, interval=interval, numbers=numbers, campaign=""))
 
     def judged(claim: Claim) -> Judgement:
+        if own_alone:
+            return Judgement(claim, reason=NO_PAPERS_PROBLEM)
         if campaign.on_cpu and claim.gpu:
             return Judgement(claim, reason="times of a CPU are a rehearsal and judge no claim of a GPU")
         quantity = quantities.get(claim.quantity)
@@ -422,6 +429,15 @@ def judge(
         return Judgement(claim, reason=reason or "not measured in this campaign", notes=notes)
 
     return [judged(claim) for claim in claims]
+
+
+def _without_own_problems(campaign: Campaign) -> Campaign:
+    problems = {name: record for name, record in campaign.problems.items() if not record.own}
+    if len(problems) == len(campaign.problems):
+        return campaign
+    tables = ("search", "report", "choices", "repeat", "counters")
+    kept = {key: (table := getattr(campaign, key))[table.problem.isin(list(problems))] for key in tables}
+    return replace(campaign, problems=problems, **kept)
 
 
 #: For the variants of a claim, those that may be used instead, in order of preference.
@@ -579,6 +595,17 @@ def close_calls(table: Table) -> Counter[str]:
     place = [column.key for column in table.columns].index("verdict")
     cells = (row[place] for row in table.rows)
     return Counter(str(cell.value) for cell in cells if cell.shown.endswith(CLOSE))
+
+
+def reasons_of(table: Table) -> dict[str, list[str]]:
+    """Return, for each reason why claims were not judged, their ids in a table from `claims_table`."""
+    keys = [column.key for column in table.columns]
+    named, verdicts, reasons = (keys.index(key) for key in ("id", "verdict", "worst_case"))
+    found: dict[str, list[str]] = {}
+    for row in table.rows:
+        if row[verdicts].value == str(Verdict.NOT_TESTABLE):
+            found.setdefault(row[reasons].shown, []).append(row[named].shown)
+    return found
 
 
 def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:

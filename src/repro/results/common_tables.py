@@ -36,6 +36,7 @@ from repro.results.tables import (
     digits,
     from_rows,
     microseconds,
+    natural,
     ratio,
     seconds_cell,
     speedup_column,
@@ -129,7 +130,7 @@ def register_common_tables(study_name: str) -> None:
     @table(study_name, TIMES, title="Variants beside the fastest baseline", numbering=OURS)
     def times(campaign: Campaign, published: Published) -> Table:
         timed = [row for row in campaign.reported.select(kind="variant", cache=campaign.cache) if row.timed]
-        names = sorted({row.name for row in timed})
+        names = sorted({row.name for row in timed}, key=natural)
         methods = [Method(name, name, columns={"kind": "variant", "name": name}) for name in names]
         if not 0 < len(methods) <= MAX_VARIANTS:
             methods = [Method("fastest", "fastest variant", columns={"kind": "variant"})]

@@ -28,6 +28,7 @@ from repro.results.tables import (
     Table,
     digits,
     microseconds,
+    natural,
     speedup_column,
     table_of,
     time_column,
@@ -130,7 +131,7 @@ def rival_lines(campaign: Campaign, contests: Sequence[Contest]) -> list[RivalLi
             for precision in campaign.precisions:
                 case = Case[RecordedRow](campaign, problem, precision)
                 rows = case.select(kind=OUTSIDE, **contest.columns)
-                lines += [RivalLine(case, contest, row) for row in sorted(rows, key=lambda row: row.name)]
+                lines += [RivalLine(case, contest, row) for row in sorted(rows, key=lambda row: natural(row.name))]
     return lines
 
 

@@ -349,6 +349,11 @@ def from_rows(cell: Cell, *times: ReportedTime | None) -> Cell:
     return replace(cell, keys=tuple(dict.fromkeys((*cell.keys, *(timed.key for timed in times if timed)))))
 
 
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts names by their numbers: `scatter4` before `scatter16`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
 def digits(value: float) -> str:
     """Format a positive number with three significant digits (below 1: two) and no exponent."""
     if 0 < value < 0.0995:

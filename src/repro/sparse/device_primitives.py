@@ -171,8 +171,7 @@ def runs_of(n: int, tile: int, max_runs: int, min_tiles: int = 1) -> tuple[int, 
     return per_run * tile, max(1, -(-tiles // per_run))
 
 
-#: Threads per block of the counting and scattering kernels, and keys per thread; must agree
-#: with `sort.j2`.
+#: Threads per block of the counting and scattering kernels, and keys per thread of a tile.
 SORT_BLOCK_SIZE = {"cuda": 256, "opencl": 16}
 SORT_ITEMS = {"cuda": 12, "opencl": 256}
 #: Largest number of different digit values in a pass, and number of bits of a digit.

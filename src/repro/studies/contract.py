@@ -241,6 +241,13 @@ class Study:
         ReproError
             The key is unknown, or a template is missing or wrong.
         """
+        if type(self).render is Study.render:
+            raise ReproError(
+                f"`{self.name}` overrides no `render`, which returns the source of its modules",
+                where=f"{type(self).__module__}.{type(self).__qualname__}",
+                expected="def render(self, templates: Path, key: str, target: Target) -> str",
+                todo="define it, or correct its name",
+            )
         raise ReproError("the study has no module of that key", where=self.name, actual=key)
 
     def operands(self, problem: Problem, precision: str, seed: int) -> Operands:

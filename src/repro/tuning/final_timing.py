@@ -86,15 +86,15 @@ class Probe:
     def _slow(self, yardstick: Runnable) -> Slowdown | None:
         kind, bench = yardstick.kind, self._bench
         backend = bench.devices.backend
-        same = kind, yardstick.bytes_moved  # the size of a copy depends on free memory
-        best = self._best.get(same, np.inf)
+        yardstick_key = kind, yardstick.bytes_moved  # the size of a copy depends on free memory
+        best = self._best.get(yardstick_key, np.inf)
         median = np.inf
         for _ in range(2):  # a second try, since an idle device starts slowly
             try:
                 median = float(np.median(bench.devices.time_events(yardstick.launch, LAUNCHES)))
             except LaunchError:
                 return None  # the next launch of a runnable will report the failure
-            self._best[same] = min(self._best.get(same, median), median)
+            self._best[yardstick_key] = min(self._best.get(yardstick_key, median), median)
             if not is_far(median, best, bench.timing.tolerance(backend), WAKING[backend]):
                 return None
         words = f"{kind} median {microseconds_text(median)}, {microseconds_text(best)} before"
@@ -153,14 +153,14 @@ def shuffled_rounds(
     with Watchdog(bench.timing.timeout) as timer.watchdog:
         try:
             warm = timer.time(runnables, warm_rounds(bench.timing))
-            timed = [r for r in runnables if r.cold and warm[r.name].status in TIMED]
-            cold = timer.time(timed, cold_rounds(bench.timing))
+            cold_runnables = [r for r in runnables if r.cold and warm[r.name].status in TIMED]
+            cold = timer.time(cold_runnables, cold_rounds(bench.timing))
         finally:
             probe.release()
             if not bench.lost:
                 for runnable in runnables:
                     runnable.release()
-    return [*(warm[runnable.name] for runnable in runnables), *(cold[runnable.name] for runnable in timed)]
+    return [*(warm[runnable.name] for runnable in runnables), *(cold[runnable.name] for runnable in cold_runnables)]
 
 
 class _RoundTimer:
@@ -181,11 +181,11 @@ class _RoundTimer:
     def time(self, runnables: Sequence[Runnable], rounds: Rounds) -> dict[str, Row]:
         """Return one row for each runnable; skip measuring if the store already has all rows."""
         bench, effort = self._bench, rounds.effort
-        stored = {r.name: row for r in runnables if (row := self._store.get(bench.key(r, REPORT, effort)))}
-        if len(stored) == len(runnables):
-            return stored
+        stored_rows = {r.name: row for r in runnables if (row := self._store.get(bench.key(r, REPORT, effort)))}
+        if len(stored_rows) == len(runnables):
+            return stored_rows
         # Times of an earlier process are not comparable with new ones, so only failures are kept.
-        rows = {name: row for name, row in stored.items() if row.status not in TIMED}
+        rows = {name: row for name, row in stored_rows.items() if row.status not in TIMED}
         todo = {r.name: r for r in runnables if r.name not in rows}
         unprepared = [(name, runnable) for name, runnable in todo.items() if name not in self._ready]
         for number, (name, runnable) in enumerate(unprepared):
@@ -194,59 +194,66 @@ class _RoundTimer:
                 self._ready[name] = bench.prepare(runnable), bench.check(runnable)
         if unprepared:
             self._progress("preparing", len(unprepared), len(unprepared))
-        taken: dict[str, list[Samples]] = {name: [] for name in todo}
+        samples_by_name: dict[str, list[Samples]] = {name: [] for name in todo}
         self._probe.look()
         for number in range(rounds.count):
             self._progress(rounds.name, number, rounds.count)
             for name, samples in self._quiet_round(todo, effort, rows).items():
-                taken[name].append(samples)
-        self._retake_outliers(taken, todo, effort, rows)
+                samples_by_name[name].append(samples)
+        self._retake_outliers(samples_by_name, todo, effort, rows)
         self._progress(rounds.name, rounds.count, rounds.count)
         for runnable in list(todo.values()):
             with self._failing_alone(runnable, effort, todo, rows):
                 bench.check_again(runnable)
         for name, runnable in todo.items():
             preprocess, error = self._ready[name]
-            samples = join_rounds(taken[name], *self._tolerances(runnable))
-            row = bench.measured(runnable, REPORT, effort, samples, error=error, preprocess=preprocess)
+            samples = join_rounds(samples_by_name[name], *self._tolerances(runnable))
+            row = bench.measured_row(runnable, REPORT, effort, samples, error=error, preprocess=preprocess)
             rows[name] = self._store.add(row)
         return rows
 
     def _quiet_round(self, todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]) -> dict[str, Samples]:
         """Time one round. If the probe reports a disturbance, wait and repeat the round, a few times at most."""
         round_ = self._round(todo, todo, effort, rows)
-        slow = self._disturbed_by(self._probe.look(), round_)
-        for rest in CALM_RESTS:
+        slow = self._disturbances(self._probe.look(), round_)
+        for pause in CALM_RESTS:
             if not slow:
                 return round_
-            time.sleep(rest)
-            again = self._round(todo, todo, effort, rows)
-            round_ = {name: _replacement(samples, round_[name]) for name, samples in again.items()}
-            slow = self._disturbed_by(self._probe.look(), round_)
-        return {name: _with_disturbance(slow.get(name), samples) for name, samples in round_.items()}
+            time.sleep(pause)
+            repeated_round = self._round(todo, todo, effort, rows)
+            round_ = {name: _replacement(samples, round_[name]) for name, samples in repeated_round.items()}
+            slow = self._disturbances(self._probe.look(), round_)
+        return {name: _mark_disturbed(slow.get(name), samples) for name, samples in round_.items()}
 
-    def _disturbed_by(self, slow: Slowdown | None, round_: dict[str, Samples]) -> dict[str, str]:
+    def _disturbances(self, slow: Slowdown | None, round_: dict[str, Samples]) -> dict[str, str]:
         """Return a message for each sample of a round that the slowdown disturbed."""
         tolerance = self._bench.timing.tolerance(self._bench.devices.backend)
         return {name: slow.words for name, samples in round_.items() if slow and slow.disturbs(samples, tolerance)}
 
     def _retake_outliers(
-        self, taken: dict[str, list[Samples]], todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]
+        self,
+        samples_by_name: dict[str, list[Samples]],
+        todo: dict[str, Runnable],
+        effort: SamplingPlan,
+        rows: dict[str, Row],
     ) -> None:
         """Repeat samples that are far from other rounds of the same runnable, as long as repeating helps."""
-        for rest in CALM_RESTS:
+        for pause in CALM_RESTS:
             far = {
-                name: set(outlying_rounds(taken[name], *self._tolerances(runnable))) for name, runnable in todo.items()
+                name: set(outlying_rounds(samples_by_name[name], *self._tolerances(runnable)))
+                for name, runnable in todo.items()
             }
             if not any(far.values()):
                 return
-            time.sleep(rest)
+            time.sleep(pause)
             while any(far.values()):
                 round_ = self._round([name for name, numbers in far.items() if numbers], todo, effort, rows)
-                slow = self._disturbed_by(self._probe.look(), round_)
+                slow = self._disturbances(self._probe.look(), round_)
                 for name, samples in round_.items():
                     number = far[name].pop()
-                    taken[name][number] = _replacement(_with_disturbance(slow.get(name), samples), taken[name][number])
+                    samples_by_name[name][number] = _replacement(
+                        _mark_disturbed(slow.get(name), samples), samples_by_name[name][number]
+                    )
                 far = {name: numbers for name, numbers in far.items() if name in todo}
 
     def _tolerances(self, runnable: Runnable) -> tuple[float, float, float]:
@@ -259,11 +266,11 @@ class _RoundTimer:
         self, names: Iterable[str], todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]
     ) -> dict[str, Samples]:
         """Take one sample of each runnable in shuffled order; runnables that fail are left out."""
-        taken = {}
+        samples_by_name = {}
         for name in self._random.permutation(sorted(names)):
             with self._failing_alone(todo[name], effort, todo, rows):
-                taken[str(name)] = self._bench.sample(todo[name], effort)
-        return taken
+                samples_by_name[str(name)] = self._bench.sample(todo[name], effort)
+        return samples_by_name
 
     @contextmanager
     def _failing_alone(
@@ -277,7 +284,7 @@ class _RoundTimer:
             with attempt(bench, self._store, runnable, REPORT, effort, self.watchdog):
                 yield
         except tuple(FAILURES) as failure:
-            rows[runnable.name] = self._store.add(bench.failed(runnable, REPORT, effort, failure))
+            rows[runnable.name] = self._store.add(bench.failure_row(runnable, REPORT, effort, failure))
             del todo[runnable.name]
             if bench.lost:
                 raise ContextLost(f"{runnable.name}: {failure}") from None
@@ -287,13 +294,13 @@ class _RoundTimer:
 def join_rounds(rounds: Sequence[Samples], tolerance: float, host_tolerance: float, waking: float = 0.0) -> Samples:
     """Join the samples of all valid rounds. If fewer than half are valid, join all and mark the result as disturbed."""
     far = outlying_rounds(rounds, tolerance, host_tolerance, waking)
-    kept = [samples for number, samples in enumerate(rounds) if number not in far]
-    if 2 * len(kept) < len(rounds):
-        why = f"{next(iter(far.values()))} in {len(far)} of {len(rounds)} rounds"
-        return replace(reduce(Samples.join, rounds), disturbed=why)
-    dropped = sum(rounds[number].taken for number in far)
-    joined = reduce(Samples.join, kept)
-    return replace(joined, discarded=joined.discarded + dropped)
+    calm_rounds = [samples for number, samples in enumerate(rounds) if number not in far]
+    if 2 * len(calm_rounds) < len(rounds):
+        reason = f"{next(iter(far.values()))} in {len(far)} of {len(rounds)} rounds"
+        return replace(reduce(Samples.join, rounds), disturbed=reason)
+    discarded_samples = sum(rounds[number].taken for number in far)
+    samples_of_rounds = reduce(Samples.join, calm_rounds)
+    return replace(samples_of_rounds, discarded=samples_of_rounds.discarded + discarded_samples)
 
 
 def outlying_rounds(
@@ -304,15 +311,15 @@ def outlying_rounds(
     Medians may differ between rounds by the factor `tolerance` for device clocks and `host_tolerance` for the host's
     clock, plus `waking` seconds for waking CPU threads.
     """
-    disturbed = {number: samples.disturbed for number, samples in enumerate(rounds) if samples.disturbed}
-    calm = [number for number in range(len(rounds)) if number not in disturbed]
+    disturbances = {number: samples.disturbed for number, samples in enumerate(rounds) if samples.disturbed}
+    calm = [number for number in range(len(rounds)) if number not in disturbances]
     far = outlying([rounds[number].seconds for number in calm], tolerance, host_tolerance, waking)
-    return disturbed | {calm[number]: why for number, why in far.items()}
+    return disturbances | {calm[number]: reason for number, reason in far.items()}
 
 
 def _replacement(new: Samples, old: Samples) -> Samples:
     return replace(new, discarded=new.discarded + old.taken)
 
 
-def _with_disturbance(why: str | None, samples: Samples) -> Samples:
-    return replace(samples, disturbed=samples.disturbed or why)
+def _mark_disturbed(disturbance: str | None, samples: Samples) -> Samples:
+    return replace(samples, disturbed=samples.disturbed or disturbance)

@@ -86,13 +86,13 @@ class Recording:
         """Name of the variant that the search chose: the fastest one timed with the full protocol, or else the fastest
         of all.
         """
-        timed = {name: seconds for name, seconds in self.seconds.items() if seconds is not None}
-        finalists = {name: timed[name] for name in timed if name in self.full} or timed
+        known_seconds = {name: seconds for name, seconds in self.seconds.items() if seconds is not None}
+        finalists = {name: known_seconds[name] for name in known_seconds if name in self.full} or known_seconds
         return min(finalists, key=lambda name: finalists[name])
 
     def among(self, names: Iterable[str]) -> Recording:
-        kept = {name: self.seconds[name] for name in names}
-        return replace(self, seconds=kept, full=self.full & kept.keys())
+        chosen_seconds = {name: self.seconds[name] for name in names}
+        return replace(self, seconds=chosen_seconds, full=self.full & chosen_seconds.keys())
 
     def losses(self, names: Iterable[str]) -> Array:
         """Return the relative loss of the fastest variant so far, after each of a sequence of measured variants.
@@ -118,18 +118,18 @@ def recordings(
     `problems` contains problem records by name, and `environments` environment records by hash. Problems without
     statistics are left out.
     """
-    searched = []
+    recorded_searches = []
     variants = search[search["kind"] == "variant"]
     variants = variants[~prune(variants)]
     for (problem, precision), rows in variants.groupby(["problem", "precision"], sort=True):
-        timed = rows["status"].isin(["ok", "noisy"]) & rows[TIME].notna()
+        has_time = rows["status"].isin(["ok", "noisy"]) & rows[TIME].notna()
         record = problems.get(str(problem), {})
-        if not record.get("statistics") or not timed.any():
+        if not record.get("statistics") or not has_time.any():
             continue
         first = rows.iloc[0]
-        times = zip(rows["name"], rows[TIME], timed, strict=True)
+        times = zip(rows["name"], rows[TIME], has_time, strict=True)
         machine = Machine.of(environments.get(first["environment"], {}))
-        searched.append(
+        recorded_searches.append(
             Recording(
                 problem=str(problem),
                 family=str(record.get("entry", record.get("kind"))),
@@ -140,7 +140,7 @@ def recordings(
                 full=frozenset(rows["name"][rows["protocol"] == "full"]),
             )
         )
-    return searched
+    return recorded_searches
 
 
 def load_recordings(
@@ -148,47 +148,51 @@ def load_recordings(
     study_name: str,
     backend: str,
     campaigns: Sequence[str] | None,
-    without: str,
+    excluded: str,
     features_of: FeaturesOf,
     prune: Prune = prune_nothing,
 ) -> list[Recording]:
-    """Read the recordings of a study on a backend from the given campaigns, or from all campaigns except `without`.
+    """Read the recordings of a study on a backend from the given campaigns, or from all campaigns except `excluded`.
 
-    The campaign `without` is being measured; using its rows would make results depend on the order of its jobs.
+    The campaign `excluded` is being measured; using its rows would make results depend on the order of its jobs.
 
     Raises
     ------
     ReproError
         A given campaign is missing, or no campaign has rows of this study on this backend.
     """
-    there = [folder.name for folder in CampaignFolder.measured(results) if folder.study(study_name).is_dir()]
-    wanted = [name for name in there if name != without] if campaigns is None else list(campaigns)
-    for name in wanted:
-        if name not in there:
+    recorded_campaigns = [
+        folder.name for folder in CampaignFolder.measured(results) if folder.study(study_name).is_dir()
+    ]
+    requested_campaigns = (
+        [name for name in recorded_campaigns if name != excluded] if campaigns is None else list(campaigns)
+    )
+    for name in requested_campaigns:
+        if name not in recorded_campaigns:
             raise ReproError(
                 "no such campaign to learn from",
                 where="training",
-                expected=f"campaigns with rows of {study_name}: {', '.join(there) or 'there are none'}",
+                expected=f"campaigns with rows of {study_name}: {', '.join(recorded_campaigns) or 'there are none'}",
                 actual=name,
             )
-    recorded = [
+    found_recordings = [
         recording
-        for name in wanted
+        for name in requested_campaigns
         for recording in _campaign(CampaignFolder.of(name, results), study_name, features_of, prune)
     ]
-    recorded = [recording for recording in recorded if recording.backend == backend]
-    if not recorded:
+    found_recordings = [recording for recording in found_recordings if recording.backend == backend]
+    if not found_recordings:
         raise ReproError(
             "no recorded campaign to learn from",
             where=results,
-            expected=f"rows of {study_name} on {backend} in a campaign other than {without}",
-            actual=", ".join(_with_lack(results, name) for name in wanted) or "no campaigns",
+            expected=f"rows of {study_name} on {backend} in a campaign other than {excluded}",
+            actual=", ".join(_describe_lack(results, name) for name in requested_campaigns) or "no campaigns",
             todo="measure a campaign with `search: exhaustive` first",
         )
-    return recorded
+    return found_recordings
 
 
-def _with_lack(results: Path, campaign: str) -> str:
+def _describe_lack(results: Path, campaign: str) -> str:
     """Return a campaign's name for a message; if it has no problem records, add that a search cannot learn from it."""
     records = CampaignFolder.of(campaign, results).records
     return campaign if any(records.rglob("[!.]*.json")) else f"{campaign} without {records}"

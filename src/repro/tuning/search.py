@@ -45,7 +45,7 @@ class Choice:
 def pick(
     rows: Sequence[Row],
     tie: float,
-    asked: Callable[[Sequence[Row], str], Mapping[str, Sequence[Row]]],
+    candidates_by_tuning: Callable[[Sequence[Row], str], Mapping[str, Sequence[Row]]],
     ids: Iterable[BaseId] = (),
 ) -> list[Choice]:
     """Return the winner of each tuning by each clock; tunings without a row are left out.
@@ -56,15 +56,15 @@ def pick(
     ----------
     tie
         Maximum relative difference from the best time for a tie.
-    asked
+    candidates_by_tuning
         Function that returns the candidates of each tuning. Arguments: rows with a time by a clock, and the clock.
     ids
         Ids of the candidates. A winner that is not among them is stored by name.
     """
     choices, by_name = [], {str(id): id for id in ids}
     for clock in ALL_CLOCKS:
-        timed = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
-        for tuning, candidates in asked(timed, clock).items() if timed else ():
+        timed_rows = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
+        for tuning, candidates in candidates_by_tuning(timed_rows, clock).items() if timed_rows else ():
             best = best_row(candidates, clock)
             if best is not None:
                 choices.append(
@@ -78,8 +78,8 @@ def best_row(rows: Sequence[Row], clock: str) -> Row | None:
 
 
 def ranked(rows: Sequence[Row], clock: str = "event") -> list[Row]:
-    timed = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
-    return sorted(timed, key=lambda row: (row.protocol != "full", row.median(clock)))
+    timed_rows = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
+    return sorted(timed_rows, key=lambda row: (row.protocol != "full", row.median(clock)))
 
 
 def _ties(rows: Sequence[Row], best: Row, clock: str, tie: float) -> tuple[str, ...]:
@@ -104,35 +104,40 @@ class Search:
         self._progress = progress
         self._jobs = jobs
 
-    def exhaustive(self, runnables: Sequence[Runnable], subject: str = "variants") -> list[Row]:
-        return self.by(Exhaustive(), runnables, subject)
+    def measure_all(self, runnables: Sequence[Runnable], subject: str = "variants") -> list[Row]:
+        return self.search(Exhaustive(), runnables, subject)
 
-    def by(
+    def search(
         self,
         strategy: Strategy,
         runnables: Sequence[Runnable],
         subject: str = "variants",
-        also: Callable[[Sequence[Row]], Container[str]] = lambda rows: (),
+        further_finalists: Callable[[Sequence[Row]], Container[str]] = lambda rows: (),
     ) -> list[Row]:
         """Measure the runnables that a strategy requests; return one row for each, from the full protocol if it was
         used.
 
-        `also` receives the rows so far and returns names of further variants to time with the full protocol.
+        `further_finalists` receives the rows so far and returns names of further variants to time with the full
+        protocol.
         """
         rows = {row.name: row for row in self._try(runnables, self._screen, f"screening {subject}", strategy)}
         runnables = [runnable for runnable in runnables if runnable.name in rows]
         groups = {runnable.name: getattr(runnable, "group", None) for runnable in runnables}
-        finalists = within_reach(rows.values(), groups, self._bench.timing)
-        rows |= self._timed([r for r in runnables if r.name in finalists], subject)
-        wanted = also(list(rows.values()))
-        missing = [r for r in runnables if r.name in wanted and r.name not in finalists and rows[r.name].status == "ok"]
-        rows |= self._timed(missing, subject)
+        finalists = choose_finalists(rows.values(), groups, self._bench.timing)
+        rows |= self._time_fully([r for r in runnables if r.name in finalists], subject)
+        requested_names = further_finalists(list(rows.values()))
+        missing = [
+            r
+            for r in runnables
+            if r.name in requested_names and r.name not in finalists and rows[r.name].status == "ok"
+        ]
+        rows |= self._time_fully(missing, subject)
         return list(rows.values())
 
-    def screened(self, runnables: Sequence[Runnable], subject: str = "variants") -> list[Row]:
+    def screen_candidates(self, runnables: Sequence[Runnable], subject: str = "variants") -> list[Row]:
         return self._try(runnables, self._screen, f"screening {subject}", Exhaustive())
 
-    def _timed(self, runnables: Sequence[Runnable], subject: str) -> dict[str, Row]:
+    def _time_fully(self, runnables: Sequence[Runnable], subject: str) -> dict[str, Row]:
         return {row.name: row for row in self._try(runnables, self._full, f"timing {subject}", Exhaustive())}
 
     def _try(self, runnables: Sequence[Runnable], effort: SamplingPlan, activity: str, strategy: Strategy) -> list[Row]:
@@ -165,11 +170,11 @@ class Compilation:
         self.width = jobs
 
     def __call__(self, indices: Sequence[int]) -> None:
-        chosen = [self._runnables[index] for index in indices]
-        if not any(runnable.on_demand for runnable in chosen):
+        batch = [self._runnables[index] for index in indices]
+        if not any(runnable.on_demand for runnable in batch):
             return
         with self._bench.workspace.device_lent(), ThreadPoolExecutor(self.width) as pool:
-            for _ in pool.map(lambda runnable: runnable.compile(), chosen):
+            for _ in pool.map(lambda runnable: runnable.compile(), batch):
                 pass
 
 
@@ -184,7 +189,7 @@ def attempt(
     do not count as hanging.
     """
 
-    def expired() -> None:
+    def report_timeout() -> None:
         reason = f"{runnable.name} did not end within {bench.timing.timeout:g} s"
         try:
             store.add(bench.row(runnable, phase, effort, "timeout", message=reason))
@@ -195,26 +200,26 @@ def attempt(
     with store.in_flight(bench.row(runnable, phase, effort, "launch_error")):
         with suppress(*FAILURES):  # `prepare` raises the exception again
             runnable.pack(bench.workspace)
-        with watchdog.guard(expired):
+        with watchdog.guard(report_timeout):
             yield
 
 
-def within_reach(rows: Iterable[Row], groups: Mapping[str, Hashable], timing: Timing) -> set[str]:
+def choose_finalists(rows: Iterable[Row], groups: Mapping[str, Hashable], timing: Timing) -> set[str]:
     """Return the names of variants to time with the full protocol.
 
     These are at most `finalists` variants that are at most `reach` (a share, 0.1) slower than the fastest, plus the
     best `per_group` variants of each group, because tables compare groups.
     """
-    by_time = sorted((r for r in rows if r.status == "ok"), key=_time)
-    if not by_time:
+    rows_by_time = sorted((r for r in rows if r.status == "ok"), key=_time)
+    if not rows_by_time:
         return set()
-    limit = _time(by_time[0]) * (1 + timing.reach)
-    names = {row.name for row in by_time[: timing.finalists] if _time(row) <= limit}
-    taken: Counter[Hashable] = Counter()
-    for row in by_time:
+    limit = _time(rows_by_time[0]) * (1 + timing.reach)
+    names = {row.name for row in rows_by_time[: timing.finalists] if _time(row) <= limit}
+    group_counts: Counter[Hashable] = Counter()
+    for row in rows_by_time:
         group = groups[row.name]
-        taken[group] += 1
-        if taken[group] <= timing.per_group:
+        group_counts[group] += 1
+        if group_counts[group] <= timing.per_group:
             names.add(row.name)
     return names
 

@@ -77,21 +77,21 @@ class Session:
     def _search(self) -> Search:
         return Search(self.bench, self.store, self.settings.cache == "cold", self.progress, self.jobs)
 
-    def exhaustive(self, runnables: Sequence[Runnable], subject: str) -> list[Row]:
-        return self._search.exhaustive(runnables, subject)
+    def measure_all(self, runnables: Sequence[Runnable], subject: str) -> list[Row]:
+        return self._search.measure_all(runnables, subject)
 
-    def screened(self, runnables: Sequence[Runnable], subject: str) -> list[Row]:
-        return self._search.screened(runnables, subject)
+    def screen_candidates(self, runnables: Sequence[Runnable], subject: str) -> list[Row]:
+        return self._search.screen_candidates(runnables, subject)
 
     def search(
         self,
         strategy: Strategy,
         candidates: Sequence[Candidate],
         subject: str,
-        also: Callable[[Sequence[Row]], Container[str]] = lambda rows: (),
+        further_finalists: Callable[[Sequence[Row]], Container[str]] = lambda rows: (),
     ) -> list[Row]:
-        """Measure the variants that a strategy requests; see `repro.tuning.search.Search.by`."""
-        return self._search.by(strategy, candidates, subject, also)
+        """Measure the variants that a strategy requests; see `repro.tuning.search.Search.search`."""
+        return self._search.search(strategy, candidates, subject, further_finalists)
 
     def compile(self, runnables: Sequence[Runnable]) -> None:
         """Compile the modules of runnables that are compiled on demand, several at once."""
@@ -106,7 +106,7 @@ class Session:
         workspace.kept_packings = max(1, len({candidate.packing for candidate in candidates}))
         workspace.packing_bytes = self.bench.device.free_bytes() // (2 * workspace.turns)
 
-    def rounds(self, runnables: Sequence[Runnable]) -> list[Row]:
+    def time_in_rounds(self, runnables: Sequence[Runnable]) -> list[Row]:
         workspace = self.bench.workspace
         workspace.drop_packings()  # free device memory for the runnables
         workspace.kept_packings, workspace.packing_bytes = max(1, len(runnables)), None
@@ -124,9 +124,9 @@ class Session:
         shapes = self.streams
         floors, copies = [*map(Floor, shapes)], [*map(DeviceCopy, shapes[:: len(shapes) // COPIES])]
         empty = [Empty()]
-        rows = self._search.exhaustive(floors, "floor")
-        rows += self._search.screened(copies, "copy")  # copies take long, so few launches suffice
-        rows += self._search.exhaustive(empty, "empty kernel")
+        rows = self._search.measure_all(floors, "floor")
+        rows += self._search.screen_candidates(copies, "copy")  # copies take long, so few launches suffice
+        rows += self._search.measure_all(empty, "empty kernel")
         return list(zip([*floors, *copies, *empty], rows, strict=True))
 
     def time_all(
@@ -137,11 +137,11 @@ class Session:
         `search` times all variants, and `baseline` the yardsticks. `report` times variants, baselines and the fastest
         yardsticks again in the same rounds. `choices` has the fastest variant by each clock, under the tuning `joint`.
         """
-        rows = self.exhaustive(variants, "variants")
+        rows = self.measure_all(variants, "variants")
         yield "search", rows
         yardsticks = self.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
-        yield "report", self.rounds([*variants, *fastest_yardsticks(yardsticks), *baselines])
+        yield "report", self.time_in_rounds([*variants, *fastest_yardsticks(yardsticks), *baselines])
         yield "choices", pick(rows, self.timing.tie, lambda timed, clock: {"joint": timed})
 
     def strategy(
@@ -188,18 +188,18 @@ class Session:
 
 def fastest_yardsticks(yardsticks: Sequence[tuple[Runnable, Row]]) -> list[Runnable]:
     """Return the fastest yardsticks of each kind by each clock; they are timed again together with the winners."""
-    of_kind: dict[str, list[Row]] = {}
+    rows_by_kind: dict[str, list[Row]] = {}
     for _, row in yardsticks:
-        of_kind.setdefault(row.kind, []).append(row)
+        rows_by_kind.setdefault(row.kind, []).append(row)
     names = {
         row.name
-        for rows in of_kind.values()
+        for rows in rows_by_kind.values()
         for clock in CLOCKS
-        for row in (ranked(rows, clock) or _disturbed(rows))[:REPEATED]
+        for row in (ranked(rows, clock) or _disturbed_rows(rows))[:REPEATED]
     }
     return [runnable for runnable, row in yardsticks if row.name in names]
 
 
-def _disturbed(rows: Sequence[Row]) -> list[Row]:
+def _disturbed_rows(rows: Sequence[Row]) -> list[Row]:
     """If no row has a valid time, return the disturbed rows, since timing them again may succeed."""
     return [] if any(row.status in TIMED for row in rows) else [row for row in rows if row.status == "disturbed"]

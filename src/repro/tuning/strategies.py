@@ -56,8 +56,8 @@ class VariantCovariance:
         """Return the similarity of each variant to the variant `index`, `(n,)`."""
         if index not in self._computed:
             octaves = ((self._numbers - self._numbers[index]) ** 2).sum(axis=1) / (2 * OCTAVE**2)
-            differing = (self._words != self._words[index]).sum(axis=1)
-            self._computed[index] = np.exp(-octaves) * UNLIKE**differing
+            differing_words = (self._words != self._words[index]).sum(axis=1)
+            self._computed[index] = np.exp(-octaves) * UNLIKE**differing_words
         return self._computed[index]
 
 
@@ -66,7 +66,7 @@ def read_ids(names: Iterable[str], id_class: type[Id]) -> list[Id]:
 
 
 @lru_cache(maxsize=4)
-def likeness_of(space: tuple[str, ...], id_class: type[BaseId]) -> VariantCovariance:
+def variant_covariance(space: tuple[str, ...], id_class: type[BaseId]) -> VariantCovariance:
     """Return the similarities of variants, given their ids as text; cached for searches of one space."""
     return VariantCovariance([id.point for id in read_ids(space, id_class)])
 
@@ -121,8 +121,8 @@ class RandomSample:
     seed: int
 
     def __call__(self, space: Sequence[str], measure: Measure, build: Builder | None = None) -> None:
-        drawn = np.random.default_rng(self.seed).permutation(len(space))[: budgeted_count(space, self.budget)]
-        _measure_all(drawn.tolist(), measure, build)
+        sample = np.random.default_rng(self.seed).permutation(len(space))[: budgeted_count(space, self.budget)]
+        _measure_all(sample.tolist(), measure, build)
 
 
 def _measure_all(indices: Sequence[int], measure: Measure, build: Builder | None) -> None:
@@ -193,13 +193,13 @@ class GaussianProcess:
         """Return the untried variant with the largest expected improvement."""
         from scipy.special import ndtr  # slow import, needed only here
 
-        failed = self._failed[self._groups]
+        failure_counts = self._failed[self._groups]
         if self._best is None:
-            return self.fastest(failed == failed[~self._tried].min(initial=np.inf))
+            return self.fastest(failure_counts == failure_counts[~self._tried].min(initial=np.inf))
         deviation = np.sqrt(np.maximum(self.variance, 0) + 1e-12)
         z = (self._best - self.mean) / deviation
         density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
-        odds = 0.5 ** np.maximum(failed, 0)  # halve the odds for each failure beyond the successes
+        odds = 0.5 ** np.maximum(failure_counts, 0)  # halve the odds for each failure beyond the successes
         return _first_largest(deviation * (z * ndtr(z) + density) * odds, self._tried)
 
     def observe(self, index: int, seconds: float | None) -> None:
@@ -220,9 +220,9 @@ class GaussianProcess:
         self._learnt = np.vstack([self._learnt, gain])
 
 
-def _first_largest(values: Array, without: NDArray[np.bool_]) -> int:
+def _first_largest(values: Array, excluded: NDArray[np.bool_]) -> int:
     """Return the index of the first maximum in float32, so that rounding in BLAS does not affect the choice."""
-    return int(np.argmax(np.where(without, -np.inf, values.astype(np.float32))))
+    return int(np.argmax(np.where(excluded, -np.inf, values.astype(np.float32))))
 
 
 #: A recorded problem is used only if its search tried at least this fraction of the space, with at least one time.
@@ -269,18 +269,18 @@ class Predicted:
         ReproError
             No recorded problem covers enough of this space.
         """
-        likeness = likeness_of(tuple(space), self.id_class)
+        likeness = variant_covariance(tuple(space), self.id_class)
         belief = prior(space, self.recordings, self.features, likeness)
         reference = np.array([group == self.reference for group in likeness.groups])
         index = belief.fastest(reference if reference.any() else None)
         tries = budgeted_count(space, self.budget)
         path = _Path(belief, index, likeness.words().astype(bool), tries)
-        built: set[int] = set()
+        compiled_indices: set[int] = set()
         while path.trial < tries:
-            if build and path.index not in built:
-                batch = path.foreseen(build.width, built)
+            if build and path.index not in compiled_indices:
+                batch = path.foreseen(build.width, compiled_indices)
                 build(batch)
-                built.update(batch)
+                compiled_indices.update(batch)
             path.observe(measure(path.index))
 
 
@@ -302,16 +302,16 @@ class _Path:
         self.index = self.belief.fastest(untried) if untried.any() else self.belief.most_promising()
         self.trial += 1
 
-    def foreseen(self, count: int, built: Collection[int]) -> list[int]:
+    def foreseen(self, count: int, compiled_indices: Collection[int]) -> list[int]:
         """Return at most `count` next variants that are not built, on the assumption that times are as predicted."""
-        picked: list[int] = []
+        next_indices: list[int] = []
         twin = copy(self)
         twin.belief = self.belief.copy()
-        while len(picked) < count and twin.trial < twin.tries:
-            if twin.index not in built:
-                picked.append(twin.index)
+        while len(next_indices) < count and twin.trial < twin.tries:
+            if twin.index not in compiled_indices:
+                next_indices.append(twin.index)
             twin.observe(float(np.exp(twin.belief.mean[twin.index])))
-        return picked
+        return next_indices
 
 
 def prior(
@@ -323,16 +323,16 @@ def prior(
     no recorded problem covers enough of this space.
     """
     space = tuple(space)
-    covering = [recording for recording in recordings if covers(recording, space)]
-    if not covering:
+    usable_recordings = [recording for recording in recordings if covers_space(recording, space)]
+    if not usable_recordings:
         raise ReproError(
             "no recorded campaign has searched this space",
             expected=f"times of at least half of its {len(space)} variants, from {space[0]} to {space[-1]}",
             actual=f"{len(recordings)} recorded problems of other spaces, searched in part, or all failed",
             todo="measure a campaign of this space with `search: exhaustive` first",
         )
-    losses = np.array([_losses(recording, space, likeness) for recording in covering])
-    weights = likeness_weights(np.array([recording.features for recording in covering]), target)
+    losses = np.array([_losses(recording, space, likeness) for recording in usable_recordings])
+    weights = likeness_weights(np.array([recording.features for recording in usable_recordings]), target)
     mean = weights @ losses
     groups = np.unique(likeness.groups, return_inverse=True)[1]
     factors = np.vstack([np.sqrt(weights)[:, None] * (losses - mean), WORD_DEVIATION * likeness.words()])
@@ -340,10 +340,10 @@ def prior(
 
 
 @lru_cache(maxsize=LEARNED)
-def covers(recording: Recording, space: tuple[str, ...]) -> bool:
+def covers_space(recording: Recording, space: tuple[str, ...]) -> bool:
     """Return whether a recorded search tried enough of a space and has at least one time."""
-    tried = [recording.seconds[name] for name in space if name in recording.seconds]
-    return len(tried) >= MIN_TRIED_SHARE * len(space) and any(seconds is not None for seconds in tried)
+    tried_seconds = [recording.seconds[name] for name in space if name in recording.seconds]
+    return len(tried_seconds) >= MIN_TRIED_SHARE * len(space) and any(seconds is not None for seconds in tried_seconds)
 
 
 @lru_cache(maxsize=LEARNED)
@@ -352,22 +352,22 @@ def _losses(recording: Recording, space: tuple[str, ...], likeness: VariantCovar
 
     A failed variant gets the slowest time, and an untried variant a mean of similar variants.
     """
-    tried = np.array([name in recording.seconds for name in space])
+    tried_mask = np.array([name in recording.seconds for name in space])
     times = np.array([recording.seconds.get(name) or np.nan for name in space])
     losses: Array = np.log(times / np.nanmin(times))
-    losses[tried & np.isnan(losses)] = np.nanmax(losses)
-    for index in np.flatnonzero(~tried):
-        alike = likeness(int(index))[tried]
-        losses[index] = np.average(losses[tried], weights=alike + np.finfo(float).tiny)
+    losses[tried_mask & np.isnan(losses)] = np.nanmax(losses)
+    for index in np.flatnonzero(~tried_mask):
+        alike = likeness(int(index))[tried_mask]
+        losses[index] = np.average(losses[tried_mask], weights=alike + np.finfo(float).tiny)
     return losses
 
 
 def likeness_weights(features: Array, target: Array) -> Array:
     """Return normalised weights of problems, `(problems,)`, from features `(problems, features)`; NaN means unknown."""
-    stated = np.isfinite(features)
-    count = np.maximum(stated.sum(axis=0), 1)
-    mean = np.where(stated, features, 0.0).sum(axis=0) / count
-    deviation = np.sqrt((np.where(stated, features - mean, 0.0) ** 2).sum(axis=0) / count)
+    known_mask = np.isfinite(features)
+    count = np.maximum(known_mask.sum(axis=0), 1)
+    mean = np.where(known_mask, features, 0.0).sum(axis=0) / count
+    deviation = np.sqrt((np.where(known_mask, features - mean, 0.0) ** 2).sum(axis=0) / count)
     distance = (features - target) / np.where(deviation > 0, deviation, 1.0)
     shared = np.isfinite(distance)
     squares = np.where(shared, distance, 0.0) ** 2
@@ -405,14 +405,14 @@ class Evaluation:
 def replay(strategy: Strategy, recording: Recording) -> list[str]:
     """Let a strategy search a recorded problem; return the names of the variants it measured, in order."""
     names = recording.names
-    tried = []
+    tried_names = []
 
     def measure(index: int) -> float | None:
-        tried.append(names[index])
+        tried_names.append(names[index])
         return recording.seconds[names[index]]
 
     strategy(names, measure)
-    return tried
+    return tried_names
 
 
 def evaluate(
@@ -427,39 +427,44 @@ def evaluate(
     At most `MAX_EVALUATED` evenly chosen problems of one search space are evaluated; each search learns from all other
     problems. `elsewhere` contains recordings from other devices of the same backend.
     """
-    judged = np.linspace(0, len(recordings) - 1, min(len(recordings), MAX_EVALUATED)).round().astype(int)
-    return [_evaluate_one(recordings[index], recordings, elsewhere, budget, id_class, reference) for index in judged]
+    evaluated_indices = np.linspace(0, len(recordings) - 1, min(len(recordings), MAX_EVALUATED)).round().astype(int)
+    return [
+        _evaluate_one(recordings[index], recordings, elsewhere, budget, id_class, reference)
+        for index in evaluated_indices
+    ]
 
 
-def sample_note(judged: Iterable[Sequence[Evaluation]]) -> str:
+def sample_note(evaluations: Iterable[Sequence[Evaluation]]) -> str:
     """Return a sentence for a caption if only some recorded problems were evaluated, else an empty text."""
-    if all(len(replays) < MAX_EVALUATED for replays in judged):
+    if all(len(replays) < MAX_EVALUATED for replays in evaluations):
         return ""
     return f"At most {MAX_EVALUATED} cases of a space are judged, evenly by name; each learns from all others."
 
 
 def _evaluate_one(
-    judged: Recording,
+    held_out: Recording,
     recordings: Sequence[Recording],
     elsewhere: Sequence[Recording],
     budget: float,
     id_class: type[BaseId],
     reference: str | None,
 ) -> Evaluation:
-    def predicted(recorded: Sequence[Recording], learnable: Callable[[Recording], bool]) -> Array | None:
-        others = [other for other in recorded if learnable(other) and covers(other, judged.names)]
-        if not others:
+    def predicted(available: Sequence[Recording], learnable: Callable[[Recording], bool]) -> Array | None:
+        usable_recordings = [other for other in available if learnable(other) and covers_space(other, held_out.names)]
+        if not usable_recordings:
             return None
-        return judged.losses(replay(Predicted(others, judged.features, budget, id_class, reference), judged))
+        return held_out.losses(
+            replay(Predicted(usable_recordings, held_out.features, budget, id_class, reference), held_out)
+        )
 
-    sampled = [judged.losses(replay(RandomSample(budget, seed), judged)) for seed in range(SEEDS)]
+    random_losses = [held_out.losses(replay(RandomSample(budget, seed), held_out)) for seed in range(SEEDS)]
     return Evaluation(
-        recording=judged,
-        problem_unknown=predicted(recordings, lambda other: other.problem != judged.problem),
-        family_unknown=predicted(recordings, lambda other: other.family != judged.family),
-        device_unknown=predicted(elsewhere, lambda other: other.backend == judged.backend),
+        recording=held_out,
+        problem_unknown=predicted(recordings, lambda other: other.problem != held_out.problem),
+        family_unknown=predicted(recordings, lambda other: other.family != held_out.family),
+        device_unknown=predicted(elsewhere, lambda other: other.backend == held_out.backend),
         both_unknown=predicted(
-            elsewhere, lambda other: other.backend == judged.backend and other.problem != judged.problem
+            elsewhere, lambda other: other.backend == held_out.backend and other.problem != held_out.problem
         ),
-        random=np.minimum(np.mean(sampled, axis=0), NOTHING_FOUND),
+        random=np.minimum(np.mean(random_losses, axis=0), NOTHING_FOUND),
     )

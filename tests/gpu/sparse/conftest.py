@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from repro.devices.base import Program
 from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.multigrid.hierarchy import set_up_on
+from repro.sparse.multigrid.hierarchy import set_up_hierarchy
 from support.sparse_modules import by_precision, loader
 
 
@@ -26,7 +26,7 @@ def levels_of(gpu, load):
     def make(matrix, near_null=None, unknowns=1, settings=None, precision="double", refreshable=False):
         dtype = np.float32 if precision == "single" else np.float64
         stored = Storage.upload(gpu, lay_out(sp.csr_array(matrix, dtype=dtype), 1))
-        held.append(set_up_on(gpu, load(precision), stored, near_null, unknowns, settings, refreshable))
+        held.append(set_up_hierarchy(gpu, load(precision), stored, near_null, unknowns, settings, refreshable))
         return held[-1]
 
     yield make

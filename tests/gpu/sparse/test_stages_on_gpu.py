@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from repro.devices.base import LaunchError
 from repro.sparse.multigrid import reference
-from repro.sparse.multigrid.hierarchy import refresh_on
+from repro.sparse.multigrid.hierarchy import refresh_hierarchy
 from repro.sparse.multigrid.reference import MultigridSettings
 from support.hierarchies import bits_of, launch_each_phase, read, with_hubs
 from support.matrices import poisson
@@ -47,7 +47,7 @@ def test_a_refresh_as_a_graph_gives_the_bits_of_its_launches(gpu, load, levels_o
         bits = []
         for of_matrix in (*values, values[0]):
             gpu.write(levels[0].a.values, of_matrix)
-            levels[:] = refresh_on(gpu, load("double"), levels)
+            levels[:] = refresh_hierarchy(gpu, load("double"), levels)
             bits.append(bits_of(gpu, levels))
         assert bits[0] == bits[-1] and bits[0] != bits[1]
         return bits, levels[0].refresh

@@ -26,7 +26,7 @@ from repro.devices.device_group import Devices  # noqa: E402
 from repro.sparse.device_primitives import ModuleFile  # noqa: E402
 from repro.sparse.dynamic.host_layout import lay_out  # noqa: E402
 from repro.sparse.dynamic.storage import Storage  # noqa: E402
-from repro.sparse.multigrid.hierarchy import refresh_on, set_up_on  # noqa: E402
+from repro.sparse.multigrid.hierarchy import refresh_hierarchy, set_up_hierarchy  # noqa: E402
 from repro.sparse.multigrid.reference import HostLevel  # noqa: E402
 from repro.studies.spgemm_amg.kernels import modules_for, render_key  # noqa: E402
 from repro.studies.spgemm_amg.operands import AmgOperands  # noqa: E402
@@ -61,9 +61,9 @@ def operands_for(
     def load(module: str) -> Program:
         return gpu.load(folder / built[module].module.binary)
 
-    levels = set_up_on(gpu, load, Storage.upload(gpu, lay_out(matrix, 1)), refreshable=True)
-    levels[:] = refresh_on(gpu, load, levels)
-    times = gpu.time_host(lambda: refresh_on(gpu, load, levels), WARM + SAMPLES)
+    levels = set_up_hierarchy(gpu, load, Storage.upload(gpu, lay_out(matrix, 1)), refreshable=True)
+    levels[:] = refresh_hierarchy(gpu, load, levels)
+    times = gpu.time_host(lambda: refresh_hierarchy(gpu, load, levels), WARM + SAMPLES)
     made = tuple(HostLevel(level.a.download().to_csr()) for level in levels)
     for level in levels:
         level.release()

@@ -17,7 +17,7 @@ from support.emulated_cuda import EmulatedCuda
 SIZES = np.array([3, 0, 40, 1, 0, 7])
 
 
-def matrix_of(sizes=SIZES, columns=50, seed=3) -> sp.csr_array:
+def stored_rows(sizes=SIZES, columns=50, seed=3) -> sp.csr_array:
     random = np.random.default_rng(seed)
     pointers = np.concatenate([[0], np.cumsum(sizes)])
     indices = random.integers(0, columns, pointers[-1]).astype(np.int32)
@@ -41,7 +41,7 @@ def rows_of(matrix: sp.csr_array) -> list[list[tuple[int, float]]]:
 
 def grown(segments=4, slack=2) -> Arrays:
     """Return a matrix of rows of up to four segments, the last of which have room."""
-    arrays = lay_out(matrix_of(), segments, 400)
+    arrays = lay_out(stored_rows(), segments, 400)
     random = np.random.default_rng(5)
     for i, rows in enumerate(([0, 0, 0, 1], [0, 0, 0, 2, 5, 5, 5, 5], [0, 0, 0, 1, 1, 1, 5])):
         arrays, left = insert(
@@ -54,7 +54,7 @@ def grown(segments=4, slack=2) -> Arrays:
 
 @pytest.mark.parametrize(("width", "slack"), [(0, 0), (0, 3), (5, 0), (1, 1)])
 def test_a_row_is_one_segment_with_the_room_that_is_asked_for(width, slack):
-    matrix = matrix_of()
+    matrix = stored_rows()
     arrays = lay_out(matrix, 3, 200, width, slack)
     assert rows_of(arrays.to_csr()) == entry_by_entry(arrays) == rows_of(matrix)
     np.testing.assert_array_equal(arrays.segment_capacity[0], np.maximum(SIZES + slack, width))
@@ -97,7 +97,7 @@ def test_runs_of_numbers_may_be_empty_and_in_any_order():
 @pytest.mark.parametrize(("create", "nth"), [*(("upload", n) for n in range(6)), *(("empty", n) for n in range(3))])
 def test_an_interruption_leaves_no_memory_of_a_matrix_behind(monkeypatch, create, nth):
     device = EmulatedCuda()
-    arrays = lay_out(matrix_of())
+    arrays = lay_out(stored_rows())
     held = fill_after(monkeypatch, device, nth, KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         if create == "upload":
@@ -113,7 +113,7 @@ def test_an_interruption_of_growth_leaves_the_matrix_as_it_was(monkeypatch, nth)
         raise KeyboardInterrupt
 
     device = EmulatedCuda()
-    arrays = lay_out(matrix_of())
+    arrays = lay_out(stored_rows())
     storage = Storage.upload(device, arrays)
     held = fill_after(monkeypatch, device, nth, KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):

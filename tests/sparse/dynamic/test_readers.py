@@ -10,7 +10,7 @@ from repro.errors import ReproError
 from repro.sparse.dynamic import host_layout
 from repro.sparse.dynamic.kernels import render_module
 from repro.sparse.dynamic.matrix import ConcurrentReader, DynamicMatrix
-from repro.sparse.dynamic.schedules import widths_of
+from repro.sparse.dynamic.schedules import row_widths
 from support.concurrent_readers import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
 
 pytestmark = pytest.mark.medium
@@ -43,7 +43,7 @@ def reader(load_module):
     return load_module("double/reader")
 
 
-@pytest.mark.parametrize("width", widths_of(CPU))
+@pytest.mark.parametrize("width", row_widths(CPU))
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_a_matrix_at_rest_is_multiplied(load_module, on_cpu, make_batch, cpu_device, precision, width):
     dtype = {"single": np.float32, "double": np.float64}[precision]

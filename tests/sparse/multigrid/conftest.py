@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from repro.devices.base import Program
 from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.multigrid.hierarchy import set_up_on
+from repro.sparse.multigrid.hierarchy import set_up_hierarchy
 from repro.sparse.multigrid.solver import Solver
 from support.sparse_modules import by_precision, loader
 
@@ -34,7 +34,7 @@ def levels_of(device, load, on_device):
     def make(matrix, near_null=None, unknowns=1, settings=None, precision="double", refreshable=False):
         dtype = np.float32 if precision == "single" else np.float64
         stored = on_device(matrix, dtype)
-        held.append(set_up_on(device, load(precision), stored, near_null, unknowns, settings, refreshable))
+        held.append(set_up_hierarchy(device, load(precision), stored, near_null, unknowns, settings, refreshable))
         return held[-1]
 
     yield make
@@ -50,7 +50,7 @@ def solver_of(device, load, on_device):
 
     def make(matrix, settings=None, precision="double", smoother=None):
         dtype = np.float32 if precision == "single" else np.float64
-        levels = set_up_on(device, load(precision), on_device(matrix, dtype), settings=settings)
+        levels = set_up_hierarchy(device, load(precision), on_device(matrix, dtype), settings=settings)
         held.extend(levels)
         held.append(Solver(device, load(precision), levels, smoother))
         return held[-1]

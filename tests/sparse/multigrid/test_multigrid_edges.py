@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from repro.errors import ReproError
 from repro.sparse.multigrid import kernels, reference
-from repro.sparse.multigrid.hierarchy import set_up_on
+from repro.sparse.multigrid.hierarchy import set_up_hierarchy
 from repro.sparse.multigrid.reference import MultigridSettings
 from support.hierarchies import assert_levels, read, with_hubs
 from support.matrices import poisson, to_csr
@@ -116,7 +116,7 @@ def test_nodes_with_the_same_random_key(device, templates, built_folder, on_devi
     keys = reference.keys_of(400)
     assert len(set(keys.tolist())) == 4 and (keys[1:] == keys[:-1]).any()
     load = loader(device, templates, built_folder / "keys of two bits")
-    levels = set_up_on(device, lambda module: load(f"double/{module}"), on_device(GRID))
+    levels = set_up_hierarchy(device, lambda module: load(f"double/{module}"), on_device(GRID))
     assert_levels(device, levels, reference.set_up(GRID), 1e-10)
     assert len(levels) == 2
     for level in levels:

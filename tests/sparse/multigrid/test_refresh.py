@@ -8,7 +8,7 @@ from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.sparse.device_primitives import Repeated
 from repro.sparse.multigrid import reference
-from repro.sparse.multigrid.hierarchy import refresh_on
+from repro.sparse.multigrid.hierarchy import refresh_hierarchy
 from repro.sparse.multigrid.reference import MultigridSettings
 from repro.sparse.multigrid.solver import Solver
 from support.device_memory import fill_after
@@ -36,7 +36,7 @@ def refreshed(device, load, levels_of):
     def make(matrix, other, *arguments, settings=None, precision="double"):
         levels = levels_of(matrix, *arguments, settings=settings, precision=precision, refreshable=True)
         write(device, levels, other)
-        levels[:] = refresh_on(device, load(precision), levels, settings)
+        levels[:] = refresh_hierarchy(device, load(precision), levels, settings)
         return levels
 
     return make
@@ -104,7 +104,7 @@ def test_a_solver_takes_the_new_values(device, load, levels_of, monkeypatch, den
     levels = levels_of(matrix, settings=settings, refreshable=True)
     solver = Solver(device, load("double"), levels)
     write(device, levels, other)
-    levels[:] = refresh_on(device, load("double"), levels, settings)
+    levels[:] = refresh_hierarchy(device, load("double"), levels, settings)
     solver.renew(levels)
     fresh = levels_of(other, settings=settings)
     beside = Solver(device, load("double"), fresh)
@@ -128,11 +128,11 @@ def test_refreshing_and_solving_again_and_again_takes_no_more_memory(device, loa
         Repeated, "__init__", lambda self, *args, **more: (begin(self, *args, **more), alive.append(self))[0]
     )
     monkeypatch.setattr(Repeated, "release", lambda self: (release(self), alive.remove(self))[0])
-    levels[:] = refresh_on(device, load("double"), levels, settings)  # binds all launches
+    levels[:] = refresh_hierarchy(device, load("double"), levels, settings)  # binds all launches
     held, of_refresh = fill_after(monkeypatch, device, 10**6), list(alive)
     solver, numbers = Solver(device, load("double"), levels), []
     for _ in range(3):
-        levels[:] = refresh_on(device, load("double"), levels, settings)
+        levels[:] = refresh_hierarchy(device, load("double"), levels, settings)
         solver.renew(levels)
         solver.cycle(solver.b, solver.x)
         for solve in (solver.conjugate_gradients, solver.iterate):
@@ -153,7 +153,7 @@ def test_a_zero_on_the_diagonal_is_refused(device, load, levels_of):
     bad.setdiag(np.where(np.arange(400) == 7, 0, 4.0))
     write(device, levels, bad)
     with pytest.raises(ReproError, match="row 7, the first of 1"):
-        refresh_on(device, load("double"), levels)
+        refresh_hierarchy(device, load("double"), levels)
 
 
 @pytest.mark.parametrize("nth", [0, 5, 12])
@@ -161,5 +161,5 @@ def test_a_full_device_leaks_nothing(device, load, levels_of, monkeypatch, nth):
     levels = levels_of(poisson((20, 20), 5), refreshable=True)
     held = fill_after(monkeypatch, device, nth)
     with pytest.raises(OutOfDeviceMemory):
-        refresh_on(device, load("double"), levels)
+        refresh_hierarchy(device, load("double"), levels)
     assert not held

@@ -239,7 +239,7 @@ def updated(course, *residuals):
 
 
 def test_the_course_raises_what_drifted_and_only_that():
-    course = ConvergenceMonitor(100.0, wanted=1e-3, floor=0.0)
+    course = ConvergenceMonitor(100.0, target=1e-3, floor=0.0)
     updated(course, 10.0, 0.9, 0.1, 1e-2)
     assert not course.is_due(1000)
     updated(course, 1e-3)
@@ -250,7 +250,7 @@ def test_the_course_raises_what_drifted_and_only_that():
 
 
 def test_the_course_ends_where_it_comes_no_further():
-    course = ConvergenceMonitor(1.0, wanted=1e-6, floor=0.0)
+    course = ConvergenceMonitor(1.0, target=1e-6, floor=0.0)
     for residual in (0.5, 0.4, 0.2, *[0.15] * MAX_IDLE):
         updated(course, 1e-7)
         assert course.goes_on(1000)
@@ -259,7 +259,7 @@ def test_the_course_ends_where_it_comes_no_further():
 
 
 def test_the_course_computes_now_and_then_and_at_the_end():
-    course = ConvergenceMonitor(1.0, wanted=1e-6, floor=0.0)
+    course = ConvergenceMonitor(1.0, target=1e-6, floor=0.0)
     updated(course, *[0.5] * (COMPUTED_EVERY - 1))
     assert not course.is_due(1000) and course.is_due(COMPUTED_EVERY - 1)
     updated(course, 0.5)
@@ -269,7 +269,7 @@ def test_the_course_computes_now_and_then_and_at_the_end():
 
 
 def test_the_course_says_where_many_steps_came_no_further():
-    course = ConvergenceMonitor(1.0, wanted=1e-6, floor=0.0)
+    course = ConvergenceMonitor(1.0, target=1e-6, floor=0.0)
     for residual, hovers in ((0.6, True), (0.29, False), (0.2, True)):
         updated(course, *[0.5] * COMPUTED_EVERY)
         course.take_computed(residual)
@@ -278,7 +278,7 @@ def test_the_course_says_where_many_steps_came_no_further():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_the_course_ends_at_what_is_no_number(bad):
-    course = ConvergenceMonitor(1.0, wanted=1e-6, floor=0.0)
+    course = ConvergenceMonitor(1.0, target=1e-6, floor=0.0)
     updated(course, bad)
     assert course.is_due(1000)
     course.take_computed(bad)

@@ -70,6 +70,21 @@ class Raising(Right):
         raise ValueError("no such thing")
 
 
+class Deep(Right):
+    def run(self):
+        np.linalg.inv(self.problem.x[:, None][:2] * np.zeros((1, 2)))
+
+
+class Misspelling(Right):
+    def setup(self, problem):
+        import scipy.sparze  # noqa: F401
+
+
+class Lacking(Right):
+    def setup(self, problem):
+        import cupyy  # noqa: F401
+
+
 class Leaving(Right):
     def setup(self, problem):
         raise SystemExit(2)

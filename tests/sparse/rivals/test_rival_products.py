@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spoilt_forms import HERE, of_python
+from spoilt_forms import HERE, PYTHON, of_python
 
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan
@@ -74,6 +74,9 @@ def test_what_is_right_is_verified_and_timed(tried, library, entry, precision, k
         ("Raising", "launch_error", "run raised ValueError: no such thing"),
         ("Stuck", "launch_error", "run raised ValueError: no such thing"),
         ("Leaving", "launch_error", "setup raised SystemExit: 2"),
+        ("Deep", "launch_error", "Singular matrix (spoilt_rivals.py:{line})"),
+        ("Misspelling", "compile_error", "No module named 'scipy.sparze', though there is scipy: is it misspelt"),
+        ("Lacking", "unsupported", "No module named 'cupyy': is it installed, or misspelt?"),
         ("Unable", "unsupported", "not of blocks"),
         ("Halfway", "compile_error", "has no method run, teardown"),
         ("Absent", "compile_error", "has no Absent"),
@@ -82,7 +85,8 @@ def test_what_is_right_is_verified_and_timed(tried, library, entry, precision, k
 def test_what_goes_wrong_in_python_is_a_row_that_says_so(tried, name, status, message) -> None:
     row = tried(of_python(name))
     assert row.status == status
-    assert message in re.sub(r"\d+ timed", "N timed", row.message)
+    [line] = [number for number, text in enumerate(PYTHON.read_text().splitlines(), 1) if "np.linalg.inv" in text]
+    assert message.format(line=line) in re.sub(r"\d+ timed", "N timed", row.message)
     assert row.event_median is None
 
 

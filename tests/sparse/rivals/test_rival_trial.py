@@ -134,7 +134,13 @@ def test_the_command_tries_a_file_and_all_rivals_of_a_configuration(tmp_path) ->
     assert done.output.count("right, ") == 8
     assert "two: incorrect in 8 of 8 trials" in done.output
     done = check(f"{PYTHON}:Raising", "--device", "opencl")
-    assert done.output.count("launch error: run raised ValueError: no such thing\n  and 7 more alike") == 1
+    [line] = [number for number, text in enumerate(PYTHON.read_text().splitlines(), 1) if "class Raising" in text]
+    said = (
+        f"launch error: run raised ValueError: no such thing (spoilt_rivals.py:{line + 2})\n"
+        f'      File "{PYTHON}", line {line + 2}, in run\n        raise ValueError("no such thing")\n'
+        "    ValueError: no such thing\n  and 7 more alike"
+    )
+    assert done.output.count(said) == 1, done.output
     done = check("no.so")
     assert done.exit_code == 1
     assert "no such file of a rival" in done.output

@@ -5,7 +5,7 @@ import pytest
 from repro.bench.rows import Row
 from repro.config.models import Timing
 from repro.studies.compound_spmv.study import choose
-from repro.tuning.search import within_reach
+from repro.tuning.search import choose_finalists
 
 
 def row(layout, kind, n_t, time, graph=None, **columns):
@@ -132,20 +132,20 @@ def test_failed_rows_are_never_chosen():
     assert choose([row("CSR-AoS-AoS", "static", 32, None, status="incorrect")], 0.01) == []
 
 
-def test_within_reach_are_the_fastest_and_the_best_of_each_layout_and_kind():
+def test_finalists_are_the_fastest_and_the_best_of_each_layout_and_kind():
     rows = [row("CSR-AoS-AoS", "static", n, 100.0 + n) for n in range(10)]
     rows += [row("ELL-AoS-AoS", kind, n, 1.0 + n / 100) for n in range(30) for kind in ("static", "dynamic")]
     groups = {row.name: (row["layout"], row["schedule"]) for row in rows}
-    names = within_reach(rows, groups, Timing(reach=0.10, per_group=2, finalists=64))
+    names = choose_finalists(rows, groups, Timing(reach=0.10, per_group=2, finalists=64))
     assert {f"CSR-AoS-AoS/static-{n}-1" for n in range(2)} <= names
     assert "CSR-AoS-AoS/static-2-1" not in names
     assert {f"ELL-AoS-AoS/static-{n}-1" for n in range(11)} <= names
     assert "ELL-AoS-AoS/static-12-1" not in names
-    few = within_reach(rows, groups, Timing(reach=0.10, per_group=1, finalists=4))
+    few = choose_finalists(rows, groups, Timing(reach=0.10, per_group=1, finalists=4))
     assert len(few) == 5
 
 
 @pytest.mark.parametrize("status", ["incorrect", "launch_error"])
 def test_what_failed_the_screen_is_not_timed(status):
     failed = row("CSR-AoS-AoS", "static", 32, None, status=status)
-    assert within_reach([failed], {failed.name: "CSR-AoS-AoS"}, Timing()) == set()
+    assert choose_finalists([failed], {failed.name: "CSR-AoS-AoS"}, Timing()) == set()

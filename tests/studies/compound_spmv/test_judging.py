@@ -9,7 +9,7 @@ from repro.results.campaign_data import Campaign
 from repro.sparse.compound.variants import REFERENCE, VariantId
 from repro.studies.compound_spmv.searches import SPACE_TITLES, judged_searches, searched
 from repro.studies.compound_spmv.tables.search import BUDGET
-from repro.tuning.strategies import Exhaustive, Predicted, covers, evaluate, replay, sample_note
+from repro.tuning.strategies import Exhaustive, Predicted, covers_space, evaluate, replay, sample_note
 from support.campaigns import RESULTS, recorded_campaigns
 
 pytestmark = pytest.mark.medium
@@ -54,7 +54,7 @@ def test_a_predicted_search_waits_for_few_compilations_with_sixteen_compilers(sp
     folder = next(folder for folder in RECORDED if folder.name == "h200")
     recordings = searched(Campaign.load(folder, "compound_spmv"), space)
     for one in recordings[::6]:
-        others = [other for other in recordings if other.problem != one.problem and covers(other, one.names)]
+        others = [other for other in recordings if other.problem != one.problem and covers_space(other, one.names)]
         batches = []
 
         def build(indices, batches=batches):

@@ -53,13 +53,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def both(folder: Path) -> Campaign:
-    return CampaignSelection.of("synthetic-cuda", folder, beside=["elsewhere"]).read(STUDY)
+    return CampaignSelection.of("synthetic-cuda", folder, reference_names=["elsewhere"]).read(STUDY)
 
 
 @pytest.fixture(scope="module")
 def less(folder: Path) -> Campaign:
     """The campaign of fewer problems, with the other beside it."""
-    return CampaignSelection.of("elsewhere", folder, beside=["synthetic-cuda"]).read(STUDY)
+    return CampaignSelection.of("elsewhere", folder, reference_names=["synthetic-cuda"]).read(STUDY)
 
 
 def renamed(campaign: Campaign, name: str, **changes: object) -> Campaign:
@@ -271,7 +271,7 @@ def test_what_compares_campaigns_is_made_where_there_are_several(
 ) -> None:
     several = {artifact.name for artifact in artifacts(STUDY) if artifact.needs == "beside"}
     assert several == {"table-portability", "figure-portability"}
-    with_it = CampaignSelection.of("synthetic-cuda", folder, beside=["elsewhere"]).artifacts(STUDY)
+    with_it = CampaignSelection.of("synthetic-cuda", folder, reference_names=["elsewhere"]).artifacts(STUDY)
     alone = CampaignSelection.of("synthetic-cuda", folder).artifacts(STUDY)
     assert {one.name for one in with_it} - {one.name for one in alone} == several
     for name in several:

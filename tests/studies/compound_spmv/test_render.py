@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,20 @@ def test_opencl_kernels_that_differ_in_the_grid_alone_are_one(templates):
     assert without_macros(templates, "opencl", source).count("__kernel") == 8
 
 
+@dataclass(frozen=True)
+class Staggered(Schedule):
+    """A schedule with a field that no name has."""
+
+    ahead: int = 0
+
+
+@pytest.mark.parametrize("layout", ["CSR-AoS-AoS", "Pairs-64-AoSoA-AoS"])
+def test_a_field_that_no_kernel_name_has_drops_no_schedule(templates, layout):
+    schedules = [Staggered("direct", 64, 4, ahead=ahead) for ahead in (0, 1)]
+    with pytest.raises(ReproError, match=r"one kernel name(.|\n)*spmv_direct_64_4\n(.|\n)*ahead=0(.|\n)*ahead=1"):
+        render_module(templates, "real", "double", Layout.parse(layout), schedules, GPU, "tests")
+
+
 def test_only_the_right_hand_side_is_restrict(templates):
     source = render_module(
         templates, "block3", "double", Layout.parse("CSR-AoS-AoS"), [Schedule("static", 32, 1)], GPU, "tests"
@@ -63,6 +78,17 @@ def test_a_broken_template_is_named_with_its_line(tmp_path, templates):
     (broken / "common/module.j2").write_text("first\n{% if %}\n")
     with pytest.raises(ReproError, match=r"cannot be rendered\n.*common/module.j2:2"):
         render_common(broken, CPU)
+
+
+def test_a_missing_variable_is_named_with_the_path_and_line_of_the_template_that_reads_it(tmp_path, templates):
+    broken = tmp_path / "kernels"
+    shutil.copytree(templates, broken)
+    (broken / "common/inner.j2").write_text("one\n\n{{ absent }}\n")
+    (broken / "common/module.j2").write_text('{% include "common/inner.j2" %}\n')
+    with pytest.raises(ReproError) as failure:
+        render_common(broken, CPU)
+    assert f"{broken}/common/inner.j2:3\n" in str(failure.value)
+    assert "'absent' is undefined" in str(failure.value)
 
 
 def test_a_template_that_has_changed_is_read_again(tmp_path, templates, monkeypatch):
@@ -84,5 +110,5 @@ def test_a_template_that_has_changed_is_read_again(tmp_path, templates, monkeypa
 
 
 def test_missing_templates_are_one_message(tmp_path):
-    with pytest.raises(ReproError, match=r"cannot be rendered\n(.*\n)*.*common/module.j2"):
+    with pytest.raises(ReproError, match=r"cannot be rendered\n(.*\n)*.*common/module.j2\n"):
         render_common(tmp_path, CPU)

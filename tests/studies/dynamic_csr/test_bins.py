@@ -14,7 +14,7 @@ from repro.sparse.dynamic.schedules import (
     deal_parts,
     lay_out_sorted,
     our_min_lengths,
-    spans_of,
+    row_spans,
 )
 from repro.studies.dynamic_csr.operands import STATES, grow, lay_out_state, make_operands, slack_of
 from support.growing_matrices import around_limits, growing
@@ -56,8 +56,8 @@ def test_spans_are_those_of_the_layout():
     sizes = np.diff(operands.grown.indptr).astype(np.int32)
     order = np.random.default_rng(1).permutation(len(sizes)).astype(np.int32)
     for spans, laid_out in (
-        (spans_of(sizes), lay_out_state(operands, "defragmented")),
-        (spans_of(sizes, order), lay_out_sorted(operands.grown, order, 4)),
+        (row_spans(sizes), lay_out_state(operands, "defragmented")),
+        (row_spans(sizes, order), lay_out_sorted(operands.grown, order, 4)),
     ):
         assert spans.dtype == np.int32
         assert np.array_equal(spans[sizes > 0], laid_out.pairs[0][sizes > 0])

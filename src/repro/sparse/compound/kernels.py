@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,30 @@ def kernel_name(schedule: Schedule, target: Target) -> str:
     return "_".join(filter(None, (name, schedule.shape, "rolled" if schedule.rolled else "")))
 
 
+def _by_kernel(schedules: Sequence[Schedule], target: Target) -> dict[str, Schedule]:
+    """Return the schedules by kernel name, the last of those that share a kernel.
+
+    Raises
+    ------
+    ReproError
+        Two schedules share a name and differ in more than the blocks per multiprocessor, which only change the grid.
+    """
+    unique: dict[str, Schedule] = {}
+    for schedule in schedules:
+        name = kernel_name(schedule, target)
+        other = unique.get(name, schedule)
+        if replace(other, blocks_per_sm=schedule.blocks_per_sm) != schedule:
+            raise ReproError(
+                "two schedules have one kernel name, so that one of them would not be compiled",
+                where=name,
+                expected="a name that differs where any field but blocks_per_sm does",
+                actual=f"{other!r} and {schedule!r}",
+                todo="write the field that differs into `Schedule.shape` or `kernel_name`",
+            )
+        unique[name] = schedule
+    return unique
+
+
 def render_module(
     templates: Path,
     entry: str,
@@ -58,7 +82,7 @@ def render_module(
         return _render_pairs(templates, entry, precision, layout, schedules, target, title, dependent)
     algebra, outer = get_entry(entry), get_outer(layout.outer)
     clustered = layout.ordering == "clustered"
-    unique = {kernel_name(s, target): s for s in schedules}
+    unique = _by_kernel(schedules, target)
     # the first blocks of these schedules process one long row each, at the end of a clustered layout
     with_long_rows = {name for name, s in unique.items() if s.kind in (DIRECT, CHUNK)} if clustered else set()
     return render_template(
@@ -118,7 +142,7 @@ def _render_pairs(
             where=f"{layout} of the entry {entry}",
             todo="choose another layout; `repro list layouts` prints all",
         )
-    unique = {kernel_name(s, target): s for s in schedules}
+    unique = _by_kernel(schedules, target)
     # true if a vector entry takes two loads
     halves = layout.vector != "SoA" and _vector_numbers(entry, layout) * SCALARS[precision][1] == 2 * LOAD_BYTES
     return render_template(

@@ -35,7 +35,7 @@ class Arrays:
     #: Columns and values of entries, int32 and floating, `(capacity,)`; undefined outside of the rows' entries.
     columns: NDArray[np.int32]
     values: NDArray[np.floating]
-    #: Segment table, int32 `(segments * pitch_of(rows),)`.
+    #: Segment table, int32 `(segments * table_pitch(rows),)`.
     table: NDArray[np.int32]
     #: Number of entries of each row, int32 `(rows,)`.
     sizes: NDArray[np.int32]
@@ -54,7 +54,7 @@ class Arrays:
     def pairs(self) -> NDArray[np.int32]:
         """Start and end of the segment in each slot: int32 `(segments, rows, 2)`, a view of the table."""
         rows = self.shape[0]
-        slots = self.table.reshape(self.segments, pitch_of(rows))[:, : 2 * rows]
+        slots = self.table.reshape(self.segments, table_pitch(rows))[:, : 2 * rows]
         return slots.reshape(self.segments, rows, 2)
 
     @property
@@ -66,8 +66,8 @@ class Arrays:
     @property
     def fragments(self) -> NDArray[np.int64]:
         """Number of segments of each row: int64 `(rows,)`."""
-        used: NDArray[np.int64] = (self.segment_capacity > 0).sum(axis=0)
-        return used
+        segment_counts: NDArray[np.int64] = (self.segment_capacity > 0).sum(axis=0)
+        return segment_counts
 
     def places(self, rows: NDArray[np.int64], nth: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the offset of entry number `nth[i]` of row `rows[i]` for each i, `(m,)`.
@@ -79,8 +79,8 @@ class Arrays:
         for starts, ends in np.moveaxis(self.pairs, 2, 1):
             start = starts[rows].astype(np.int64)
             room = ends[rows] - start
-            here = (places < 0) & (nth < before + room)
-            places[here] = (start + nth - before)[here]
+            segment_mask = (places < 0) & (nth < before + room)
+            places[segment_mask] = (start + nth - before)[segment_mask]
             before += room
         return places
 
@@ -94,19 +94,19 @@ class Arrays:
         room = self.segment_capacity
         # each segment has the row's entries that follow those of earlier segments, up to its capacity
         counts = np.minimum(room, np.maximum(sizes - (np.cumsum(room, axis=0) - room), 0))
-        lacking = np.flatnonzero(counts.sum(axis=0) != sizes)
-        if len(lacking):
-            row = int(lacking[0])
+        overfull_rows = np.flatnonzero(counts.sum(axis=0) != sizes)
+        if len(overfull_rows):
+            row = int(overfull_rows[0])
             raise IncorrectError(
-                f"{len(lacking)} rows have more entries than their segments have room for: "
+                f"{len(overfull_rows)} rows have more entries than their segments have room for: "
                 f"the first, row {row}, has {sizes[row]}, and room for {room[:, row].sum()}"
             )
-        used = counts.T > 0
-        places = consecutive(self.pairs[..., 0].T[used], counts.T[used])
+        filled_segments = counts.T > 0
+        places = consecutive(self.pairs[..., 0].T[filled_segments], counts.T[filled_segments])
         return sp.csr_array((self.values[places], self.columns[places], indptr), shape=self.shape)
 
 
-def pitch_of(n_rows: int) -> int:
+def table_pitch(n_rows: int) -> int:
     """Return the distance, in words of the table, between two slots of a row."""
     return max(1, -(-2 * n_rows // PITCH_ALIGNMENT)) * PITCH_ALIGNMENT
 
@@ -131,7 +131,7 @@ def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
     return capacity
 
 
-def room_for(batches: Iterable[int], n_rows: int, segments: int, slack: int) -> int:
+def buffer_capacity(batches: Iterable[int], n_rows: int, segments: int, slack: int) -> int:
     """Return the largest number of entries that may be allocated for batches of these sizes, without defragmentation.
 
     A batch allocates at most one segment for each row that it changes, and a row has at most `segments` segments.
@@ -158,28 +158,28 @@ def lay_out(
     sizes = np.diff(matrix.indptr).astype(np.int64)
     room = np.maximum(sizes + slack, width)
     ends = np.cumsum(room)
-    needed = int(ends[-1]) if rows else 0
-    capacity = check_capacity(needed if capacity is None else capacity)
-    if capacity < needed:
+    required = int(ends[-1]) if rows else 0
+    capacity = check_capacity(required if capacity is None else capacity)
+    if capacity < required:
         raise ReproError(
-            "the matrix does not fit into its buffer", expected=f"room for {needed:,} entries", actual=f"{capacity:,}"
+            "the matrix does not fit into its buffer", expected=f"room for {required:,} entries", actual=f"{capacity:,}"
         )
-    pitch = pitch_of(rows)
+    pitch = table_pitch(rows)
     table = np.zeros(segments * pitch, np.int32)
-    filled = room > 0
-    table[: 2 * rows : 2] = np.where(filled, ends - room, 0)
-    table[1 : 2 * rows : 2] = np.where(filled, ends, 0)
-    stored = sizes.astype(np.int32)
-    if shared and capacity == needed == matrix.nnz:
-        columns, values = matrix.indices[:needed].astype(np.int32, copy=False), matrix.data[:needed]
-        return Arrays(matrix.shape, segments, columns, values, table, stored, needed)
+    nonempty = room > 0
+    table[: 2 * rows : 2] = np.where(nonempty, ends - room, 0)
+    table[1 : 2 * rows : 2] = np.where(nonempty, ends, 0)
+    row_sizes = sizes.astype(np.int32)
+    if shared and capacity == required == matrix.nnz:
+        columns, values = matrix.indices[:required].astype(np.int32, copy=False), matrix.data[:required]
+        return Arrays(matrix.shape, segments, columns, values, table, row_sizes, required)
     columns, values = np.zeros(capacity, np.int32), np.zeros(capacity, matrix.dtype)
-    if needed == matrix.nnz:  # without free space, entries have the same order as in CSR
-        columns[:needed], values[:needed] = matrix.indices, matrix.data
+    if required == matrix.nnz:  # without free space, entries have the same order as in CSR
+        columns[:required], values[:required] = matrix.indices, matrix.data
     else:
         places = consecutive(ends - room, sizes)
         columns[places], values[places] = matrix.indices, matrix.data
-    return Arrays(matrix.shape, segments, columns, values, table, stored, needed)
+    return Arrays(matrix.shape, segments, columns, values, table, row_sizes, required)
 
 
 def insert(
@@ -197,37 +197,39 @@ def insert(
     row are inserted, or none.
     """
     if copy:
-        owned = {name: getattr(arrays, name).copy() for name in ("columns", "values", "table", "sizes")}
-        arrays = replace(arrays, **owned)
+        copies = {name: getattr(arrays, name).copy() for name in ("columns", "values", "table", "sizes")}
+        arrays = replace(arrays, **copies)
     order = np.argsort(rows, kind="stable")
-    touched, first, counts = np.unique(rows[order], return_index=True, return_counts=True)
-    sizes = arrays.sizes[touched].astype(np.int64)
-    pairs = arrays.pairs[:, touched].astype(np.int64)
+    batch_rows, first, counts = np.unique(rows[order], return_index=True, return_counts=True)
+    sizes = arrays.sizes[batch_rows].astype(np.int64)
+    pairs = arrays.pairs[:, batch_rows].astype(np.int64)
     rooms = pairs[..., 1] - pairs[..., 0]
-    used = (rooms > 0).sum(axis=0)
-    lacking = sizes + counts - rooms.sum(axis=0)
-    asks = lacking > 0
-    full = asks & (used == arrays.segments)
-    lengths = np.where(asks & ~full, lacking + slack, 0)
+    segment_counts = (rooms > 0).sum(axis=0)
+    missing_room = sizes + counts - rooms.sum(axis=0)
+    overfull = missing_room > 0
+    full = overfull & (segment_counts == arrays.segments)
+    lengths = np.where(overfull & ~full, missing_room + slack, 0)
     starts = arrays.pointer + np.cumsum(lengths) - lengths
-    over = (lengths > 0) & (starts + lengths > arrays.capacity)
-    refused = full | over
-    new = (lengths > 0) & ~over
-    arrays.pairs[used[new], touched[new]] = np.stack([starts[new], starts[new] + lengths[new]], axis=1)
+    overflow = (lengths > 0) & (starts + lengths > arrays.capacity)
+    rejected = full | overflow
+    extended = (lengths > 0) & ~overflow
+    arrays.pairs[segment_counts[extended], batch_rows[extended]] = np.stack(
+        [starts[extended], starts[extended] + lengths[extended]], axis=1
+    )
     arrays = replace(arrays, pointer=min(arrays.pointer + int(lengths.sum()), arrays.capacity))
-    of_touched = np.repeat(np.arange(len(touched)), counts)
-    kept = ~refused[of_touched]
-    nth = sizes[of_touched] + np.arange(len(order)) - first[of_touched]
-    places = arrays.places(touched[of_touched[kept]], nth[kept])
-    arrays.columns[places], arrays.values[places] = columns[order[kept]], values[order[kept]]
-    arrays.sizes[touched[~refused]] += counts[~refused].astype(np.int32)
-    left = np.zeros(len(order), bool)
-    left[order[~kept]] = True
-    return arrays, left
+    entry_rows = np.repeat(np.arange(len(batch_rows)), counts)
+    accepted = ~rejected[entry_rows]
+    nth = sizes[entry_rows] + np.arange(len(order)) - first[entry_rows]
+    places = arrays.places(batch_rows[entry_rows[accepted]], nth[accepted])
+    arrays.columns[places], arrays.values[places] = columns[order[accepted]], values[order[accepted]]
+    arrays.sizes[batch_rows[~rejected]] += counts[~rejected].astype(np.int32)
+    unplaced = np.zeros(len(order), bool)
+    unplaced[order[~accepted]] = True
+    return arrays, unplaced
 
 
 def defragment(arrays: Arrays, capacity: int | None = None, slack: int = 0) -> Arrays:
     """Return the matrix with one segment per row, each with free space for `slack` entries."""
-    needed = arrays.nnz + slack * arrays.shape[0]
-    wanted = arrays.capacity if capacity is None else capacity
-    return lay_out(arrays.to_csr(), arrays.segments, max(needed, wanted), slack=slack)
+    required = arrays.nnz + slack * arrays.shape[0]
+    requested = arrays.capacity if capacity is None else capacity
+    return lay_out(arrays.to_csr(), arrays.segments, max(required, requested), slack=slack)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
+from repro.sparse.device_primitives import RADIX, SCAN_ITEMS, SORT_BLOCK_SIZE, SORT_ITEMS
+from repro.sparse.dynamic.schedules import CHUNK_WAYS, DEVICE_SCHEDULE, MIXED_WAYS, WAYS, row_widths
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
 #: Offset of the next segment; counts of started and of finished operations, which differ after an interruption.
@@ -93,7 +95,7 @@ ENTRIES_PER_THREAD = 2
 #: Number of entries of a large batch that a thread inserts. With four, a GPU's block needs half the shared memory, but
 #: an H200 takes longer in the mean (results/h200/trials/insertion-in-lines.csv).
 INSERT_ENTRIES_PER_THREAD = {"cuda": 8, "opencl": ENTRIES_PER_THREAD}
-#: Size in int32 words of a `continued_row` of `insert.j2`.
+#: Size in int32 words of a `continued_row` of `insert.j2`, which checks it when it is compiled.
 CONTINUED_ROW_WORDS = 8
 #: Resident blocks per multiprocessor of the kernel `insert_runs` on a GPU; limits the registers per thread.
 INSERT_BLOCKS_PER_SM = 4
@@ -111,16 +113,16 @@ PEERS = 7
 
 
 def render_module(
-    templates: Path, key: str, target: Target, study_name: str, more: dict[str, str] | None = None
+    templates: Path, key: str, target: Target, study_name: str, extra_templates: dict[str, str] | None = None
 ) -> str:
     """Return the source of module `key` (PRECISION/MODULE).
 
     `study_name` is named in its title and in error messages.
     """
-    every = {**TEMPLATES, **(more or {})}
-    precision, module = split_key(key, every, f"study {study_name}")
+    all_templates = {**TEMPLATES, **(extra_templates or {})}
+    precision, module = split_key(key, all_templates, f"study {study_name}")
     title = f"{study_name}: {module}, {precision} precision"
-    return render_template(templates, every[module], title=title, **_template_variables(precision, target))
+    return render_template(templates, all_templates[module], title=title, **_template_variables(precision, target))
 
 
 def _template_variables(precision: str, target: Target) -> dict[str, Any]:
@@ -133,6 +135,15 @@ def _template_variables(precision: str, target: Target) -> dict[str, Any]:
         "max_finite": float(limits.max),
         "warp": target.warp,
         "block_size": BLOCK_SIZE[target.dialect],
+        "scan_items": SCAN_ITEMS,
+        "sort_block_size": SORT_BLOCK_SIZE[target.dialect],
+        "sort_items": SORT_ITEMS[target.dialect],
+        "radix": RADIX,
+        "widths": row_widths(target),
+        "load_modes": WAYS[target.dialect],
+        "mixed_load_modes": MIXED_WAYS[target.dialect],
+        "chunk_load_modes": CHUNK_WAYS[target.dialect],
+        "fused_load_mode": (DEVICE_SCHEDULE.in_flight, DEVICE_SCHEDULE.load),
         "small_batch": MAX_SMALL_BATCH,
         "small_block_size": SMALL_BLOCK_SIZE[target.dialect],
         "long_row": LONG_ROW,
@@ -143,6 +154,7 @@ def _template_variables(precision: str, target: Target) -> dict[str, Any]:
         "copies_per_thread": COPIES_PER_THREAD,
         "copy_blocks_per_sm": min(COPY_BLOCKS_PER_SM, target.threads_per_sm // BLOCK_SIZE[target.dialect]),
         "rows_per_thread": ROWS_PER_THREAD,
+        "continued_row_words": CONTINUED_ROW_WORDS,
         "peers": PEERS,
         "mixed_max": MIXED_MAX,
         "state": STATE_NAMES,

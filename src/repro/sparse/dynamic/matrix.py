@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device, Kernel, OutOfDeviceMemory, Program, Queue
 from repro.errors import ReproError
-from repro.sparse.dynamic.host_layout import MAX_ENTRIES, Arrays, check_capacity, pitch_of
+from repro.sparse.dynamic.host_layout import MAX_ENTRIES, Arrays, check_capacity, table_pitch
 from repro.sparse.dynamic.kernels import Report
 from repro.sparse.dynamic.operations import Existing, Insertion, Operations
-from repro.sparse.dynamic.schedules import LONG_ROWS, RowBins, Schedule, widths_of
+from repro.sparse.dynamic.schedules import LONG_ROWS, RowBins, Schedule, row_widths
 from repro.sparse.dynamic.storage import EntryBatch, SortedBatch, Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Scratch
 
@@ -132,29 +132,29 @@ class DynamicMatrix:
             return self._refuse_all(batch)
         with self._operation("insert"):
             with _preparing():
-                arrange, arranged = (None, None) if existing is None else self._operations.arranged(batch)
+                arrange, sorted_batch = (None, None) if existing is None else self._operations.sorting(batch)
                 insertion = (
                     self._operations.insertion(batch, self.slack)
-                    if existing is None or arranged is None
-                    else self._operations.unique_insertion_of(batch, arranged, self.slack, existing, grow)
+                    if existing is None or sorted_batch is None
+                    else self._operations.unique_insertion(batch, sorted_batch, self.slack, existing, grow)
                 )
             if arrange is not None:
                 arrange()
             insertion.launch()
             report = self._report()
             if report.bad:
-                raise self._outside(report.bad)
+                raise self._index_error(report.bad)
             if not report.unplaced:
                 return Inserted()
             try:
-                left = insertion.gather_unplaced(report.unplaced)
+                unplaced_batch = insertion.gather_unplaced(report.unplaced)
             except OutOfDeviceMemory as reason:
                 raise NoRoom(insertion.unplaced_indices(report.unplaced), batch.count, reason) from None
             before = self._storage.capacity
-            self._into_new_room(batch, left, existing, grow).launch()
-            remaining = self._report().unplaced
-            assert not remaining, f"{remaining} entries found no room that was made for them"
-            return Inserted(left.count, self._storage.capacity - before)
+            self._reinsert(batch, unplaced_batch, existing, grow).launch()
+            unplaced_count = self._report().unplaced
+            assert not unplaced_count, f"{unplaced_count} entries found no room that was made for them"
+            return Inserted(unplaced_batch.count, self._storage.capacity - before)
 
     def delete(self, batch: EntryBatch) -> None:
         """Delete all entries at the coordinates of a batch; coordinates without an entry are ignored.
@@ -169,7 +169,7 @@ class DynamicMatrix:
                 deletion = self._operations.deletion(batch)
             deletion()
             if bad := self._report().bad:
-                raise self._outside(bad)
+                raise self._index_error(bad)
 
     def defragment(self, slack: int = 0, capacity: int | None = None) -> None:
         """Copy all rows to a new buffer, each into one segment with `slack` free entries.
@@ -225,19 +225,21 @@ class DynamicMatrix:
 
     # making room ------------------------------------------------------------------------------------------------------
 
-    def _into_new_room(self, batch: EntryBatch, left: SortedBatch, existing: Existing | None, grow: bool) -> Insertion:
-        """Defragment the matrix with space for the unplaced entries `left` of a batch, and return their insertion."""
+    def _reinsert(
+        self, batch: EntryBatch, unplaced_batch: SortedBatch, existing: Existing | None, grow: bool
+    ) -> Insertion:
+        """Defragment the matrix with space for the entries `unplaced_batch`, and return their insertion."""
         try:
-            self._move(0, left, None)
+            self._move(0, unplaced_batch, None)
             if existing is None:
-                return self._operations.insertion_of(batch, left, 0)
-            return self._operations.unique_insertion_of(batch, left, 0, existing, grow)
+                return self._operations.sorted_insertion(batch, unplaced_batch, 0)
+            return self._operations.unique_insertion(batch, unplaced_batch, 0, existing, grow)
         except (OutOfDeviceMemory, ReproError) as reason:
-            entries = np.empty(left.count, np.int32)
-            if left.order is None:
-                entries = np.arange(left.count, dtype=np.int32)
+            entries = np.empty(unplaced_batch.count, np.int32)
+            if unplaced_batch.order is None:
+                entries = np.arange(unplaced_batch.count, dtype=np.int32)
             else:
-                self._storage.device.download(left.order, entries)
+                self._storage.device.download(unplaced_batch.order, entries)
             raise NoRoom(entries, batch.count, reason) from None
 
     def _move(self, slack: int, demand: SortedBatch | None, capacity: int | None) -> None:
@@ -250,11 +252,11 @@ class DynamicMatrix:
         rooms()
         self._operations.total(offsets)()
         total = self._report().total
-        wanted = old.capacity if capacity is None else capacity
-        if total > wanted or (demand is not None and total + self.slack > wanted):
-            wanted = min(max(total, int(GROWTH * total) + self.slack), MAX_ENTRIES)
-        check_capacity(max(total, wanted))
-        new = Storage.empty(old.device, old.shape, old.segments, max(wanted, 1), old.dtype)
+        new_capacity = old.capacity if capacity is None else capacity
+        if total > new_capacity or (demand is not None and total + self.slack > new_capacity):
+            new_capacity = min(max(total, int(GROWTH * total) + self.slack), MAX_ENTRIES)
+        check_capacity(max(total, new_capacity))
+        new = Storage.empty(old.device, old.shape, old.segments, max(new_capacity, 1), old.dtype)
         try:
             self._operations.copy(offsets, new, slack=slack > 0 or demand is not None)()
             old.device.synchronize()  # waits for readers of the old buffers, too
@@ -295,21 +297,21 @@ class DynamicMatrix:
         return report
 
     def _require_countable(self, count: int) -> None:
-        asked = count + self.slack * min(count, self._storage.shape[0])
-        if asked >= MAX_ENTRIES:
+        requested_entries = count + self.slack * min(count, self._storage.shape[0])
+        if requested_entries >= MAX_ENTRIES:
             raise ReproError(
                 "the batch is too large to be inserted at once",
                 expected=f"fewer than {MAX_ENTRIES:,} entries with the slack of the rows that they are for",
-                actual=f"{asked:,}",
+                actual=f"{requested_entries:,}",
                 todo="insert it in parts",
             )
 
     def _refuse_all(self, batch: EntryBatch) -> Inserted:
         if batch.count:
-            raise self._outside(batch.count)
+            raise self._index_error(batch.count)
         return Inserted()
 
-    def _outside(self, count: int) -> ReproError:
+    def _index_error(self, count: int) -> ReproError:
         rows, columns = self._storage.shape
         return ReproError(
             "entries lie outside of the matrix; nothing was done",
@@ -341,7 +343,7 @@ class StoredRows:
             return [self.buffers["offsets"], *entries]
         if exact:
             return [self.buffers["table"], *entries]
-        shape = np.int32(pitch_of(self.rows)), np.int32(self.segments)
+        shape = np.int32(table_pitch(self.rows)), np.int32(self.segments)
         return [*shape, self.buffers["table"], self.buffers["sizes"], *entries]
 
 
@@ -352,10 +354,10 @@ def bind_product(program: Program, schedule: Schedule, storage: Storage, x: Buff
     schedule is of kind `vector` or `mixed` and not `exact`, see `usual_schedule`. x and y are `(columns,)` and
     `(rows,)`.
     """
-    return bind_vector(storage.device, program.kernel, schedule, matrix_of(storage), (x, y))
+    return bind_vector(storage.device, program.kernel, schedule, stored_rows(storage), (x, y))
 
 
-def matrix_of(storage: Storage) -> StoredRows:
+def stored_rows(storage: Storage) -> StoredRows:
     buffers = {name: getattr(storage, name) for name in ("columns", "values", "table", "sizes")}
     return StoredRows(storage.shape[0], storage.segments, buffers, lambda: storage.download().sizes)
 
@@ -370,7 +372,7 @@ def bind_vector(
     """
     block_size = BLOCK_SIZE[device.backend]
     format = "csr" if not matrix.segments else "exact" if schedule.exact else "dcsr"
-    name = f"{schedule.kind}_{format}_w{schedule.width}_{suffix_of(schedule)}"
+    name = f"{schedule.kind}_{format}_w{schedule.width}_{schedule_suffix(schedule)}"
     arguments = [np.int32(matrix.rows), *matrix.arguments(schedule.exact), *vectors]
     return device.bind(kernel(name), -(-matrix.rows * schedule.width // block_size), block_size, arguments)
 
@@ -387,24 +389,24 @@ def bind_bins(
     `parts` are the number of parts of the longest rows and their buffers; `arguments` are the kernel's from `order` on.
     """
     block_size = BLOCK_SIZE[device.backend]
-    blocks, for_parts = parts
-    numbers: list[Argument] = [np.int32(blocks), np.int32(LONG_ROWS[device.backend].part_length), *for_parts]
+    blocks, part_arguments = parts
+    numbers: list[Argument] = [np.int32(blocks), np.int32(LONG_ROWS[device.backend].part_length), *part_arguments]
     numbers += [np.int32(bins.ends[0])]
-    rows_of_block = (1, *(block_size // width for width in reversed(widths_of(device.target))))
+    rows_of_block = (1, *(block_size // width for width in reversed(row_widths(device.target))))
     for (first, last), rows in zip(bins.spans[1:], rows_of_block, strict=True):
         blocks += -(-(last - first) // rows)
         numbers += [np.int32(blocks), np.int32(last)]
     return device.bind(kernel, blocks, block_size, [*numbers, *arguments])
 
 
-def suffix_of(schedule: Schedule) -> str:
+def schedule_suffix(schedule: Schedule) -> str:
     return f"u{schedule.in_flight}_{schedule.load}"
 
 
 class ConcurrentReader:
     """Products on a second queue while other threads change the matrix; used by the thread that owns the queue.
 
-    `program` is the module `reader` in the precision of the matrix, `width` one of `widths_of`.
+    `program` is the module `reader` in the precision of the matrix, `width` one of `row_widths`.
     """
 
     def __init__(self, queue: Queue, program: Program, width: int, matrix: DynamicMatrix) -> None:

@@ -79,65 +79,82 @@ class Operations:
         its rows. A large batch is sorted by row, and inserted by blocks of consecutive entries.
         """
         if batch.count <= MAX_SMALL_BATCH:
-            return self._in_one_launch("insert_small", 1, batch, slack)
+            return self._single_launch("insert_small", 1, batch, slack)
         if batch.count <= MAX_MEDIUM_BATCH:
             bits = max(1, (-(-batch.count // ENTRIES_PER_PART) - 1).bit_length())
-            return self._in_one_launch("insert_parts", 1 << bits, batch, slack, np.int32(bits))
+            return self._single_launch("insert_parts", 1 << bits, batch, slack, np.int32(bits))
         if batch.grouped:
-            insertion = self.insertion_of(batch, SortedBatch(batch.count, batch.rows), slack)
+            insertion = self.sorted_insertion(batch, SortedBatch(batch.count, batch.rows), slack)
             return replace(insertion, launch=in_order([self._check(batch), insertion.launch]))
-        by_row = self._sorter(batch.count).bind(batch.rows, batch.count, bits_of(self.storage.shape[0]))
-        insertion = self.insertion_of(batch, SortedBatch(batch.count, by_row.keys, by_row.order), slack)
-        return replace(insertion, launch=in_order([self._check(batch), by_row.launch, insertion.launch]))
+        row_sort = self._sorter(batch.count).bind(batch.rows, batch.count, bits_of(self.storage.shape[0]))
+        insertion = self.sorted_insertion(batch, SortedBatch(batch.count, row_sort.keys, row_sort.order), slack)
+        return replace(insertion, launch=in_order([self._check(batch), row_sort.launch, insertion.launch]))
 
-    def insertion_of(self, batch: EntryBatch, arranged: SortedBatch, slack: int) -> Insertion:
+    def sorted_insertion(self, batch: EntryBatch, sorted_batch: SortedBatch, slack: int) -> Insertion:
         """Return the insertion of a batch whose entries are grouped by row and known to be inside the matrix."""
-        storage, m = self.storage, np.int32(arranged.count)
-        per_thread = INSERT_ENTRIES_PER_THREAD[self._device.backend]
-        of_block = per_thread * BLOCK_SIZE[self._device.backend]
-        continued = self._zeros("continued rows", CONTINUED_ROW_WORDS * -(-arranged.count // of_block))
-        unplaced = self._ints("unplaced", arranged.count)
-        order = arranged.order or arranged.rows  # without an order, the kernel does not read this argument
+        storage, m = self.storage, np.int32(sorted_batch.count)
+        entries_per_thread = INSERT_ENTRIES_PER_THREAD[self._device.backend]
+        entries_per_block = entries_per_thread * BLOCK_SIZE[self._device.backend]
+        continued_rows = self._zeros(
+            "continued rows", CONTINUED_ROW_WORDS * -(-sorted_batch.count // entries_per_block)
+        )
+        unplaced = self._ints("unplaced", sorted_batch.count)
+        order = sorted_batch.order or sorted_batch.rows  # without an order, the kernel does not read this argument
         assert batch.values is not None
-        entries: list[Argument] = [
-            m, np.int32(arranged.order is not None), arranged.rows, order, batch.columns, batch.values, continued,
+        batch_arguments: list[Argument] = [
+            m, np.int32(sorted_batch.order is not None), sorted_batch.rows, order, batch.columns, batch.values,
+            continued_rows,
             unplaced,
         ]  # fmt: skip
-        to: list[Argument] = [
+        storage_arguments: list[Argument] = [
             np.int32(storage.capacity), *self._chain, storage.columns, storage.values, storage.state,
         ]  # fmt: skip
-        launch = self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], per_thread)
+        launch = self._kernels.over(
+            "insert_runs",
+            sorted_batch.count,
+            [*batch_arguments, np.int32(slack), *storage_arguments],
+            entries_per_thread,
+        )
         if self._device.backend != "cuda":  # here no block waits for another one, so a second kernel completes rows
-            launch = in_order([launch, self._kernels.over("insert_rest", arranged.count, [*entries, *to], of_block)])
+            launch = in_order(
+                [
+                    launch,
+                    self._kernels.over(
+                        "insert_rest", sorted_batch.count, [*batch_arguments, *storage_arguments], entries_per_block
+                    ),
+                ]
+            )
         return Insertion(
             launch,
-            partial(self._gather_unplaced, batch, arranged, unplaced),
-            partial(self._unplaced_indices, arranged, unplaced),
+            partial(self._gather_unplaced, batch, sorted_batch, unplaced),
+            partial(self._unplaced_indices, sorted_batch, unplaced),
         )
 
-    def _gather_unplaced(self, batch: EntryBatch, arranged: SortedBatch, unplaced: Buffer, count: int) -> SortedBatch:
+    def _gather_unplaced(
+        self, batch: EntryBatch, sorted_batch: SortedBatch, unplaced: Buffer, count: int
+    ) -> SortedBatch:
         """Collect the unplaced entries of a sorted batch; entries of the same row keep their order."""
         rows, order = self._ints("unplaced rows", count), self._ints("unplaced order", count)
         self._over(
-            "gather_unplaced", count, np.int32(count), np.int32(arranged.order is not None), unplaced, arranged.rows,
-            arranged.order or arranged.rows, rows, order,
+            "gather_unplaced", count, np.int32(count), np.int32(sorted_batch.order is not None), unplaced,
+            sorted_batch.rows, sorted_batch.order or sorted_batch.rows, rows, order,
         )()  # fmt: skip
-        if arranged.columns is None:
+        if sorted_batch.columns is None:
             return SortedBatch(count, rows, order)
         columns = self._ints("unplaced columns", count)
         self._over("gather", count, np.int32(count), order, batch.columns, columns)()
         return SortedBatch(count, rows, order, columns)
 
-    def _unplaced_indices(self, arranged: SortedBatch, unplaced: Buffer, count: int) -> NDArray[np.int32]:
+    def _unplaced_indices(self, sorted_batch: SortedBatch, unplaced: Buffer, count: int) -> NDArray[np.int32]:
         places = self._download(unplaced, count)
-        return places if arranged.order is None else self._download(arranged.order, arranged.count)[places]
+        return places if sorted_batch.order is None else self._download(sorted_batch.order, sorted_batch.count)[places]
 
     def _download(self, numbers: Buffer, count: int) -> NDArray[np.int32]:
         array = np.empty(count, np.int32)
         self._device.download(numbers, array)
         return array
 
-    def _in_one_launch(self, name: str, blocks: int, batch: EntryBatch, slack: int, *parts: Argument) -> Insertion:
+    def _single_launch(self, name: str, blocks: int, batch: EntryBatch, slack: int, *parts: Argument) -> Insertion:
         storage, shape = self.storage, self.storage.shape
         rows, order = self._ints("unplaced rows", batch.count), self._ints("unplaced order", batch.count)
         assert batch.values is not None
@@ -151,7 +168,7 @@ class Operations:
 
     # changing ---------------------------------------------------------------------------------------------------------
 
-    def arranged(self, batch: EntryBatch) -> tuple[Launch, SortedBatch]:
+    def sorting(self, batch: EntryBatch) -> tuple[Launch, SortedBatch]:
         """Return a launch that sorts a batch by row and by a hash of the column, and the sorted batch.
 
         The launch counts entries outside of the matrix in the state; later launches refuse the batch if there are any.
@@ -159,73 +176,84 @@ class Operations:
         count, storage = batch.count, self.storage
         keys, rows, columns = (self._ints(name, count) for name in ("keys", "sorted rows", "sorted columns"))
         m, bits, n_rows, n_columns = map(np.int32, (count, self._hash_bits, *storage.shape))
-        by_key = self._sorter(count).bind(keys, count, bits_of(storage.shape[0]) + self._hash_bits)
+        key_sort = self._sorter(count).bind(keys, count, bits_of(storage.shape[0]) + self._hash_bits)
         launch = in_order(
             [
                 self._over(
                     "make_keys", count, m, n_rows, n_columns, bits, batch.rows, batch.columns, keys, storage.state
                 ),
-                by_key.launch,
-                self._over("split_keys", count, m, bits, by_key.keys, by_key.order, batch.columns, rows, columns),
+                key_sort.launch,
+                self._over("split_keys", count, m, bits, key_sort.keys, key_sort.order, batch.columns, rows, columns),
             ]
         )
-        return launch, SortedBatch(count, rows, by_key.order, columns)
+        return launch, SortedBatch(count, rows, key_sort.order, columns)
 
-    def unique_insertion_of(
-        self, batch: EntryBatch, arranged: SortedBatch, slack: int, existing: Existing = "replace", grow: bool = True
+    def unique_insertion(
+        self,
+        batch: EntryBatch,
+        sorted_batch: SortedBatch,
+        slack: int,
+        existing: Existing = "replace",
+        grow: bool = True,
     ) -> Insertion:
         """Return an insertion that appends entries at new coordinates, and replaces existing values or adds to them.
 
-        `arranged` is the result of `arranged`, or the unplaced entries of an insertion. If several entries of the batch
-        have the same coordinates, the last one counts, or their sum. Without `grow`, entries at new coordinates are
-        ignored.
+        `sorted_batch` is the result of `sorting`, or the unplaced entries of an insertion. If several entries of the
+        batch have the same coordinates, the last one counts, or their sum. Without `grow`, entries at new coordinates
+        are ignored.
         """
-        storage, count = self.storage, arranged.count
-        assert arranged.order is not None and batch.values is not None
+        storage, count = self.storage, sorted_batch.count
+        assert sorted_batch.order is not None and batch.values is not None
         hits, ranks, unplaced = (self._ints(name, count) for name in ("hits", "ranks", "unplaced"))
-        given: list[Argument] = [
-            *self._of_rows(arranged), np.int32(existing == "add"), np.int32(grow), arranged.order, batch.values,
+        batch_arguments: list[Argument] = [
+            *self._row_arguments(sorted_batch), np.int32(existing == "add"), np.int32(grow), sorted_batch.order,
+            batch.values,
         ]  # fmt: skip
-        to: list[Argument] = [unplaced, np.int32(slack), np.int32(storage.capacity), *self._changed]
+        storage_arguments: list[Argument] = [
+            unplaced,
+            np.int32(slack),
+            np.int32(storage.capacity),
+            *self._update_arguments,
+        ]
         long_runs = self._ints("long runs", count)
         launches = [
-            self._over("merge", count, *given, long_runs, *to),
-            self._over_long_rows("merge_long", count, [*given, long_runs, hits, ranks, *to]),
+            self._over("merge", count, *batch_arguments, long_runs, *storage_arguments),
+            self._long_row_launch("merge_long", count, [*batch_arguments, long_runs, hits, ranks, *storage_arguments]),
             self._settle(),
         ]  # fmt: skip
         return Insertion(
             in_order(launches),
-            partial(self._gather_unplaced, batch, arranged, unplaced),
-            partial(self._unplaced_indices, arranged, unplaced),
+            partial(self._gather_unplaced, batch, sorted_batch, unplaced),
+            partial(self._unplaced_indices, sorted_batch, unplaced),
         )
 
     def deletion(self, batch: EntryBatch) -> Launch:
-        arrange, arranged = self.arranged(batch)
-        arguments = [*self._of_rows(arranged), self._ints("long runs", batch.count), *self._changed]
+        arrange, sorted_batch = self.sorting(batch)
+        arguments = [*self._row_arguments(sorted_batch), self._ints("long runs", batch.count), *self._update_arguments]
         erase = self._over("erase", batch.count, *arguments)
-        return in_order([arrange, erase, self._over_long_rows("erase_long", batch.count, arguments), self._settle()])
+        return in_order([arrange, erase, self._long_row_launch("erase_long", batch.count, arguments), self._settle()])
 
-    def _of_rows(self, arranged: SortedBatch) -> list[Argument]:
-        assert arranged.columns is not None
-        return [np.int32(arranged.count), arranged.rows, arranged.columns, np.int32(self._hash_bits)]
+    def _row_arguments(self, sorted_batch: SortedBatch) -> list[Argument]:
+        assert sorted_batch.columns is not None
+        return [np.int32(sorted_batch.count), sorted_batch.rows, sorted_batch.columns, np.int32(self._hash_bits)]
 
     @property
-    def _changed(self) -> list[Argument]:
+    def _update_arguments(self) -> list[Argument]:
         """Kernel arguments of the matrix for kernels that change rows one by one."""
         storage = self.storage
         return [*self._chain, storage.columns, storage.values, storage.versions, storage.state]
 
-    def _over_long_rows(self, name: str, count: int, arguments: Sequence[Argument]) -> Launch:
+    def _long_row_launch(self, name: str, count: int, arguments: Sequence[Argument]) -> Launch:
         """Return a launch of a kernel with a block for each row that the previous kernel has listed."""
         block_size = SMALL_BLOCK_SIZE[self._device.backend]
         return self._kernels.blocks(name, min(count, self._device.sm_count * LONG_BLOCKS), arguments, block_size)
 
     # defragmentation --------------------------------------------------------------------------------------------------
 
-    def tidying(self, at_least: int, slack: int) -> Launch:
-        """Merge rows of at least `at_least` segments, each into a new segment, while the buffer has space."""
-        rows, limits = self.storage.shape[0], map(np.int32, (at_least, slack, self.storage.capacity))
-        tidy = self._over("compact_rows", rows, np.int32(rows), *limits, *self._changed)
+    def tidying(self, min_segments: int, slack: int) -> Launch:
+        """Merge rows of at least `min_segments` segments, each into a new segment, while the buffer has space."""
+        rows, limits = self.storage.shape[0], map(np.int32, (min_segments, slack, self.storage.capacity))
+        tidy = self._over("compact_rows", rows, np.int32(rows), *limits, *self._update_arguments)
         return in_order([tidy, self._settle()])
 
     def rooms(
@@ -243,7 +271,8 @@ class Operations:
         room = self._ints("rooms", rows)
         launches = [
             self._over(
-                "row_capacities", rows, np.int32(rows), np.int32(slack), *_permuted(permutation, storage.sizes),
+                "row_capacities", rows, np.int32(rows), np.int32(slack),
+                *_permutation_arguments(permutation, storage.sizes),
                 storage.sizes, room,
             )
         ]  # fmt: skip
@@ -261,12 +290,16 @@ class Operations:
         of `target` with the offsets are CSR.
         """
         storage, rows = self.storage, self.storage.shape[0]
-        firsts, n_rows, permuted = self._firsts(target), np.int32(rows), _permuted(permutation, storage.sizes)
+        firsts, n_rows, permutation_arguments = (
+            self._firsts(target),
+            np.int32(rows),
+            _permutation_arguments(permutation, storage.sizes),
+        )
         place = self._over(
-            "place_rows", rows, n_rows, offsets, *permuted, storage.sizes, np.int32(target.segments),
+            "place_rows", rows, n_rows, offsets, *permutation_arguments, storage.sizes, np.int32(target.segments),
             np.int32(target.pitch), target.table, target.sizes, target.state, firsts,
         )  # fmt: skip
-        tiles, arguments = self._tiles(offsets, firsts, target, slack, permuted)
+        tiles, arguments = self._tiles(offsets, firsts, target, slack, permutation_arguments)
         return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
 
     def together(self, target: Storage) -> Launch:
@@ -287,7 +320,7 @@ class Operations:
                 target.sizes, target.state, firsts, self._zeros("totals", 2 * (2 + blocks)),
             ],
         )  # fmt: skip
-        tiles, arguments = self._tiles(offsets, firsts, target, False, _permuted(None, storage.sizes))
+        tiles, arguments = self._tiles(offsets, firsts, target, False, _permutation_arguments(None, storage.sizes))
         copy = self._device.bind_dependent(self._program, "copy_rows", tiles, block_size, arguments)
         return in_order([place, copy])
 
@@ -301,12 +334,18 @@ class Operations:
         return self._ints("first rows", -(-target.capacity // self._tile) + 1)
 
     def _tiles(
-        self, offsets: Buffer, firsts: Buffer, target: Storage, slack: bool, permuted: tuple[Argument, Argument]
+        self,
+        offsets: Buffer,
+        firsts: Buffer,
+        target: Storage,
+        slack: bool,
+        permutation_arguments: tuple[Argument, Argument],
     ) -> tuple[int, list[Argument]]:
         """Return the number of blocks of `copy_rows`, and its arguments."""
         storage = self.storage
         return max(1, -(-target.capacity // self._tile)), [
-            np.int32(storage.shape[0]), offsets, firsts, np.int32(slack), *permuted, np.int32(storage.pitch),
+            np.int32(storage.shape[0]), offsets, firsts, np.int32(slack), *permutation_arguments,
+            np.int32(storage.pitch),
             storage.table, storage.sizes, storage.columns, storage.values, target.columns, target.values,
         ]  # fmt: skip
 
@@ -333,8 +372,8 @@ class Operations:
     @property
     def _hash_bits(self) -> int:
         """Number of bits of a column's hash in a sort key, in addition to the bits of the row."""
-        of_row = bits_of(self.storage.shape[0])
-        return min(max(KEPT_BITS - of_row, MIN_HASH_BITS), MAX_HASH_BITS, SORT_KEY_BITS - of_row)
+        row_bits = bits_of(self.storage.shape[0])
+        return min(max(KEPT_BITS - row_bits, MIN_HASH_BITS), MAX_HASH_BITS, SORT_KEY_BITS - row_bits)
 
     def _sorter(self, count: int) -> RadixSort:
         size = 1 << max(8, (count - 1).bit_length())
@@ -366,7 +405,7 @@ class Operations:
     def _zeros(self, name: str, count: int) -> Buffer:
         """Return memory that is zeroed once; later calls return it as the last launch left it."""
         buffer = self._ints(name, count)
-        if all(buffer is not known for known in self._known):
+        if all(buffer is not known_buffer for known_buffer in self._known):
             self._device.fill(buffer, 0)
             self._known.append(buffer)
         return buffer
@@ -381,5 +420,5 @@ class Operations:
         self._scans.clear()
 
 
-def _permuted(permutation: Buffer | None, any_buffer: Buffer) -> tuple[Argument, Argument]:
-    return (np.int32(0), any_buffer) if permutation is None else (np.int32(1), permutation)
+def _permutation_arguments(permutation: Buffer | None, placeholder: Buffer) -> tuple[Argument, Argument]:
+    return (np.int32(0), placeholder) if permutation is None else (np.int32(1), permutation)

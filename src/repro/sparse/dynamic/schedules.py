@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import TARGETS, Target
 from repro.errors import ReproError
-from repro.sparse.dynamic.host_layout import Arrays, pitch_of
+from repro.sparse.dynamic.host_layout import Arrays, table_pitch
 
 #: Smallest row sizes of the paper's bins, and threads per row; the last bin has a block for each row.
 PAPERS_MIN_LENGTHS = (0, 2, 4, 8, 16, 32, 512)
@@ -58,20 +58,20 @@ def bin_rows(sizes: NDArray[np.int32], least: Sequence[int]) -> RowBins:
     return RowBins(order, tuple(np.cumsum(np.bincount(labels, minlength=len(least))).tolist()))
 
 
-def widths_of(target: Target) -> tuple[int, ...]:
+def row_widths(target: Target) -> tuple[int, ...]:
     """Return the possible numbers of threads per row, at most a warp."""
     return tuple(width for width in PAPERS_WIDTHS if width <= target.warp)
 
 
-def our_min_lengths(target: Target, per_thread: int) -> tuple[int, ...]:
+def our_min_lengths(target: Target, entries_per_thread: int) -> tuple[int, ...]:
     """Return the smallest row sizes of our bins.
 
-    One for each of `widths_of`, one block per row, several blocks per row.
+    One for each of `row_widths`, one block per row, several blocks per row.
 
-    The number of threads per row doubles when each would have `per_thread` entries.
+    The number of threads per row doubles when each would have `entries_per_thread` entries.
     """
     long = LONG_ROWS[target.dialect]
-    return (0, *(width * per_thread for width in widths_of(target)[1:]), long.block, long.parts)
+    return (0, *(width * entries_per_thread for width in row_widths(target)[1:]), long.block, long.parts)
 
 
 def deal_parts(rows: NDArray[Any], sizes: NDArray[np.int32], part_length: int) -> NDArray[np.int32]:
@@ -97,12 +97,12 @@ def parts_of(bins: RowBins, sizes: NDArray[np.int32], target: Target, by_place: 
     return deal_parts(names, sizes[long_rows], LONG_ROWS[target.dialect].part_length)
 
 
-def at_least_one(parts: NDArray[np.int32]) -> NDArray[np.int32]:
+def nonempty_parts(parts: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return `parts` if there are any, else one unused part of zeros, since device buffers cannot be empty."""
     return parts if len(parts) else np.zeros((1, 4), np.int32)
 
 
-def spans_of(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+def row_spans(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
     """Return start and end of each row's entries, for rows without free space: int32 `(rows, 2)`.
 
     `order` is the order of rows in memory; None: by row number.
@@ -112,9 +112,9 @@ def spans_of(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -
     spans = np.stack([ends - lengths, ends], axis=1)
     if order is None:
         return spans
-    of_rows = np.empty_like(spans)
-    of_rows[order] = spans
-    return of_rows
+    row_spans_in_order = np.empty_like(spans)
+    row_spans_in_order[order] = spans
+    return row_spans_in_order
 
 
 def deal_chunks(sizes: NDArray[np.int32], capacity: int, part_length: int) -> NDArray[np.int32]:
@@ -131,8 +131,10 @@ def deal_chunks(sizes: NDArray[np.int32], capacity: int, part_length: int) -> ND
         blocks.append(_short_rows(ends, first, row, capacity))
         if row < len(sizes):
             parts = np.arange(-(-int(sizes[row]) // part_length))
-            same = np.full(len(parts), row)
-            blocks.append(np.stack([same, parts, np.zeros_like(parts), np.full(len(parts), -len(parts))], axis=1))
+            row_numbers = np.full(len(parts), row)
+            blocks.append(
+                np.stack([row_numbers, parts, np.zeros_like(parts), np.full(len(parts), -len(parts))], axis=1)
+            )
         first = row + 1
     return np.concatenate(blocks).astype(np.int32)
 
@@ -162,10 +164,10 @@ def lay_out_sorted(matrix: sp.csr_array, order: NDArray[np.int32], segments: int
     sizes = np.diff(matrix.indptr)
     room = sizes[order].astype(np.int64)
     ends = np.cumsum(room)
-    table = np.zeros(segments * pitch_of(rows), np.int32)
-    filled = room > 0
-    table[2 * order.astype(np.int64)] = np.where(filled, ends - room, 0)
-    table[2 * order.astype(np.int64) + 1] = np.where(filled, ends, 0)
+    table = np.zeros(segments * table_pitch(rows), np.int32)
+    nonempty = room > 0
+    table[2 * order.astype(np.int64)] = np.where(nonempty, ends - room, 0)
+    table[2 * order.astype(np.int64) + 1] = np.where(nonempty, ends, 0)
     entries = np.arange(matrix.nnz) + np.repeat(matrix.indptr[order] - (ends - room), room)
     return Arrays(
         matrix.shape, segments, matrix.indices[entries], matrix.data[entries], table, sizes.astype(np.int32), matrix.nnz
@@ -245,23 +247,28 @@ class Schedule:
         return self.kind in ("vector", "streams") and self.in_flight == 1 and self.load == "ca" and not self.exact
 
 
+#: Schedule of a product on several devices, one kernel of which also exchanges y: all bins in one launch, with a
+#: suitable number of threads for each row.
+DEVICE_SCHEDULE = Schedule("adaptive", 0, 4, 2, "ca", True)
+
+
 def schedules(target: Target) -> list[Schedule]:
-    made: list[Schedule] = []
+    candidates: list[Schedule] = []
     for in_flight, load in WAYS[target.dialect]:
         if load == "ca":
-            made += [Schedule("streams", 0, 0, in_flight, load)]
+            candidates += [Schedule("streams", 0, 0, in_flight, load)]
         for exact in (False, True):
-            made += [Schedule("vector", width, 0, in_flight, load, exact) for width in widths_of(target)]
+            candidates += [Schedule("vector", width, 0, in_flight, load, exact) for width in row_widths(target)]
             if in_flight > 1:
-                made += [Schedule("adaptive", 0, per_thread, in_flight, load, exact) for per_thread in PER_THREAD]
-    made += [
+                candidates += [Schedule("adaptive", 0, per_thread, in_flight, load, exact) for per_thread in PER_THREAD]
+    candidates += [
         Schedule("mixed", width, 0, in_flight, load, exact)
         for in_flight, load in MIXED_WAYS[target.dialect]
         for exact in (False, True)
-        for width in widths_of(target)
+        for width in row_widths(target)
     ]
-    made += [Schedule("chunks", 0, 0, in_flight, load, True) for in_flight, load in CHUNK_WAYS[target.dialect]]
-    return made
+    candidates += [Schedule("chunks", 0, 0, in_flight, load, True) for in_flight, load in CHUNK_WAYS[target.dialect]]
+    return candidates
 
 
 def usual_schedule(target: Target, mean: float) -> Schedule:
@@ -269,7 +276,7 @@ def usual_schedule(target: Target, mean: float) -> Schedule:
 
     Each thread gets about four entries of a row of mean size.
     """
-    widths = widths_of(target)
+    widths = row_widths(target)
     width = next((width for width in widths if 4 * width >= mean), widths[-1])
     return Schedule("mixed", width, 0, *MIXED_WAYS[target.dialect][-1])
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from repro.devices.base import Block, Buffer, Device, allocate_parts
 from repro.sparse.dynamic import kernels
-from repro.sparse.dynamic.host_layout import Arrays, pitch_of
+from repro.sparse.dynamic.host_layout import Arrays, table_pitch
 from repro.sparse.dynamic.kernels import Report
 
 
@@ -62,18 +62,18 @@ def allocate_row_arrays(device: Device, rows: int, segments: int = 1) -> tuple[B
 
     The parts are table, sizes, versions and state.
     """
-    sizes = 4 * segments * pitch_of(rows), 4 * rows, 4 * rows, 4 * kernels.STATE_WORDS
+    sizes = 4 * segments * table_pitch(rows), 4 * rows, 4 * rows, 4 * kernels.STATE_WORDS
     return allocate_parts(device, [max(nbytes, 4) for nbytes in sizes])
 
 
 def _allocate_entries(
-    device: Device, capacity: int, dtype: np.dtype[np.floating], allocated: ExitStack
+    device: Device, capacity: int, dtype: np.dtype[np.floating], allocations: ExitStack
 ) -> tuple[Buffer, Buffer]:
-    """Allocate columns and values for `capacity` entries, at least one; `allocated` releases them."""
+    """Allocate columns and values for `capacity` entries, at least one; `allocations` releases them."""
     columns = device.allocate(4 * max(capacity, 1))
-    allocated.callback(columns.release)
+    allocations.callback(columns.release)
     values = device.allocate(dtype.itemsize * max(capacity, 1))
-    allocated.callback(values.release)
+    allocations.callback(values.release)
     return columns, values
 
 
@@ -125,21 +125,21 @@ class Storage:
                 buffer.release()
             raise
         longest = int(arrays.sizes.max(initial=0))
-        of_arrays = device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype
-        return cls(*of_arrays, *buffers, entries=arrays.nnz, longest=longest)
+        storage_arguments = device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype
+        return cls(*storage_arguments, *buffers, entries=arrays.nnz, longest=longest)
 
     @classmethod
     def empty(
         cls, device: Device, shape: tuple[int, int], segments: int, capacity: int, dtype: np.dtype[np.floating]
     ) -> Storage:
         """Return a matrix with undefined entries and table; versions and state are zero."""
-        with ExitStack() as allocated:
+        with ExitStack() as allocations:
             block, parts = allocate_row_arrays(device, shape[0], segments)
-            allocated.callback(block.release)
-            for zeroed in parts[2:]:  # versions and state
-                device.fill(zeroed, 0)
-            columns, values = _allocate_entries(device, capacity, dtype, allocated)
-            allocated.pop_all()
+            allocations.callback(block.release)
+            for part in parts[2:]:  # versions and state
+                device.fill(part, 0)
+            columns, values = _allocate_entries(device, capacity, dtype, allocations)
+            allocations.pop_all()
         return cls(device, shape, segments, capacity, dtype, columns, values, *parts, lease_of_rows=block)
 
     def make_room(self, capacity: int) -> None:
@@ -169,10 +169,10 @@ class Storage:
 
         `copy` queues the copy of columns and values, its first two arguments, to the other two.
         """
-        with ExitStack() as allocated:
-            columns, values = _allocate_entries(self.device, capacity, self.dtype, allocated)
+        with ExitStack() as allocations:
+            columns, values = _allocate_entries(self.device, capacity, self.dtype, allocations)
             copy(self.columns, self.values, columns, values)
-            allocated.pop_all()
+            allocations.pop_all()
         self._leave()
         self.columns, self.values, self.capacity = columns, values, capacity
 
@@ -192,7 +192,7 @@ class Storage:
 
     @property
     def pitch(self) -> int:
-        return pitch_of(self.shape[0])
+        return table_pitch(self.shape[0])
 
     @property
     def nbytes(self) -> int:

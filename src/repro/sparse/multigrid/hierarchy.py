@@ -23,7 +23,7 @@ from repro.sparse.device_primitives import Launches, Load, Phase, Releasable, Re
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
 from repro.sparse.multigrid.kernels import COUNTERS, width_for
-from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, bad_diagonal, not_finite
+from repro.sparse.multigrid.reference import MIN_RADIUS, MultigridSettings, bad_diagonal, not_finite_error
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 
@@ -89,11 +89,13 @@ class LevelLaunches(Launches):
     ) -> Callable[[], None]:
         blocks = self.blocks_over(n)
         partial = self._scratch.take("shares", 8 * blocks * count)
-        given: list[Argument] = [np.int32(n), np.int32(count), np.int32(stride), vectors, w, partial]
+        dot_arguments: list[Argument] = [np.int32(n), np.int32(count), np.int32(stride), vectors, w, partial]
         kernels = self.kernels("cycle")
         lanes = self.device.target.warp if self.device.backend == "cuda" else 1
-        added: list[Argument] = [np.int32(count), np.int32(blocks), partial, sums]
-        return in_order([kernels.blocks("dots", blocks, given), kernels.over("add_shares", count * lanes, added)])
+        sum_arguments: list[Argument] = [np.int32(count), np.int32(blocks), partial, sums]
+        return in_order(
+            [kernels.blocks("dots", blocks, dot_arguments), kernels.over("add_shares", count * lanes, sum_arguments)]
+        )
 
     def lanes(self, matrix: Storage, nnz: int) -> int:
         """Return the number of lanes per row, for a matrix of `nnz` entries."""
@@ -160,7 +162,7 @@ class LevelReadback(NamedTuple):
     def checked_radius(self) -> float:
         """Return the estimated radius, at least 1, which is the mean eigenvalue; NaN raises `ReproError`."""
         if not np.isfinite(self.radius):
-            raise not_finite()
+            raise not_finite_error()
         return max(self.radius, 1.0)
 
 
@@ -169,7 +171,7 @@ def has_prolongator_kernel(a: Storage) -> bool:
     return a.longest is not None and a.longest <= LONGEST
 
 
-def radius_of(words: NDArray[np.int32]) -> float:
+def spectral_radius(words: NDArray[np.int32]) -> float:
     return float(words[COUNTERS.radius : COUNTERS.radius + 2].view(np.float64)[0])
 
 
@@ -201,8 +203,8 @@ class Coarsening:
         sizes = ((steps + 1) * stride, run.dtype), (sums, f64), (steps, f64), (steps * steps, f64)
         basis, shares, lengths, h = run.arrays(*sizes)
         start = 2.0 ** -(n.bit_length() // 2)  # about the reciprocal of the length of n numbers from 1/2 to 3/2
-        of_steps = n, steps, stride, start
-        arguments = [*of_steps, *row_arguments(level.a), level.diagonal, basis, shares, lengths, h, self._words]
+        step_arguments = n, steps, stride, start
+        arguments = [*step_arguments, *row_arguments(level.a), level.diagonal, basis, shares, lengths, h, self._words]
 
         def script(phase: Phase) -> None:
             for first in (0, steps):
@@ -210,7 +212,7 @@ class Coarsening:
                 for step in range(first, first + steps):
                     phase("multiply", step)
                     phase("subtract" if step + 1 < first + steps else "finish", step)
-                if not radius_of(self._read()) < MIN_RADIUS:
+                if not spectral_radius(self._read()) < MIN_RADIUS:
                     return
 
         return stage.bind(arguments, script)
@@ -226,7 +228,7 @@ class Coarsening:
         # int64: keys, largest key near each node, labels; int32: marks, listed nodes, candidates, and a count for each
         # block
         sizes = *[(n, np.int64)] * 3, (n, np.int32), (2 * n, np.int32), (n, np.int32), (stage.parts, np.int32)
-        passing, found = run.arrays(*sizes), run.device.allocate(4 * max(n, 1))
+        temporaries, aggregate_numbers = run.arrays(*sizes), run.device.allocate(4 * max(n, 1))
         nodes = [n, level.unknowns, float(self._settings.theta), level.diagonal, *row_arguments(level.a)]
 
         def script(phase: Phase) -> None:
@@ -240,11 +242,11 @@ class Coarsening:
                 phase(name)
 
         try:
-            stage.bind([*nodes, *passing, found, self._words], script)()
+            stage.bind([*nodes, *temporaries, aggregate_numbers, self._words], script)()
         except BaseException:
-            found.release()
+            aggregate_numbers.release()
             raise
-        return found
+        return aggregate_numbers
 
     def lay_out(self, level: DeviceLevel, aggregates: Buffer, k: int) -> Storage | None:
         """Queue the computation of P's row offsets, and return P without memory for entries; the caller releases it.
@@ -258,9 +260,9 @@ class Coarsening:
         stage = Stage(run, "smoothing", f"lay_out_prolongator_w{lanes}", phases, rows, lanes)
         counts, totals, begins = run.arrays((rows, np.int32), (stage.parts, np.int32), (rows + 1, np.int32))
         p = Storage.empty(run.device, (rows, 0), 1, 0, run.dtype)
-        given = rows, level.unknowns, k, level.a.table, level.a.columns, aggregates, counts, totals, begins
+        count_arguments = rows, level.unknowns, k, level.a.table, level.a.columns, aggregates, counts, totals, begins
         try:
-            stage.bind([*given, p.table, p.sizes, p.state, self._words], each_of(phases))()
+            stage.bind([*count_arguments, p.table, p.sizes, p.state, self._words], each_of(phases))()
         except BaseException:
             p.release()
             raise
@@ -278,7 +280,7 @@ class Coarsening:
             diagonal = self._run.download(level.diagonal, row + 1, self._run.dtype)
             raise bad_diagonal(row, count, float(diagonal[row]))
         aggregates, entries, longest = words[[COUNTERS.aggregates, COUNTERS.entries, COUNTERS.longest]].tolist()
-        return LevelReadback(aggregates, entries, longest, radius_of(words))
+        return LevelReadback(aggregates, entries, longest, spectral_radius(words))
 
     def _read(self) -> NDArray[np.int32]:
         return self._run.download(self._words, COUNTERS.size, np.int32)
@@ -292,10 +294,22 @@ class Coarsening:
         counts, totals, begins, members, order = run.arrays(*((size, np.int32) for size in sizes))
         t = run.keep(Storage.empty(run.device, (rows, count * k), 1, max(rows * k, 1), run.dtype))
         coarse = run.device.allocate(max(count * k * k, 1) * run.dtype.itemsize)
-        given = nodes, count, level.unknowns, k, aggregates, near.vectors, counts, totals, begins, members, order
-        made = t.table, t.sizes, t.columns, t.values, t.state, coarse
+        input_arguments = (
+            nodes,
+            count,
+            level.unknowns,
+            k,
+            aggregates,
+            near.vectors,
+            counts,
+            totals,
+            begins,
+            members,
+            order,
+        )
+        output_arguments = t.table, t.sizes, t.columns, t.values, t.state, coarse
         try:
-            stage.bind([*given, *made, self._words], each_of(phases))()
+            stage.bind([*input_arguments, *output_arguments, self._words], each_of(phases))()
         except BaseException:
             coarse.release()
             raise
@@ -322,14 +336,14 @@ class Coarsening:
 
     def _fill(self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, k: int) -> Launch:
         rows, lanes, omega = t.shape[0], level.lanes(self._run), float(self._settings.omega)
-        of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
-        given = [rows, level.unknowns, k, omega, self._words, *row_arguments(level.a), *of_rows]
-        return self._run.kernels("smoothing").over(f"fill_prolongator_w{lanes}", rows * lanes, given)
+        row_pointers = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
+        arguments = [rows, level.unknowns, k, omega, self._words, *row_arguments(level.a), *row_pointers]
+        return self._run.kernels("smoothing").over(f"fill_prolongator_w{lanes}", rows * lanes, arguments)
 
     def _smooth(self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, k: int) -> Launch:
         rows, omega = t.shape[0], float(self._settings.omega)
-        of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
-        return self._run.bind_setup("smooth", rows, rows, level.unknowns, k, omega, self._words, *of_rows)
+        row_pointers = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
+        return self._run.bind_setup("smooth", rows, rows, level.unknowns, k, omega, self._words, *row_pointers)
 
     def transposed(self, p: Storage) -> Storage:
         """Queue the transposition of P, with sorted columns.
@@ -343,10 +357,10 @@ class Coarsening:
         sizes = columns, stage.parts, columns + 1, nnz, nnz
         counts, totals, begins, members, places = run.arrays(*((size, np.int32) for size in sizes))
         r = Storage.empty(run.device, (columns, rows), 1, max(nnz, 1), run.dtype)
-        made = r.table, r.sizes, r.columns, r.values, r.state
+        output_arguments = r.table, r.sizes, r.columns, r.values, r.state
         try:
-            given = rows, columns, *row_arguments(p), counts, totals, begins, members, places
-            stage.bind([*given, *made, self._words], each_of(phases))()
+            input_arguments = rows, columns, *row_arguments(p), counts, totals, begins, members, places
+            stage.bind([*input_arguments, *output_arguments, self._words], each_of(phases))()
             r.entries = nnz
         except BaseException:
             r.release()
@@ -362,14 +376,14 @@ class Coarsening:
         ap = self.multiplied(a, p)
         try:
             self.read_longest(r)
-            return self.coarse_of(r, ap)
+            return self.coarse_matrix(r, ap)
         finally:
             ap.release()
 
     def multiplied(self, a: Storage, p: Storage) -> Storage:
         return self._multiply(Factors(a, p))
 
-    def coarse_of(self, r: Storage, ap: Storage) -> tuple[Storage, int]:
+    def coarse_matrix(self, r: Storage, ap: Storage) -> tuple[Storage, int]:
         """Return R (A P) and its number of entries, given R and A P; see `coarse`."""
         product = self._multiply(Factors(r, ap))
         self._fill_empty(product)()
@@ -387,18 +401,18 @@ class Coarsening:
         """
         t, p, r, ap, aggregates = level.t, level.p, level.r, level.ap, level.aggregates
         assert t is not None and p is not None and r is not None and ap is not None and aggregates is not None
-        rows, of_p = p.shape[0], (level, aggregates, t, p, level.vectors)
-        smoothed = (
-            [self._fill(*of_p)]
+        rows, prolongator_arguments = p.shape[0], (level, aggregates, t, p, level.vectors)
+        smoothing_launches = (
+            [self._fill(*prolongator_arguments)]
             if has_prolongator_kernel(level.a)
-            else [product(Factors(level.a, t), p), self._smooth(*of_p)]
+            else [product(Factors(level.a, t), p), self._smooth(*prolongator_arguments)]
         )
-        transposed = self._run.bind_setup("refill_transposed", rows, rows, *row_arguments(p), *row_arguments(r))
+        transposition = self._run.bind_setup("refill_transposed", rows, rows, *row_arguments(p), *row_arguments(r))
         galerkin = product(Factors(level.a, p), ap), product(Factors(r, ap), coarse)
-        return in_order([*smoothed, transposed, *galerkin, self._fill_empty(coarse)])
+        return in_order([*smoothing_launches, transposition, *galerkin, self._fill_empty(coarse)])
 
 
-def set_up_on(
+def set_up_hierarchy(
     device: Device,
     load: Load,
     a: Storage,
@@ -413,7 +427,7 @@ def set_up_on(
     `load` loads modules in the precision of the matrix. `a` is square with one segment per row, no free space and no
     duplicates; the finest level owns it, and on failure it is released. `near_null` is `(n, k)` on the host; None: the
     constant vector. Each node has `unknowns` successive rows. `refreshable` keeps T and A P on each level for
-    `refresh_on`. `multiply` computes products; None: in one launch if possible, else in one phase.
+    `refresh_hierarchy`. `multiply` computes products; None: in one launch if possible, else in one phase.
 
     Raises
     ------
@@ -423,40 +437,40 @@ def set_up_on(
     """
     settings = settings or MultigridSettings()
     levels: list[DeviceLevel] = []
-    left: Storage | None = a  # matrix that no level owns yet
+    unowned_matrix: Storage | None = a  # matrix that no level owns yet
     try:
         vectors = None if near_null is None else np.asarray(near_null)
         _check(a, vectors, unknowns)
         multiply = multiply or Multiplication(device, load, a.dtype).whole
         nnz = a.report().pointer if a.entries is None else a.entries
         with device.pooling():  # allocations by the driver would take longer than a small set-up
-            near = _near_null_of(device, load, a, vectors)
+            near = _upload_near_null(device, load, a, vectors)
         while True:
-            with device.pooling(), ExitStack() as of_level:
-                of_level.callback(near.vectors.release)
-                step = Coarsening(LevelLaunches(device, load, a.dtype, of_level), multiply, settings)
+            with device.pooling(), ExitStack() as level_stack:
+                level_stack.callback(near.vectors.release)
+                step = Coarsening(LevelLaunches(device, load, a.dtype, level_stack), multiply, settings)
                 diagonal = device.allocate(max(a.shape[0], 1) * a.dtype.itemsize)
                 levels.append(DeviceLevel(a, nnz, diagonal, unknowns=unknowns))
-                left = None
+                unowned_matrix = None
                 if len(levels) == settings.levels or a.shape[0] <= settings.coarsest:
                     step.take_diagonal(levels[-1])()
                     step.read(levels[-1])
                     return levels
-                made = _coarsen(step, levels[-1], near, settings.stall, refreshable)
-                if made is None:
+                coarse_level = _coarsen(step, levels[-1], near, settings.stall, refreshable)
+                if coarse_level is None:
                     return levels
-                levels[-1], a, nnz, near = made
+                levels[-1], a, nnz, near = coarse_level
                 unknowns = near.count
-                left = a
+                unowned_matrix = a
     except BaseException:
         for level in levels:
             level.release()
-        if left is not None:
-            left.release()
+        if unowned_matrix is not None:
+            unowned_matrix.release()
         raise
 
 
-def _near_null_of(device: Device, load: Load, a: Storage, vectors: NDArray[np.floating] | None) -> NearNull:
+def _upload_near_null(device: Device, load: Load, a: Storage, vectors: NDArray[np.floating] | None) -> NearNull:
     if vectors is not None:
         return NearNull(device.upload(np.ascontiguousarray(vectors, a.dtype).ravel()), vectors.shape[1])
     n = a.shape[0]
@@ -473,32 +487,32 @@ def _coarsen(
     It returns None if the next level is hardly smaller.
     """
     rows = level.a.shape[0]
-    with ExitStack() as made, ExitStack() as passing:
+    with ExitStack() as level_memory, ExitStack() as temporary_memory:
         step.measure(level)()
         aggregates = step.aggregates(level)
-        made.callback(aggregates.release)
+        level_memory.callback(aggregates.release)
         laid_out = step.lay_out(level, aggregates, near.count)
         if laid_out is not None:
-            made.callback(laid_out.release)
+            level_memory.callback(laid_out.release)
         facts = step.read(level)
         if not facts.aggregates or facts.aggregates * near.count > stall * rows:
             return None
         radius = facts.checked_radius()
         t, coarse_near = step.tentative(level, aggregates, facts.aggregates, near)
-        made.callback(coarse_near.vectors.release)
+        level_memory.callback(coarse_near.vectors.release)
         if refreshable:
             t.retain()  # kept after the set-up of this level
-            made.callback(t.release)
+            level_memory.callback(t.release)
         p = step.prolongator(level, aggregates, t, near.count, facts, laid_out)
         if laid_out is None:
-            made.callback(p.release)
+            level_memory.callback(p.release)
         r = step.transposed(p)
-        made.callback(r.release)
+        level_memory.callback(r.release)
         ap = step.multiplied(level.a, p)
-        (made if refreshable else passing).callback(ap.release)
+        (level_memory if refreshable else temporary_memory).callback(ap.release)
         step.read_longest(r)  # after A P, whose computation waits for queued work anyway
-        a, nnz = step.coarse_of(r, ap)
-        made.pop_all()
+        a, nnz = step.coarse_matrix(r, ap)
+        level_memory.pop_all()
     level = replace(level, radius=radius, p=p, r=r, aggregates=aggregates, vectors=near.count)
     return replace(level, t=t, ap=ap) if refreshable else level, a, nnz, coarse_near
 
@@ -519,7 +533,7 @@ def _check(a: Storage, vectors: NDArray[np.floating] | None, unknowns: int) -> N
         raise ReproError("the near null space does not fit", expected=f"({a.shape[0]}, k)", actual=tuple(vectors.shape))
 
 
-def refresh_on(
+def refresh_hierarchy(
     device: Device, load: Load, levels: Sequence[DeviceLevel], settings: MultigridSettings | None = None
 ) -> list[DeviceLevel]:
     """Return levels, set up as `refreshable`, after new values in the finest matrix.
@@ -529,12 +543,16 @@ def refresh_on(
     agree up to rounding. After a `ReproError` the values are undefined. The finest level keeps the bound launches for
     the next refresh.
     """
-    made = levels[0].refresh
-    refresh = made if isinstance(made, Refresh) else Refresh(device, load, levels, settings or MultigridSettings())
+    stored_refresh = levels[0].refresh
+    refresh = (
+        stored_refresh
+        if isinstance(stored_refresh, Refresh)
+        else Refresh(device, load, levels, settings or MultigridSettings())
+    )
     try:
         return refresh(levels)
     except BaseException:
-        if made is None:
+        if stored_refresh is None:
             refresh.release()
         raise
 
@@ -570,16 +588,16 @@ class Refresh:
     def _products(self, levels: Sequence[DeviceLevel], stack: ExitStack) -> Callable[[Factors, Storage], Launch]:
         """Return a function that binds a product: by stored destinations if all rows of all products have them."""
         plans: dict[int, Destinations] = {}
-        with ExitStack() as planned:
+        with ExitStack() as plan_stack:
             for level, coarser in pairwise(levels):
-                for factors, c in products_of(level, coarser.a):
-                    plan = plans[id(c)] = keep(planned, Destinations(self._device, self._load, factors, c))
+                for factors, c in level_products(level, coarser.a):
+                    plan = plans[id(c)] = keep(plan_stack, Destinations(self._device, self._load, factors, c))
                     if plan.unplanned:
                         # without destinations, the columns of a row may change their order, on which later products
                         # rely
                         self._stored = False
                         return self._bind_refill
-            stack.push(planned.pop_all())
+            stack.push(plan_stack.pop_all())
         self._stored = True
         return lambda factors, c: plans[id(c)].bind(factors, c, stack)
 
@@ -594,12 +612,12 @@ class Refresh:
         """Recompute all values; return the levels. The finest level keeps a reference to this object."""
         self._launch()
         words = self._run.download(self._words, len(levels) * PART_ALIGNMENT // 4, np.int32)
-        refreshed: list[DeviceLevel] = []
-        for step, level, of_level in zip(self._steps, levels, words.reshape(len(levels), -1), strict=True):
-            facts = step.facts(level, of_level)
-            refreshed.append(level if level.p is None else replace(level, radius=facts.checked_radius()))
-        refreshed[0] = replace(refreshed[0], refresh=self)
-        return refreshed
+        new_levels: list[DeviceLevel] = []
+        for step, level, level_words in zip(self._steps, levels, words.reshape(len(levels), -1), strict=True):
+            facts = step.facts(level, level_words)
+            new_levels.append(level if level.p is None else replace(level, radius=facts.checked_radius()))
+        new_levels[0] = replace(new_levels[0], refresh=self)
+        return new_levels
 
     @property
     def captured(self) -> bool:
@@ -611,7 +629,7 @@ class Refresh:
         self._stack.close()
 
 
-def products_of(level: DeviceLevel, coarse: Storage) -> list[tuple[Factors, Storage]]:
+def level_products(level: DeviceLevel, coarse: Storage) -> list[tuple[Factors, Storage]]:
     """Return factors and result of each product of a level: A T → P, A P → `level.ap`, R (A P) → `coarse`.
 
     The product A T is left out if a dedicated kernel computes P.

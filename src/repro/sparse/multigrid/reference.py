@@ -97,9 +97,11 @@ def strong(a: sp.csr_array, theta: float, unknowns: int = 1) -> sp.csr_array:
     diagonal = np.abs(a.diagonal())
     limit = theta * np.sqrt(diagonal[entries.row] * diagonal[entries.col])
     rows, columns = entries.row // unknowns, entries.col // unknowns
-    kept = (rows != columns) & (entries.data != 0) & (np.abs(entries.data) > limit)
+    strong_entries = (rows != columns) & (entries.data != 0) & (np.abs(entries.data) > limit)
     nodes = a.shape[0] // unknowns
-    connections = sp.csr_array((np.ones(int(kept.sum())), (rows[kept], columns[kept])), shape=(nodes, nodes))
+    connections = sp.csr_array(
+        (np.ones(int(strong_entries.sum())), (rows[strong_entries], columns[strong_entries])), shape=(nodes, nodes)
+    )
     connections.data[:] = 1
     return connections
 
@@ -123,20 +125,20 @@ def independent_set(connections: sp.csr_array) -> NDArray[np.bool_]:
             return roots
         largest = _largest_near(connections, _largest_near(connections, tuples))
         undecided = states == UNDECIDED
-        own = undecided & (largest == tuples)
-        out = undecided & (largest >> np.uint64(62) == ROOT)
+        new_roots = undecided & (largest == tuples)
+        excluded = undecided & (largest >> np.uint64(62) == ROOT)
         low = tuples & np.uint64((1 << 62) - 1)
-        tuples = np.where(own, low | (np.uint64(ROOT) << np.uint64(62)), np.where(out, low, tuples))
+        tuples = np.where(new_roots, low | (np.uint64(ROOT) << np.uint64(62)), np.where(excluded, low, tuples))
 
 
 def _largest_near(connections: sp.csr_array, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return, for each node, the maximum of `numbers` over the node and its neighbours, `(n,)`."""
     largest = numbers.copy()
-    filled = np.diff(connections.indptr) > 0
-    if filled.any():
-        starts = connections.indptr[:-1][filled]
+    nonempty = np.diff(connections.indptr) > 0
+    if nonempty.any():
+        starts = connections.indptr[:-1][nonempty]
         near = np.maximum.reduceat(numbers[connections.indices], starts)
-        largest[filled] = np.maximum(largest[filled], near)
+        largest[nonempty] = np.maximum(largest[nonempty], near)
     return largest
 
 
@@ -147,16 +149,16 @@ def aggregate(connections: sp.csr_array) -> NDArray[np.int32]:
     aggregate whose root has the largest key.
     """
     n = connections.shape[0]
-    alone = np.diff(connections.indptr) == 0
-    roots = independent_set(connections) & ~alone
+    isolated = np.diff(connections.indptr) == 0
+    roots = independent_set(connections) & ~isolated
     # roots propagate (key, number + 1); 0: no root yet
-    own = (keys_of(n).astype(np.uint64) << np.uint64(32)) | (np.arange(n, dtype=np.uint64) + np.uint64(1))
-    taken = np.where(roots, own, np.uint64(0))
+    node_keys = (keys_of(n).astype(np.uint64) << np.uint64(32)) | (np.arange(n, dtype=np.uint64) + np.uint64(1))
+    root_keys = np.where(roots, node_keys, np.uint64(0))
     for _ in range(2):
-        taken = np.where(taken > 0, taken, _largest_near(connections, taken))
+        root_keys = np.where(root_keys > 0, root_keys, _largest_near(connections, root_keys))
     numbers = np.cumsum(roots) - 1
-    root = (taken & np.uint64(0xFFFFFFFF)).astype(np.int64) - 1
-    return np.where(taken > 0, numbers[np.maximum(root, 0)], -1).astype(np.int32)
+    root = (root_keys & np.uint64(0xFFFFFFFF)).astype(np.int64) - 1
+    return np.where(root_keys > 0, numbers[np.maximum(root, 0)], -1).astype(np.int32)
 
 
 def tentative(
@@ -176,13 +178,13 @@ def tentative(
     order = order[aggregates[order] >= 0]
     ends = np.searchsorted(aggregates[order], np.arange(count), side="right")
     for i, nodes in enumerate(np.split(order, ends[:-1]) if count else []):
-        own = (nodes[:, None] * unknowns + np.arange(unknowns)).ravel()
-        q, r = _orthonormal(near_null[own])
-        values[own], coarse[i * k : (i + 1) * k] = q, r
-    inside = np.repeat(aggregates >= 0, unknowns)
-    columns = (np.repeat(aggregates, unknowns)[:, None] * k + np.arange(k))[inside]
-    indptr = np.concatenate([[0], np.cumsum(np.where(inside, k, 0))])
-    t = sp.csr_array((values[inside].ravel(), columns.ravel(), indptr), shape=(rows, count * k))
+        node_rows = (nodes[:, None] * unknowns + np.arange(unknowns)).ravel()
+        q, r = _orthonormal(near_null[node_rows])
+        values[node_rows], coarse[i * k : (i + 1) * k] = q, r
+    aggregated = np.repeat(aggregates >= 0, unknowns)
+    columns = (np.repeat(aggregates, unknowns)[:, None] * k + np.arange(k))[aggregated]
+    indptr = np.concatenate([[0], np.cumsum(np.where(aggregated, k, 0))])
+    t = sp.csr_array((values[aggregated].ravel(), columns.ravel(), indptr), shape=(rows, count * k))
     return t, coarse
 
 
@@ -241,11 +243,11 @@ def _largest_ritz_value(a: sp.csr_array, inverse: NDArray[np.floating], keys: ND
 def largest_eigenvalue(h: NDArray[np.floating]) -> float:
     """Return the largest absolute eigenvalue of a square matrix; non-finite numbers raise `ReproError`."""
     if not np.isfinite(h).all():
-        raise not_finite()
+        raise not_finite_error()
     return float(np.abs(np.linalg.eigvals(h)).max())
 
 
-def not_finite() -> ReproError:
+def not_finite_error() -> ReproError:
     """Return the error for products with a matrix that are not finite."""
     return ReproError("multigrid needs finite numbers", where="the matrix", actual="NaN or infinity in a product")
 

@@ -60,10 +60,10 @@ class ConvergenceMonitor:
     none.
     """
 
-    def __init__(self, first: float, wanted: float, floor: float) -> None:
+    def __init__(self, first: float, target: float, floor: float) -> None:
         self.residuals = [first]
         self.drifted = self.hovers = self.stalled = False
-        self._wanted, self._next = wanted, max(wanted, floor)
+        self._target, self._next = target, max(target, floor)
         self._computed = 0  # number of the last step with a computed residual
         self._idle, self._least = 0, np.inf
 
@@ -74,7 +74,7 @@ class ConvergenceMonitor:
     @property
     def converged(self) -> bool:
         """Whether the last residual is computed from x and small enough."""
-        return self._computed == self.steps and self.residuals[-1] <= self._wanted
+        return self._computed == self.steps and self.residuals[-1] <= self._target
 
     def goes_on(self, max_iterations: int) -> bool:
         """Return whether to take another step, within the limit of `max_iterations` steps."""
@@ -88,8 +88,8 @@ class ConvergenceMonitor:
         self.residuals.append(residual)
 
     def is_due(self, max_iterations: int) -> bool:
-        late = self.steps - self._computed >= COMPUTED_EVERY or self.steps >= max_iterations
-        return late or not self._next < self.residuals[-1] < np.inf
+        overdue = self.steps - self._computed >= COMPUTED_EVERY or self.steps >= max_iterations
+        return overdue or not self._next < self.residuals[-1] < np.inf
 
     def take_computed(self, residual: float) -> bool:
         """Replace the last, updated residual by `residual`, computed from x.
@@ -100,8 +100,8 @@ class ConvergenceMonitor:
         not larger.
         """
         drifted = not residual <= DRIFT * self.residuals[-1]
-        late = self.steps - self._computed >= COMPUTED_EVERY
-        self.hovers = late and residual > PROGRESS_SHARE * self.residuals[self._computed]
+        overdue = self.steps - self._computed >= COMPUTED_EVERY
+        self.hovers = overdue and residual > PROGRESS_SHARE * self.residuals[self._computed]
         if drifted:
             for step in range(self._computed + 1, self.steps):
                 self.residuals[step] = max(self.residuals[step], residual)
@@ -110,7 +110,7 @@ class ConvergenceMonitor:
             self.stalled = self._idle >= MAX_IDLE
             self.drifted = True
         self.residuals[-1], self._computed = residual, self.steps
-        self._next = max(self._wanted, NEXT * residual)
+        self._next = max(self._target, NEXT * residual)
         return drifted
 
 
@@ -185,7 +185,7 @@ class Solver:
         All residuals are computed from x. The iteration ends early where rounding prevents further progress. Non-finite
         or unsuitable b or x, and a solution that overflows, raise `ReproError`.
         """
-        return self._solve(self._by_cycles, tolerance, max_iterations)
+        return self._solve(self._solve_by_cycles, tolerance, max_iterations)
 
     def conjugate_gradients(self, tolerance: float, max_iterations: int) -> SolveResult:
         """Solve by conjugate gradients with a V-cycle as preconditioner; arguments and errors are those of `iterate`.
@@ -198,7 +198,7 @@ class Solver:
         `ReproError` is raised, and x is from an earlier step; after a restart this is attributed to rounding, and the
         iteration ends without convergence.
         """
-        return self._solve(self._by_gradients, tolerance, max_iterations)
+        return self._solve(self._solve_by_gradients, tolerance, max_iterations)
 
     def _solve(self, method: Method, tolerance: float, max_iterations: int) -> SolveResult:
         size, limit = self._norm(self.b), 2.0 ** MIDDLING[self._dtype.name]
@@ -206,7 +206,7 @@ class Solver:
             return method(size, tolerance, max_iterations)
         return self._solve_scaled(method, tolerance, max_iterations)
 
-    def _by_cycles(self, size: float, tolerance: float, max_iterations: int) -> SolveResult:
+    def _solve_by_cycles(self, size: float, tolerance: float, max_iterations: int) -> SolveResult:
         with ExitStack() as stack:
             run = LevelLaunches(self._device, self._load, self._dtype, stack)
             r, correction = run.scalars(self._n), run.scalars(self._n)
@@ -214,47 +214,47 @@ class Solver:
             add = self._kernels.over("add_vector", self._n, [np.int32(self._n), correction, self.x])
             cycle = self._repeated_cycle(r, correction, stack)
             residual()
-            residuals, wanted = [self._first(r)], tolerance * size
-            while residuals[-1] > wanted and len(residuals) <= max_iterations and np.isfinite(residuals[-1]):
+            residuals, target = [self._first_norm(r)], tolerance * size
+            while residuals[-1] > target and len(residuals) <= max_iterations and np.isfinite(residuals[-1]):
                 for launch in (cycle, add, residual):
                     launch()
                 residuals.append(self._norm(r))
                 idle = len(residuals) - 1 - int(np.argmin(residuals))
-                if idle and idle % PATIENCE == 0 and residuals[-1] <= ROUNDING * self._rounding(correction):
+                if idle and idle % PATIENCE == 0 and residuals[-1] <= ROUNDING * self._rounding_limit(correction):
                     break
-            return self._solved(residuals, wanted, size, correction)
+            return self._result(residuals, target, size, correction)
 
-    def _by_gradients(self, size: float, tolerance: float, max_iterations: int) -> SolveResult:
+    def _solve_by_gradients(self, size: float, tolerance: float, max_iterations: int) -> SolveResult:
         if self._gradients is None:
             with ExitStack() as stack:
                 self._gradients = self._bind_gradients(stack)
                 self._bound.enter_context(stack.pop_all())
-        gradients, wanted = self._gradients, tolerance * size
+        gradients, target = self._gradients, tolerance * size
         gradients.begin()
-        first = self._first(gradients.r)
-        course = ConvergenceMonitor(first, wanted, self._eps * max(size, first))
+        first = self._first_norm(gradients.r)
+        course = ConvergenceMonitor(first, target, self._eps * max(size, first))
         while course.goes_on(max_iterations):
             odd = (course.steps + 1) % 2
             gradients.step(odd)
             numbers = self._run.download(gradients.numbers, 4 * COLUMN_STRIDE, np.float64)
-            *of_cycles, curvature, square = numbers[::COLUMN_STRIDE]
-            of_cycle = of_cycles[odd]
+            *cycle_products, curvature, square = numbers[::COLUMN_STRIDE]
+            cycle_product = cycle_products[odd]
             course.take_updated(float(np.sqrt(square)))
-            refusal = _not_definite(course.steps, curvature, of_cycle)
-            of_no_use = refusal is not None or of_cycle == 0
-            if not of_no_use and not course.is_due(max_iterations):
+            refusal = _definiteness_error(course.steps, curvature, cycle_product)
+            useless_step = refusal is not None or cycle_product == 0
+            if not useless_step and not course.is_due(max_iterations):
                 continue
             gradients.compute()
             drifted = course.take_computed(self._norm(gradients.computed))
-            if of_no_use and not course.converged:
+            if useless_step and not course.converged:
                 if refusal is not None and not course.drifted:
                     raise refusal
                 course.stalled = True  # because of rounding, or because a V-cycle maps the remaining residual to 0
-            elif course.hovers and min(course.residuals) <= ROUNDING * self._rounding(gradients.computed):
+            elif course.hovers and min(course.residuals) <= ROUNDING * self._rounding_limit(gradients.computed):
                 course.stalled = True
             elif drifted and course.goes_on(max_iterations):
                 gradients.begin()
-        return self._solved(course.residuals, wanted, size, gradients.computed)
+        return self._result(course.residuals, target, size, gradients.computed)
 
     def _bind_gradients(self, stack: ExitStack) -> CgVectors:
         run, n = LevelLaunches(self._device, self._load, self._dtype, stack), np.int32(self._n)
@@ -271,13 +271,13 @@ class Solver:
             residual()
 
         def bind_step(odd: int) -> Launch:
-            rz, earlier = products[odd], products[1 - odd]
+            rz, previous_rz = products[odd], products[1 - odd]
             return in_order(
                 [
                     cycle,
                     run.bind_dots(self._n, r, 1, 0, z, rz),
                     self._kernels.over(
-                        "update_direction", self._n, [n, rz, earlier, z, p]
+                        "update_direction", self._n, [n, rz, previous_rz, z, p]
                     ),  # there is no search direction before the first step
                     multiply,
                     run.bind_dots(self._n, p, 1, 0, ap, pap),
@@ -309,32 +309,32 @@ class Solver:
         return keep(stack, Repeated(self._device, in_order(self._bind_cycle(0, b, x))))
 
     def _bind_cycle(self, depth: int, b: Buffer, x: Buffer) -> list[Launch]:
-        level, own = self._levels[depth], self._vectors[depth]
+        level, vectors = self._levels[depth], self._vectors[depth]
         if level.p is None or level.r is None:
             return self._bind_coarsest(b, x)
-        below, weights = self._vectors[depth + 1], self._smoother.weights(level.radius)
+        coarse_vectors, weights = self._vectors[depth + 1], self._smoother.weights(level.radius)
         # steps alternate between two buffers, so that the last one writes x
-        first, second = own.other, x
+        first, second = vectors.other, x
         steps = 2 * len(weights) - 1
         places = [(first, second)[step % 2] for step in range(steps + 1)]
         middle = len(weights) - 1
         return [
-            self._from_zero(level, b, weights[0], first),
-            *self._relaxed(level, b, weights[1:], places[: middle + 1]),
-            self._product("residual", level.a, places[middle], [b], own.left),
-            self._product("multiply", level.r, own.left, [], below.b),
-            *self._bind_cycle(depth + 1, below.b, below.x),
-            self._product("add_product", level.p, below.x, [], places[middle]),
-            *self._relaxed(level, b, weights, places[middle:]),
+            self._bind_first_smoothing(level, b, weights[0], first),
+            *self._bind_smoothing(level, b, weights[1:], places[: middle + 1]),
+            self._product("residual", level.a, places[middle], [b], vectors.left),
+            self._product("multiply", level.r, vectors.left, [], coarse_vectors.b),
+            *self._bind_cycle(depth + 1, coarse_vectors.b, coarse_vectors.x),
+            self._product("add_product", level.p, coarse_vectors.x, [], places[middle]),
+            *self._bind_smoothing(level, b, weights, places[middle:]),
         ]
 
-    def _relaxed(
+    def _bind_smoothing(
         self, level: DeviceLevel, b: Buffer, weights: Iterable[float], places: Sequence[Buffer]
     ) -> list[Launch]:
         """Return the launches of smoothing steps, each from one buffer of `places` to the next one."""
         return [
-            self._product("jacobi_step", level.a, earlier, [b, level.diagonal, np.float64(weight)], later)
-            for weight, (earlier, later) in zip(weights, pairwise(places), strict=True)
+            self._product("jacobi_step", level.a, source, [b, level.diagonal, np.float64(weight)], destination)
+            for weight, (source, destination) in zip(weights, pairwise(places), strict=True)
         ]
 
     def _invert_coarsest(self) -> NDArray[np.float64] | np.float64:
@@ -360,15 +360,20 @@ class Solver:
         # steps alternate between two buffers, so that the last one writes x
         places = [x if (COARSE_STEPS - step) % 2 else other for step in range(COARSE_STEPS)]
         weights = (COARSE_STEPS - 1) * [self._inverse]
-        return [self._from_zero(level, b, self._inverse, places[0]), *self._relaxed(level, b, weights, places)]
+        return [
+            self._bind_first_smoothing(level, b, self._inverse, places[0]),
+            *self._bind_smoothing(level, b, weights, places),
+        ]
 
-    def _from_zero(self, level: DeviceLevel, b: Buffer, weight: float, x: Buffer) -> Launch:
+    def _bind_first_smoothing(self, level: DeviceLevel, b: Buffer, weight: float, x: Buffer) -> Launch:
         n = level.a.shape[0]
         return self._kernels.over("jacobi_from_zero", n, [np.int32(n), b, level.diagonal, np.float64(weight), x])
 
-    def _product(self, kernel: str, matrix: Storage, x: Buffer, more: Sequence[Argument], y: Buffer) -> Launch:
+    def _product(
+        self, kernel: str, matrix: Storage, x: Buffer, extra_arguments: Sequence[Argument], y: Buffer
+    ) -> Launch:
         rows, lanes = matrix.shape[0], self._run.lanes(matrix, matrix.report().pointer)
-        arguments = [np.int32(rows), *row_arguments(matrix), x, *more, y]
+        arguments = [np.int32(rows), *row_arguments(matrix), x, *extra_arguments, y]
         return self._kernels.over(f"{kernel}_w{lanes}", rows * lanes, arguments)
 
     def _residual(self, r: Buffer) -> Launch:
@@ -379,22 +384,22 @@ class Solver:
         self._run.dots(self._n, vector, 1, 0, vector, self._square)
         return float(np.sqrt(self._run.download(self._square, 1, np.float64)[0]))
 
-    def _first(self, r: Buffer) -> float:
+    def _first_norm(self, r: Buffer) -> float:
         first = self._norm(r)
         if not np.isfinite(first):
             check_finite(self._read(self.x), "x0")
             raise _too_far()
         return first
 
-    def _rounding(self, scratch: Buffer) -> float:
+    def _rounding_limit(self, scratch: Buffer) -> float:
         """Return an estimate of the residual that is due to rounding of x."""
         self._product("abs_row_bound", self._levels[0].a, self.x, [self.b], scratch)()
         return self._eps * self._norm(scratch)
 
-    def _solved(self, residuals: list[float], wanted: float, size: float, scratch: Buffer) -> SolveResult:
+    def _result(self, residuals: list[float], target: float, size: float, scratch: Buffer) -> SolveResult:
         last = residuals[-1]
-        rounding = self._rounding(scratch) / size if last > wanted and np.isfinite(last) else None
-        return SolveResult(residuals, last <= wanted, last / size, rounding)
+        rounding = self._rounding_limit(scratch) / size if last > target and np.isfinite(last) else None
+        return SolveResult(residuals, last <= target, last / size, rounding)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -422,26 +427,26 @@ class Solver:
             self._write(self.x, shifted(self._read(self.x), exponent))
             self._write(self.b, b)
 
-    def _scaled_back(self, solved: SolveResult, tolerance: float, exponent: int) -> SolveResult:
+    def _scaled_back(self, result: SolveResult, tolerance: float, exponent: int) -> SolveResult:
         """Return the result in the original scale, where x may lose digits or overflow."""
-        scaled = self._read(self.x)
-        x = shifted(scaled, exponent)
-        if np.isfinite(scaled).all() and not np.isfinite(x).all():
+        scaled_x = self._read(self.x)
+        x = shifted(scaled_x, exponent)
+        if np.isfinite(scaled_x).all() and not np.isfinite(x).all():
             raise ReproError(
                 f"the solution is beyond {self._dtype}",
                 where="x",
                 expected=f"numbers up to {np.finfo(self._dtype).max:.3g}",
-                actual=f"{np.abs(scaled).max():.3g} times 2**{exponent}",
+                actual=f"{np.abs(scaled_x).max():.3g} times 2**{exponent}",
                 todo="scale b",
             )
-        residuals, rescaled = solved.residuals, shifted(x, -exponent)
-        if np.isfinite(solved.reached) and not np.array_equal(rescaled, scaled):
-            self._write(self.x, rescaled)
+        residuals, round_trip = result.residuals, shifted(x, -exponent)
+        if np.isfinite(result.reached) and not np.array_equal(round_trip, scaled_x):
+            self._write(self.x, round_trip)
             size, last = self._norm(self.b), self._norm_of_residual()
             residuals = [*residuals[:-1], last]
-            solved = SolveResult(residuals, last <= tolerance * size, last / size, last / size)
+            result = SolveResult(residuals, last <= tolerance * size, last / size, last / size)
         with np.errstate(over="ignore"):
-            return replace(solved, residuals=np.ldexp(residuals, exponent).tolist())
+            return replace(result, residuals=np.ldexp(residuals, exponent).tolist())
 
     def _norm_of_residual(self) -> float:
         with ExitStack() as stack:
@@ -484,14 +489,14 @@ def _too_far() -> ReproError:
     )
 
 
-def _not_definite(step: int, curvature: float, of_cycle: float) -> ReproError | None:
+def _definiteness_error(step: int, curvature: float, cycle_product: float) -> ReproError | None:
     """Return the error if a step has a direction of non-positive curvature, or None."""
     wrong = {
-        "r^T M r, M the cycle": (of_cycle, of_cycle < 0),
-        "p^T A p": (curvature, curvature <= 0 < of_cycle),
+        "r^T M r, M the cycle": (cycle_product, cycle_product < 0),
+        "p^T A p": (curvature, curvature <= 0 < cycle_product),
     }
-    for product, (number, refused) in wrong.items():
-        if refused:
+    for product, (number, violated) in wrong.items():
+        if violated:
             return ReproError(
                 "conjugate gradients need a matrix that is symmetric and positive definite",
                 where=f"step {step}",

@@ -6,12 +6,15 @@ Sources are compiled first.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from traceback import FrameSummary, extract_tb, format_exception_only, format_list
 from typing import Any, Protocol, cast
 
 from repro.codegen import nvcc
@@ -244,15 +247,47 @@ def _foreign(function: str) -> Iterator[None]:
 
 
 def _translated(function: str, error: BaseException) -> Exception:
-    """Return the error of a runnable that corresponds to an error of foreign code."""
+    """Return the error of a runnable that corresponds to an error of foreign code; its note has the traceback."""
     if isinstance(error, Unsupported | ModuleError | LaunchError | OutOfDeviceMemory | IncorrectError | MemoryError):
         return error
     words = shown(error) or type(error).__name__
-    if isinstance(error, NotImplementedError | ModuleNotFoundError):
+    if isinstance(error, NotImplementedError):
         return Unsupported(words)
     if "out of memory" in words.lower():
         return OutOfDeviceMemory(words)
-    return LaunchError(f"{function} raised {type(error).__name__}: {words}")
+    frames = _foreign_frames(error)
+    if isinstance(error, ModuleNotFoundError):
+        failure: Exception = _missing_module(error, words)
+    else:
+        failure = LaunchError(f"{function} raised {type(error).__name__}: {words}{_place(frames)}")
+    failure.add_note("".join([*format_list(frames), *format_exception_only(error)]))
+    return failure
+
+
+def _missing_module(error: ModuleNotFoundError, words: str) -> Exception:
+    """Return the error of a missing module: the rival is wrong if the package is there, else it is not for this host.
+
+    A package that is not there may be misspelt, which cannot be known.
+    """
+    package, _, inner = (error.name or "").partition(".")
+    if inner and PathFinder.find_spec(package, search_path()):
+        return ModuleError(f"{words}, though there is {package}: is it misspelt, or of another version?")
+    return Unsupported(f"{words}: is it installed, or misspelt?")
+
+
+def _foreign_frames(error: BaseException) -> list[FrameSummary]:
+    """Return the frames of a traceback that are foreign code's: all but those of this file and of Python's import."""
+    return [
+        frame
+        for frame in extract_tb(error.__traceback__)
+        if frame.filename not in (__file__, importlib.__file__) and not frame.filename.startswith("<frozen importlib")
+    ]
+
+
+def _place(frames: Sequence[FrameSummary]) -> str:
+    """Return ` (file.py:line)` of the innermost frame in the folder of the file that was called; "" without frames."""
+    own = [frame for frame in frames if Path(frame.filename).parent == Path(frames[0].filename).parent]
+    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
 
 
 class KernelRival:

@@ -91,6 +91,8 @@ class TrialOutcome:
     error: float = 0.0
     setup: float = 0.0
     seconds: float = 0.0
+    #: Traceback of an exception in Python, from the rival's own code on; empty if there is none.
+    trace: str = ""
 
 
 def trials_of(rival: Rival) -> list[Trial]:
@@ -126,7 +128,8 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
         leak = _leak(runnable, workspace)
     except tuple(FAILURES) as failure:
         status = next(status for kind, status in FAILURES.items() if isinstance(failure, kind))
-        return TrialOutcome(trial, status, str(failure), runnable.label)
+        trace = "".join(getattr(failure, "__notes__", ()))
+        return TrialOutcome(trial, status, str(failure), runnable.label, trace=trace)
     finally:
         runnable.release()
         workspace.release()

@@ -142,13 +142,13 @@ class BiCGSTAB:
         self,
         device: Device,
         program: Program,
-        product_of: Callable[[Buffer, Buffer], Callable[[], None]],
+        bind_product: Callable[[Buffer, Buffer], Callable[[], None]],
         n: int,
         dtype: np.dtype[Any],
         guards: Guards | None = None,
     ) -> None:
         guards = guards or Guards(device)
-        self._product_of = product_of
+        self._bind_product = bind_product
         self._device, self._n, self._dtype = device, n, np.dtype(dtype)
         self._grid = device.sm_count * SOLVER_BLOCKS_PER_SM[device.backend]
         words = -(-n * self._dtype.itemsize // WORD_BYTES)
@@ -168,14 +168,14 @@ class BiCGSTAB:
                 arguments: list[Argument] = [np.int32(words), *buffers]
                 return device.bind(program.kernel(name), self._grid, block_size, arguments)
 
-            of_one_block: list[Argument] = [np.int32(self._grid), squares, state]
-            begin_state = device.bind(program.kernel("begin_state"), 1, block_size, of_one_block)
+            state_arguments: list[Argument] = [np.int32(self._grid), squares, state]
+            begin_state = device.bind(program.kernel("begin_state"), 1, block_size, state_arguments)
             self._start = [bind("begin", b, x, r, p, squares), begin_state]
             self._iteration = [
-                product_of(p, v),
+                bind_product(p, v),
                 bind("project", b, v, partial),
                 bind("half_step", r, v, partial, state),
-                product_of(r, t),
+                bind_product(r, t),
                 bind("dot_products", b, r, t, partial),
                 bind("full_step", x, r, p, v, t, partial, squares, state),
             ]
@@ -233,23 +233,23 @@ class BiCGSTAB:
             )
         self.load(b)
         self.start()
-        now = first = self.state()
+        state = first = self.state()
         status: Status | None = None
         while status is None:
-            status = _judge(now, first.residual, tolerance)
-            if status is None and now.iterations >= max_iterations:
+            status = _judge(state, first.residual, tolerance)
+            if status is None and state.iterations >= max_iterations:
                 status = "limit"
             if status is None:
-                self.iterate(min(check_every, max_iterations - now.iterations))
-                now = self.state()
-        left = self._left(b)
-        if status == "converged" and not left <= tolerance * first.residual:
+                self.iterate(min(check_every, max_iterations - state.iterations))
+                state = self.state()
+        final_residual = self._final_residual(b)
+        if status == "converged" and not final_residual <= tolerance * first.residual:
             status = "drifted"
-        return Solution(self.x(), now.iterations, now.residual, left, status, now.reason)
+        return Solution(self.x(), state.iterations, state.residual, final_residual, status, state.reason)
 
-    def _left(self, b: NDArray[np.floating]) -> float:
+    def _final_residual(self, b: NDArray[np.floating]) -> float:
         """Return the norm of b - A x; the vector t is used as temporary memory, since no iteration is running."""
-        self._product_of(self._x, self._t)()
+        self._bind_product(self._x, self._t)()
         product = np.empty(self._n, self._dtype)
         self._device.download(self._t, product)
         with np.errstate(all="ignore"):
@@ -259,13 +259,13 @@ class BiCGSTAB:
         self._stack.close()
 
 
-def _judge(now: SolverState, first: float, tolerance: float) -> Status | None:
+def _judge(state: SolverState, first: float, tolerance: float) -> Status | None:
     """Return the final status of a solve, or None while it runs."""
-    if now.residual <= tolerance * first:
+    if state.residual <= tolerance * first:
         return "converged"
-    if not math.isfinite(now.residual) or now.residual > DIVERGED * first:
+    if not math.isfinite(state.residual) or state.residual > DIVERGED * first:
         return "diverged"
-    return "breakdown" if now.reason != Breakdown.NONE else None
+    return "breakdown" if state.reason != Breakdown.NONE else None
 
 
 #: Columns that the result row of a solver copies from the result row of its product.
@@ -342,8 +342,8 @@ class SolverRun(Runnable):
     def columns(self) -> dict[str, Any]:
         columns = {name: value for name, value in self._product.columns.items() if name in OF_THE_PRODUCT}
         matrix_bytes = self._product.matrix_bytes or None
-        own = {"routine": "bicgstab", "product": self._product.name, "matrix_bytes": matrix_bytes}
-        return {**columns, **own, "error": self._error}
+        solver_columns = {"routine": "bicgstab", "product": self._product.name, "matrix_bytes": matrix_bytes}
+        return {**columns, **solver_columns, "error": self._error}
 
     def prepare(self, workspace: Workspace) -> None:
         """Prepare the product, upload the right-hand side, solve once and verify the residuals.
@@ -383,7 +383,7 @@ class SolverRun(Runnable):
         x = np.empty(operands.problem.n)
         x[rows] = solver.x()
         residuals = solver.state().residual, true_residual(operands, x)
-        self._error = error_of(residuals, expected)
+        self._error = residual_error(residuals, expected)
         judge_error(self._error, residuals, expected, workspace, self._iterations)
 
     def release(self) -> None:
@@ -393,7 +393,7 @@ class SolverRun(Runnable):
         self._product.release()
 
 
-def error_of(residuals: tuple[float, float], expected: ExpectedResidual) -> float:
+def residual_error(residuals: tuple[float, float], expected: ExpectedResidual) -> float:
     """Return the largest deviation of the two residuals, of the recurrence and of x, divided by the tolerance."""
     with np.errstate(all="ignore"):
         return float(np.max(np.abs(np.subtract(residuals, expected.residual)) / expected.tolerance))
@@ -409,9 +409,9 @@ def judge_error(
     if error <= 1:
         return
     failure = ResidualError(residuals, expected, error)
-    moved = workspace.cached(("moved", iterations), lambda: furthest_moved(operands_of(workspace), expected))
-    if moved >= MIN_CHANGE and error <= DISTURBED_FACTOR * moved:
-        message = f"{failure}; right products that differ in their last bits move it by {moved:.3g} of that"
+    change = workspace.cached(("moved", iterations), lambda: largest_change(operands_of(workspace), expected))
+    if change >= MIN_CHANGE and error <= DISTURBED_FACTOR * change:
+        message = f"{failure}; right products that differ in their last bits move it by {change:.3g} of that"
         raise UnstableError(message, error)
     raise failure
 
@@ -435,36 +435,38 @@ def expected_residual(operands: ProductOperands, iterations: int) -> ExpectedRes
     If correct solves differ too much after all iterations, residuals are compared after fewer iterations.
     """
     matrix = sp.csr_array(expand(operands.problem, operands.values))
-    working = matrix.astype(operands.dtype)
+    working_matrix = matrix.astype(operands.dtype)
     eps = float(np.finfo(operands.dtype).eps)
     b = operands.x.ravel()
     course = bicgstab(_multiplier(matrix), b.astype(np.float64), iterations)
-    others = [_disturbed(working, b, iterations, eps, np.random.default_rng(seed)) for seed in range(DISTURBED)]
+    others = [
+        _solve_disturbed(working_matrix, b, iterations, eps, np.random.default_rng(seed)) for seed in range(DISTURBED)
+    ]
     residuals = _history(course, iterations)
     away = np.max([np.abs(_history(other, iterations) - residuals) for other in others], axis=0)
     tolerances = DISTURBED_FACTOR * away + ROUNDINGS * eps * np.maximum.accumulate(residuals)
-    apart = ~(tolerances <= np.maximum(CLOSE * residuals, CLOSE_TO_FIRST * residuals[0]))
-    comparable = max(int(np.argmax(apart)) - 1, 1) if apart.any() else iterations
+    diverged = ~(tolerances <= np.maximum(CLOSE * residuals, CLOSE_TO_FIRST * residuals[0]))
+    comparable = max(int(np.argmax(diverged)) - 1, 1) if diverged.any() else iterations
     if comparable < iterations:
         return expected_residual(operands, comparable)
-    from_x = max(abs(true_residual(operands, solve.x) - residuals[-1]) for solve in (course, *others))
-    return ExpectedResidual(iterations, float(residuals[-1]), float(tolerances[-1] + DISTURBED_FACTOR * from_x))
+    x_drift = max(abs(true_residual(operands, solve.x) - residuals[-1]) for solve in (course, *others))
+    return ExpectedResidual(iterations, float(residuals[-1]), float(tolerances[-1] + DISTURBED_FACTOR * x_drift))
 
 
-def furthest_moved(operands: ProductOperands, expected: ExpectedResidual) -> float:
+def largest_change(operands: ProductOperands, expected: ExpectedResidual) -> float:
     """Return the largest change of the residual by disturbed products, as a multiple of the tolerance.
 
     The tolerance comes from only `DISTURBED` solves. Near a breakdown, most solves change little and few change much,
     so this function runs as many further solves as time allows.
     """
-    working = sp.csr_array(expand(operands.problem, operands.values)).astype(operands.dtype)
+    working_matrix = sp.csr_array(expand(operands.problem, operands.values)).astype(operands.dtype)
     eps, b = float(np.finfo(operands.dtype).eps), operands.x.ravel()
     until, furthest = time.monotonic() + FURTHER_SECONDS, 0.0
     for seed in range(DISTURBED, DISTURBED + FURTHER):
-        solve = _disturbed(working, b, expected.iterations, eps, np.random.default_rng(seed))
+        solve = _solve_disturbed(working_matrix, b, expected.iterations, eps, np.random.default_rng(seed))
         residuals = _history(solve, expected.iterations)[-1], true_residual(operands, solve.x)
-        moved = float(np.max(np.abs(np.subtract(residuals, expected.residual)))) / expected.tolerance
-        furthest = max(furthest, moved if np.isfinite(moved) else 0.0)
+        change = float(np.max(np.abs(np.subtract(residuals, expected.residual)))) / expected.tolerance
+        furthest = max(furthest, change if np.isfinite(change) else 0.0)
         if time.monotonic() > until:
             break
     return furthest
@@ -492,7 +494,7 @@ def _multiplier(matrix: sp.csr_array) -> Callable[[Vector], Vector]:
     return multiply
 
 
-def _disturbed(
+def _solve_disturbed(
     matrix: sp.csr_array, b: Vector, iterations: int, eps: float, random: np.random.Generator
 ) -> HostSolution:
     exact, sizes = _multiplier(matrix), abs(matrix)

@@ -76,7 +76,7 @@ class ProductCg(RestartedSolver):
         self,
         device: Device,
         program: Program,
-        product_of: Callable[[Buffer, Buffer], Callable[[], None]],
+        bind_product: Callable[[Buffer, Buffer], Callable[[], None]],
         scale: NDArray[np.floating],
         rounding: Callable[[NDArray[np.floating]], float],
         guards: Guards | None = None,
@@ -106,8 +106,8 @@ class ProductCg(RestartedSolver):
                 return device.bind(program.kernel(name), 1, block_size, [np.int32(grid), parts, self._state])
 
             begin = bind("begin", b, w, diagonal, r, u, p, s, parts)
-            self._begin = [product_of(x, w), begin, bind_block("begin_state")]
-            product, add = product_of(u, w), bind("dot_products", r, u, w, parts, self._state)
+            self._begin = [bind_product(x, w), begin, bind_block("begin_state")]
+            product, add = bind_product(u, w), bind("dot_products", r, u, w, parts, self._state)
             self._iteration = [product, add, bind("update", x, r, u, p, s, w, diagonal, parts, self._state)]
             self._end = [product, add, bind_block("sum_residual")]
             self.b, self.x = b, x
@@ -220,63 +220,63 @@ class CgRun(Runnable):
 
         solver.reset()
         launch()
-        done = solver.progress()
-        if done.iterations != iterations:
-            raise IncorrectError(f"it stops after {done.iterations} iterations instead of {iterations}", np.inf)
-        self._compare(done.residual / done.norm_of_b, self._residual(workspace, solver, b), operands.precision)
+        progress = solver.progress()
+        if progress.iterations != iterations:
+            raise IncorrectError(f"it stops after {progress.iterations} iterations instead of {iterations}", np.inf)
+        self._compare(progress.residual / progress.norm_of_b, self._residual(workspace, solver, b), operands.precision)
         self.bytes_moved = self._count_bytes(iterations)
         self.launch = launch
 
-    def _natural(self, found: NDArray[np.floating], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    def _natural_order(self, solution: NDArray[np.floating], shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Convert a vector from the solver's order to the order of the real expansion, `(n·k,)`."""
         count = int(np.prod(shape))
         order = self._order(np.arange(1, count + 1, dtype=np.float64).reshape(shape))  # signed positions; 0: padding
-        stored = order != 0
+        nonpadding = order != 0
         natural = np.empty(count)
-        natural[np.abs(order[stored]).astype(np.int64) - 1] = np.sign(order[stored]) * found[stored]
+        natural[np.abs(order[nonpadding]).astype(np.int64) - 1] = np.sign(order[nonpadding]) * solution[nonpadding]
         return natural
 
     def _residual(self, workspace: Workspace, solver: RestartedSolver, b: NDArray[np.floating]) -> float:
         """Return the norm of b - A x divided by the norm of b, in double precision."""
         operands = operands_of(workspace)
-        found = np.empty(len(self._order(b)), operands.dtype)
-        workspace.device.download(solver.x, found)
+        solution = np.empty(len(self._order(b)), operands.dtype)
+        workspace.device.download(solver.x, solution)
         exact = b.astype(np.float64).ravel()
         with np.errstate(all="ignore"):
-            left = exact - expand(operands.problem, operands.values) @ self._natural(found, b.shape)
-            return float(np.linalg.norm(left) / np.linalg.norm(exact))
+            residual = exact - expand(operands.problem, operands.values) @ self._natural_order(solution, b.shape)
+            return float(np.linalg.norm(residual) / np.linalg.norm(exact))
 
-    def _compare(self, recurred: float, residual: float, precision: str) -> None:
+    def _compare(self, recurrence: float, residual: float, precision: str) -> None:
         """Raise `IncorrectError` if the recurrence's residual differs from the residual of x.
 
         Both are relative to norm(b).
         """
-        error = abs(recurred - residual) / (DRIFT * TOLERANCES[precision])
+        error = abs(recurrence - residual) / (DRIFT * TOLERANCES[precision])
         if not error <= 1:
             raise IncorrectError(
-                f"after the timed iterations b - A x is {residual:.3g} of b, and {recurred:.3g} by the recurrence",
+                f"after the timed iterations b - A x is {residual:.3g} of b, and {recurrence:.3g} by the recurrence",
                 error,
             )
         self._error = max(self._error or 0.0, error)
 
     def _judge(self, workspace: Workspace, solution: PersistentSolution, residual: float) -> None:
-        operands, known = operands_of(workspace), is_semidefinite(workspace)
+        operands, semidefinite = operands_of(workspace), is_semidefinite(workspace)
         tolerance = TOLERANCES[operands.precision]
-        after = f"after {solution.iterations} iterations, b - A x being {residual:.3g} of b"
+        outcome = f"after {solution.iterations} iterations, b - A x being {residual:.3g} of b"
         if solution.iterations == 0 and solution.status == "converged":
             raise Unsupported("b is 0: there is nothing to solve")
         if solution.status == "converged":
             self._error = residual / (TOLERANCE_FACTOR * tolerance)
             if not self._error <= 1:
-                raise IncorrectError(f"it stops {after}, instead of {tolerance:g}", self._error)
+                raise IncorrectError(f"it stops {outcome}, instead of {tolerance:g}", self._error)
             return
         if solution.status in ("limit", "rounding"):
-            why = "rounding leaves no less" if solution.status == "rounding" else "it has not converged"
-            raise Unsupported(f"{why} {after}")
+            reason = "rounding leaves no less" if solution.status == "rounding" else "it has not converged"
+            raise Unsupported(f"{reason} {outcome}")
         failure = "a direction p has (p, A p) of at most 0" if solution.status == "breakdown" else "a sum is not finite"
-        if known:
-            raise IncorrectError(f"{failure} {after}, though the matrix is positive semidefinite", np.inf)
-        raise Unsupported(f"not positive definite: {failure} {after}")
+        if semidefinite:
+            raise IncorrectError(f"{failure} {outcome}, though the matrix is positive semidefinite", np.inf)
+        raise Unsupported(f"not positive definite: {failure} {outcome}")
 
     def release(self) -> None:
         if self._solver is not None:
@@ -306,8 +306,8 @@ class ProductCgRun(CgRun):
 
     @property
     def columns(self) -> dict[str, Any]:
-        of_product = {name: value for name, value in self._product.columns.items() if name in OF_THE_PRODUCT}
-        return {**of_product, **super().columns}
+        product_columns = {name: value for name, value in self._product.columns.items() if name in OF_THE_PRODUCT}
+        return {**product_columns, **super().columns}
 
     def pack(self, workspace: Workspace) -> None:
         self._product.pack(workspace)
@@ -320,7 +320,7 @@ class ProductCgRun(CgRun):
 
         def rounding(x: NDArray[np.floating]) -> float:
             sizes = abs(expand(operands.problem, operands.values))
-            terms = sizes @ np.abs(self._natural(x, scale.shape))
+            terms = sizes @ np.abs(self._natural_order(x, scale.shape))
             return AT_ROUNDING * float(np.finfo(operands.dtype).eps) * float(np.linalg.norm(terms))
 
         solver = ProductCg(

@@ -9,7 +9,7 @@ from repro.codegen.targets import SCALARS, Target
 from repro.codegen.templates import alignment, render_template
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.sparse.solvers.slices import COLUMN_BITS, FORMS, VALUE_BITS, Form
+from repro.sparse.solvers.slices import COLUMN_BITS, FORMS, LANES, LANES_UNIT, VALUE_BITS, Form
 from repro.sparse.symmetry import adjoint_members
 
 #: Threads per block, and blocks per multiprocessor, all of which are resident at once.
@@ -105,16 +105,16 @@ def rows_in_registers(method: str, entry: str, precision: str) -> dict[int, bool
     """
     words = get_entry(entry).size * SCALARS[precision][1] // 4
     vectors = VECTORS_HELD[method]
-    fitting = [rows for rows in ROWS_IN_REGISTERS if rows * words * vectors <= MAX_WORDS]
-    return {rows: rows * words * (vectors + 1) <= MAX_WORDS for rows in fitting} | {0: False}
+    row_counts = [rows for rows in ROWS_IN_REGISTERS if rows * words * vectors <= MAX_WORDS]
+    return {rows: rows * words * (vectors + 1) <= MAX_WORDS for rows in row_counts} | {0: False}
 
 
-def held_rows(method: str, entry: str, precision: str, needed: int) -> int:
-    """Return the smallest number of rows per thread, of `rows_in_registers`, that is at least `needed`.
+def held_rows(method: str, entry: str, precision: str, required_rows: int) -> int:
+    """Return the smallest number of rows per thread, of `rows_in_registers`, that is at least `required_rows`.
 
     It returns 0 if there is none.
     """
-    return next((rows for rows in rows_in_registers(method, entry, precision) if rows >= needed), 0)
+    return next((rows for rows in rows_in_registers(method, entry, precision) if rows >= required_rows), 0)
 
 
 def render_persistent(
@@ -135,8 +135,8 @@ def render_persistent(
         raise ReproError("unknown method", expected=" or ".join(METHODS), actual=method)
     scalar, scalar_bytes = SCALARS[precision]
     algebra = get_entry(entry)
-    aligned = alignment(algebra.size, scalar_bytes)
-    in_registers = rows_in_registers(method, entry, precision)
+    vector_alignment = alignment(algebra.size, scalar_bytes)
+    register_rows = rows_in_registers(method, entry, precision)
     return render_template(
         templates,
         "sparse/persistent/module.j2",
@@ -146,10 +146,12 @@ def render_persistent(
         entry=algebra,
         scalar=scalar,
         scalar_bytes=scalar_bytes,
-        vector_alignment=aligned,
-        word_members=aligned // scalar_bytes,
+        vector_alignment=vector_alignment,
+        word_members=vector_alignment // scalar_bytes,
         block_size=PERSISTENT_BLOCK_SIZE[target.dialect],
-        in_registers=in_registers if n_rows is None else {n_rows: in_registers[n_rows]},
+        slots=LANES,
+        lanes_unit=LANES_UNIT,
+        in_registers=register_rows if n_rows is None else {n_rows: register_rows[n_rows]},
         forms=forms,
         column_bits=COLUMN_BITS,
         value_bits=VALUE_BITS,

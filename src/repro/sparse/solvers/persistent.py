@@ -29,7 +29,7 @@ from repro.errors import ModuleError, ReproError, Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import operands_of
 from repro.sparse.ordering import cluster_rows
-from repro.sparse.solvers.bicgstab import error_of, expect, judge_error, true_residual
+from repro.sparse.solvers.bicgstab import expect, judge_error, residual_error, true_residual
 from repro.sparse.solvers.kernels import KINDS, PERSISTENT_BLOCK_SIZE, STATES, CgState, StopReason, held_rows
 from repro.sparse.solvers.slices import LANES, Kept, Slices, assign_rows, keep_slices
 
@@ -138,39 +138,41 @@ class RestartedSolver(ABC):
         check_every = check_every or self.iterations_of_launch()
         self.reset()
         self.begin()
-        now = self.progress()
-        norm_of_b, before, stopped = now.norm_of_b, math.inf, StopReason.NONE
+        progress = self.progress()
+        norm_of_b, previous_residual, stop_reason = progress.norm_of_b, math.inf, StopReason.NONE
         limit = tolerance * norm_of_b
         least = float(np.finfo(self._dtype).eps) / 16  # a smaller residual of the recurrence says nothing about x
         self._device.write(self._state, np.array([(max(tolerance, least) * norm_of_b) ** 2]))  # word 0 is `LIMIT`
-        while (status := self._judge(now, limit, before, stopped, max_iterations)) is None:
-            before = now.residual
-            while now.reason == StopReason.NONE and now.iterations < max_iterations:
-                self.iterate(min(check_every, max_iterations - now.iterations))
-                now = self.progress()
-            stopped = now.reason
+        while (status := self._judge(progress, limit, previous_residual, stop_reason, max_iterations)) is None:
+            previous_residual = progress.residual
+            while progress.reason == StopReason.NONE and progress.iterations < max_iterations:
+                self.iterate(min(check_every, max_iterations - progress.iterations))
+                progress = self.progress()
+            stop_reason = progress.reason
             self.begin()
-            now = self.progress()
-        return PersistentSolution(status, now.iterations, now.residual, norm_of_b)
+            progress = self.progress()
+        return PersistentSolution(status, progress.iterations, progress.residual, norm_of_b)
 
     def _judge(
-        self, now: Progress, limit: float, before: float, stopped: StopReason, max_iterations: int
+        self, progress: Progress, limit: float, previous_residual: float, stop_reason: StopReason, max_iterations: int
     ) -> Status | None:
         """Return the final status of a solve, or None while it continues.
 
-        `before` is the residual at the last restart.
+        `previous_residual` is the residual at the last restart.
         """
-        if not math.isfinite(now.residual) or not math.isfinite(limit):
+        if not math.isfinite(progress.residual) or not math.isfinite(limit):
             return "not finite"
-        if now.residual <= limit:
+        if progress.residual <= limit:
             return "converged"
-        if stopped == StopReason.NOT_FINITE:
+        if stop_reason == StopReason.NOT_FINITE:
             return "not finite"
-        if now.iterations >= max_iterations:
+        if progress.iterations >= max_iterations:
             return "limit"
-        if now.residual <= PROGRESS * before:
+        if progress.residual <= PROGRESS * previous_residual:
             return None
-        return "rounding" if stopped == StopReason.CONVERGED or now.residual <= self.rounding() else "breakdown"
+        return (
+            "rounding" if stop_reason == StopReason.CONVERGED or progress.residual <= self.rounding() else "breakdown"
+        )
 
     def release(self) -> None:
         self._stack.close()
@@ -191,7 +193,7 @@ class PersistentSolver(RestartedSolver):
         slices: Slices,
         method: Method,
         kernels: tuple[str, str],
-        kept: Kept,
+        kept_slices: Kept,
         together: bool = True,
         guards: Guards | None = None,
     ) -> None:
@@ -203,11 +205,11 @@ class PersistentSolver(RestartedSolver):
         with ExitStack() as stack:
 
             def keep(array: NDArray[Any], name: str) -> Buffer:
-                guarded = guards.allocate(array.nbytes, f"the solver's {name}")
-                stack.callback(guarded.release)
+                guarded_buffer = guards.allocate(array.nbytes, f"the solver's {name}")
+                stack.callback(guarded_buffer.release)
                 if array.nbytes:
-                    device.write(guarded.memory, array)
-                return guarded.memory
+                    device.write(guarded_buffer.memory, array)
+                return guarded_buffer.memory
 
             zeros = partial(np.zeros, vector_bytes, np.uint8)
             matrix = [
@@ -220,30 +222,30 @@ class PersistentSolver(RestartedSolver):
             self.x = vectors["x"]
             parts = keep(np.zeros(KINDS * blocks), "sums")
             self._state = keep(np.zeros(len(self._state_type)), "state")
-            given = list(vectors.values())
+            vector_buffers = list(vectors.values())
 
             def bind(name: str, *arguments: Argument, grid: int = blocks) -> Callable[[], None]:
                 return device.bind(program.kernel(name), grid, n_t, arguments)
 
             self._begin = [
-                bind("begin", *matrix, self.b, *given, parts),
+                bind("begin", *matrix, self.b, *vector_buffers, parts),
                 bind("begin_state", np.int32(blocks), parts, self._state, grid=1),
             ]
-            phases = {name: bind(name, *matrix, *given, parts, self._state) for name in PHASES[method]}
+            phases = {name: bind(name, *matrix, *vector_buffers, parts, self._state) for name in PHASES[method]}
             self._phases = list(phases.values())
             settle = bind("sum_residual", np.int32(blocks), parts, self._state, grid=1)
             self._last_phases = [*(phases[name] for name in LAST_PHASES[method]), settle]
             self._many: Callable[[int], Callable[[], None]] | None = None
             self.kept_bytes = 0
             rows = held_rows(method, *kernels, slices.max_slices_per_warp(n_t // LANES))
-            name = f"iterate_{kept.form}_{rows}"
-            kernel = device.cooperative(program, name, n_t, kept.max_bytes) if together else None
+            name = f"iterate_{kept_slices.form}_{rows}"
+            kernel = device.cooperative(program, name, n_t, kept_slices.max_bytes) if together else None
             if kernel is not None and kernel.resident >= blocks:
-                self.kept_bytes = kept.steps * slices.step_bytes
-                on_chip = [keep(kept.ends, "places of kept slices")]
-                if kept.form == "table":
-                    on_chip += [keep(kept.images, "tables"), keep(kept.places, "places of tables")]
-                arguments = [*matrix, *on_chip, *given, parts, self._state]
+                self.kept_bytes = kept_slices.steps * slices.step_bytes
+                chip_arguments = [keep(kept_slices.ends, "places of kept slices")]
+                if kept_slices.form == "table":
+                    chip_arguments += [keep(kept_slices.images, "tables"), keep(kept_slices.places, "places of tables")]
+                arguments = [*matrix, *chip_arguments, *vector_buffers, parts, self._state]
 
                 def many(count: int) -> Callable[[], None]:
                     return kernel.bind(blocks, [*arguments, np.int32(count)])
@@ -278,9 +280,9 @@ class PersistentSolver(RestartedSolver):
         slices = self.slices
         x = np.empty_like(slices.scale)
         self._device.download(self.x, x)
-        of_x = np.abs(x).max(axis=1)[slices.columns].astype(np.float64)
-        of_entries = np.abs(slices.values).max(axis=1)
-        return AT_ROUNDING * float(np.finfo(x.dtype).eps) * float(np.linalg.norm(of_entries * of_x))
+        x_bounds = np.abs(x).max(axis=1)[slices.columns].astype(np.float64)
+        entry_bounds = np.abs(slices.values).max(axis=1)
+        return AT_ROUNDING * float(np.finfo(x.dtype).eps) * float(np.linalg.norm(entry_bounds * x_bounds))
 
     def release(self) -> None:
         self._bound.clear()
@@ -306,11 +308,11 @@ def deal_rows(matrix: Matrix, dtype: np.dtype[Any], device: Device) -> Slices:
 
     Raise `ReproError` if the matrix has too many slots.
     """
-    of_blocks = device.sm_count, PERSISTENT_BLOCK_SIZE[device.backend] // LANES
-    natural = assign_rows(matrix, dtype, *of_blocks)
+    block_arguments = device.sm_count, PERSISTENT_BLOCK_SIZE[device.backend] // LANES
+    natural = assign_rows(matrix, dtype, *block_arguments)
     if natural.nbytes > MAX_CLUSTERED * device.sm_count * chip_room(device):
         return natural
-    clustered = assign_rows(matrix, dtype, *of_blocks, cluster_rows(matrix))
+    clustered = assign_rows(matrix, dtype, *block_arguments, cluster_rows(matrix))
     return clustered if clustered.sectors() <= MAX_SECTORS * natural.sectors() else natural
 
 
@@ -356,8 +358,8 @@ class PersistentRun(Runnable):
 
     @property
     def columns(self) -> dict[str, Any]:
-        own = {"routine": ROUTINE, "product": ON_CHIP, "matrix_bytes": self._matrix_bytes}
-        return {**own, "error": self._error}
+        solver_columns = {"routine": ROUTINE, "product": ON_CHIP, "matrix_bytes": self._matrix_bytes}
+        return {**solver_columns, "error": self._error}
 
     def pack(self, workspace: Workspace) -> None:
         """Assign rows to blocks, and compute the expected residual on the host."""
@@ -373,8 +375,8 @@ class PersistentRun(Runnable):
             raise ModuleError(self._module.message)
         self.release()
         self._error = None
-        operands, assigned = operands_of(workspace), slices_on(workspace)
-        slices = replace(assigned, scale=np.ones_like(assigned.scale))  # there is no preconditioner
+        operands, assigned_slices = operands_of(workspace), slices_on(workspace)
+        slices = replace(assigned_slices, scale=np.ones_like(assigned_slices.scale))  # there is no preconditioner
         program = workspace.program(self._folder / self._module.binary)
         kernels = operands.problem.entry, operands.precision
         solver = PersistentSolver(
@@ -394,11 +396,11 @@ class PersistentRun(Runnable):
         expected = expect(workspace, self._iterations)
         launch(expected.iterations)
         x = zeros.astype(np.float64)
-        found = np.empty_like(slices.scale)
-        workspace.device.download(solver.x, found)
-        x[slices.rows] = found
+        solution = np.empty_like(slices.scale)
+        workspace.device.download(solver.x, solution)
+        x[slices.rows] = solution
         residuals = solver.progress().residual, true_residual(operands, x.ravel())
-        self._error = error_of(residuals, expected)
+        self._error = residual_error(residuals, expected)
         judge_error(self._error, residuals, expected, workspace, self._iterations)
         self.launch = launch
 

@@ -22,6 +22,8 @@ from repro.sparse.symmetry import adjoint_members
 
 #: Slots per step of a slice: one for each lane of a warp.
 LANES = 32
+#: Unit of the lanes per row in the second number of a slice; what is below it is the number of rows, at most `LANES`.
+LANES_UNIT = 64
 #: Cost of a row in addition to its slots, in units of a slot: one for each vector of conjugate gradients. This and the
 #: limits below are choices of this project, without a published source; `_lanes_of_rows` and `assign_rows` use them.
 ROW_COST = 6
@@ -45,7 +47,7 @@ class Slices:
     rows: NDArray[np.int64]
     #: int32 `(blocks + 1,)`: first slice of each block.
     starts: NDArray[np.int32]
-    #: int32 `(slices, 4)`: first row; number of rows + 64 · lanes per row; first step; number of steps.
+    #: int32 `(slices, 4)`: first row; number of rows + `LANES_UNIT` · lanes per row; first step; number of steps.
     slices: NDArray[np.int32]
     #: int32 `(steps, 32)`: column of each slot; a padding slot has value 0 and a column of its row.
     columns: NDArray[np.int32]
@@ -80,8 +82,8 @@ class Slices:
         A step loads each of its sectors once.
         """
         entry_bytes = self.scale.shape[1] * self.scale.itemsize
-        loaded = np.sort(self.columns.astype(np.int64) * entry_bytes // SECTOR_BYTES, axis=1)
-        return int((np.diff(loaded, axis=1) != 0).sum()) + len(loaded)
+        sector_numbers = np.sort(self.columns.astype(np.int64) * entry_bytes // SECTOR_BYTES, axis=1)
+        return int((np.diff(sector_numbers, axis=1) != 0).sum()) + len(sector_numbers)
 
     def ends(self) -> NDArray[np.int64]:
         """Return the step at which each slice ends, `(slices,)`."""
@@ -111,12 +113,12 @@ def assign_rows(
         owners = _owners(costs[order], lanes[order], blocks)
         sequence = np.lexsort((np.arange(n), lanes[order], owners))
         rows = order[sequence]
-        slices, starts, slice_of, place_of = _cut(owners[sequence], lanes[rows], steps[rows])
+        slices, starts, row_slices, row_places = _cut_slices(owners[sequence], lanes[rows], steps[rows])
         rounds = -(-np.diff(starts).max() // warps)
         if dealt is None or rounds < dealt[0]:
-            dealt = rounds, rows, slices, starts, slice_of, place_of
+            dealt = rounds, rows, slices, starts, row_slices, row_places
     assert dealt is not None
-    _, rows, slices, starts, slice_of, place_of = dealt
+    _, rows, slices, starts, row_slices, row_places = dealt
     count = int(slices[-1, 2] + slices[-1, 3])
     if count * LANES > MAX_SLOTS:
         raise ReproError(
@@ -125,20 +127,20 @@ def assign_rows(
             actual=f"{count * LANES:,}",
             todo="solve with SciPy and the operator's product",
         )
-    columns, values = _fill(matrix, dtype, rows, lanes, slices, slice_of, place_of, count)
+    columns, values = _fill(matrix, dtype, rows, lanes, slices, row_slices, row_places, count)
     scale, least = invert_diagonal(matrix, dtype)
     return Slices(rows, starts, slices.astype(np.int32), columns, values, scale[rows], least)
 
 
-def _lanes_of_rows(lengths: NDArray[np.int64], all_warps: int) -> NDArray[np.int64]:
+def _lanes_of_rows(lengths: NDArray[np.int64], n_warps: int) -> NDArray[np.int64]:
     """Return the number of lanes of each row, a power of two, `(n,)`; long rows have more."""
     mean, lanes = float(lengths.mean()), 1
-    while lanes < LANES and len(lengths) * lanes < FILLED * all_warps * LANES and mean >= 2 * MIN_STEPS * lanes:
+    while lanes < LANES and len(lengths) * lanes < FILLED * n_warps * LANES and mean >= 2 * MIN_STEPS * lanes:
         lanes *= 2
     max_steps = max(SHORT, LONG * mean / lanes)
     excess = np.maximum(lengths / (max_steps * lanes), 1)
-    more = np.exp2(np.ceil(np.log2(excess))).astype(np.int64)
-    return np.minimum(lanes * more, LANES)
+    multiples = np.exp2(np.ceil(np.log2(excess))).astype(np.int64)
+    return np.minimum(lanes * multiples, LANES)
 
 
 def _owners(costs: NDArray[np.int64], lanes: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
@@ -152,7 +154,7 @@ def _owners(costs: NDArray[np.int64], lanes: NDArray[np.int64], blocks: int) -> 
     return np.unique(owners, return_inverse=True)[1].astype(np.int64)
 
 
-def _cut(
+def _cut_slices(
     owners: NDArray[np.int64], lanes: NDArray[np.int64], steps: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """Cut rows, in the solver's order, into slices.
@@ -161,33 +163,33 @@ def _cut(
     """
     n = len(owners)
     runs = np.flatnonzero(np.append(True, (owners[1:] != owners[:-1]) | (lanes[1:] != lanes[:-1])))
-    run_of = np.repeat(np.arange(len(runs)), np.diff(np.append(runs, n)))
+    run_numbers = np.repeat(np.arange(len(runs)), np.diff(np.append(runs, n)))
     heights = LANES // lanes
-    in_run = np.arange(n) - runs[run_of]
+    run_places = np.arange(n) - runs[run_numbers]
     slices_of_run = -(-np.diff(np.append(runs, n)) // heights[runs])
-    slice_of = (np.cumsum(slices_of_run) - slices_of_run)[run_of] + in_run // heights
-    place_of = in_run % heights
-    firsts = np.flatnonzero(place_of == 0)
+    row_slices = (np.cumsum(slices_of_run) - slices_of_run)[run_numbers] + run_places // heights
+    row_places = run_places % heights
+    firsts = np.flatnonzero(row_places == 0)
     widths = np.maximum.reduceat(steps, firsts)
     counts = np.diff(np.append(firsts, n))
-    slices = np.stack([firsts, counts + 64 * lanes[firsts], np.cumsum(widths) - widths, widths], axis=1)
+    slices = np.stack([firsts, counts + LANES_UNIT * lanes[firsts], np.cumsum(widths) - widths, widths], axis=1)
     starts = np.searchsorted(owners[firsts], np.arange(owners[-1] + 2)).astype(np.int32)
-    return slices, starts, slice_of, place_of
+    return slices, starts, row_slices, row_places
 
 
 def _fill(
     matrix: Matrix, dtype: np.dtype[Any], rows: NDArray[np.int64], lanes: NDArray[np.int64],
-    slices: NDArray[np.int64], slice_of: NDArray[np.int64], place_of: NDArray[np.int64], count: int,
+    slices: NDArray[np.int64], row_slices: NDArray[np.int64], row_places: NDArray[np.int64], count: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating]]:  # fmt: skip
     """Return columns and values of all slots of `Slices`; `count` is the number of steps."""
     number = np.empty(matrix.n, np.int64)
     number[rows] = np.arange(matrix.n)
     lengths = np.diff(matrix.indptr).astype(np.int64)
     row = np.repeat(number, lengths)  # the solver's row of each entry
-    of_row = lanes[rows][row]
+    row_lanes = lanes[rows][row]
     place = np.arange(len(row)) - np.repeat(matrix.indptr[:-1].astype(np.int64), lengths)
-    step = slices[slice_of[row], 2] + place // of_row
-    lane = place_of[row] * of_row + place % of_row
+    step = slices[row_slices[row], 2] + place // row_lanes
+    lane = row_places[row] * row_lanes + place % row_lanes
     columns = np.repeat(slices[:, 0], slices[:, 3]).astype(np.int32)[:, None].repeat(LANES, axis=1)
     columns[step, lane] = number[matrix.indices]
     members = matrix.values.shape[1]
@@ -201,9 +203,9 @@ def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.fl
     entry = get_entry(matrix.entry)
     diagonal = np.zeros((matrix.n, entry.size))
     row = np.repeat(np.arange(matrix.n), np.diff(matrix.indptr))
-    on = np.flatnonzero(row == matrix.indices)
-    blocks = entry.expand(matrix.values[on].astype(np.float64))
-    np.add.at(diagonal, row[on], np.diagonal(blocks, axis1=1, axis2=2))
+    diagonal_entries = np.flatnonzero(row == matrix.indices)
+    blocks = entry.expand(matrix.values[diagonal_entries].astype(np.float64))
+    np.add.at(diagonal, row[diagonal_entries], np.diagonal(blocks, axis1=1, axis2=2))
     with np.errstate(divide="ignore", over="ignore"):
         scale = (1 / diagonal).astype(dtype)
     scale[~np.isfinite(scale) | (scale == 0)] = 1
@@ -254,33 +256,33 @@ def keep_slices(slices: Slices, entry: str, capacity: int, forms: tuple[Form, ..
 
 def _keep_plain(slices: Slices, capacity: int) -> Kept:
     firsts = slices.first_steps()[:-1]
-    kept = np.searchsorted(slices.ends(), firsts + capacity // slices.step_bytes, side="right")
-    ends = np.clip(kept, slices.starts[:-1], slices.starts[1:]).astype(np.int32)
+    kept_ends = np.searchsorted(slices.ends(), firsts + capacity // slices.step_bytes, side="right")
+    ends = np.clip(kept_ends, slices.starts[:-1], slices.starts[1:]).astype(np.int32)
     steps = np.append(slices.slices[:, 2], len(slices.columns))[ends] - firsts
-    most = int(steps.max(initial=0)) * slices.step_bytes
-    return Kept("slices", ends, int(steps.sum()), most, np.empty(0, np.uint8), np.zeros((0, 3), np.int32))
+    max_bytes = int(steps.max(initial=0)) * slices.step_bytes
+    return Kept("slices", ends, int(steps.sum()), max_bytes, np.empty(0, np.uint8), np.zeros((0, 3), np.int32))
 
 
 def _keep_table(slices: Slices, entry: str, capacity: int) -> Kept:
     first_steps, ends = slices.first_steps(), slices.ends()
-    kept, images, places, steps = slices.starts[:-1].copy(), [], [], 0
+    kept_ends, images, places, steps = slices.starts[:-1].copy(), [], [], 0
     word, first_word = IMAGE_WORD_BYTES, 0
     for block, first in enumerate(first_steps[:-1]):
         last = min(int(first_steps[block + 1]), int(first) + capacity // CODED_STEP_BYTES)
-        of_block = ends[slices.starts[block] : slices.starts[block + 1]] - first
-        in_steps, image, values = 0, np.empty(0, np.uint8), 0
+        block_ends = ends[slices.starts[block] : slices.starts[block + 1]] - first
+        kept_steps, image, values = 0, np.empty(0, np.uint8), 0
         if last > first:
             table = _encode(slices.columns[first:last], slices.values[first:last], entry)
-            whole = int(np.searchsorted(of_block, table.fitting_steps(capacity // word * word), side="right"))
-            kept[block] += whole
-            if in_steps := int(of_block[whole - 1]) if whole else 0:
-                image, values = table.image(in_steps)
+            whole = int(np.searchsorted(block_ends, table.fitting_steps(capacity // word * word), side="right"))
+            kept_ends[block] += whole
+            if kept_steps := int(block_ends[whole - 1]) if whole else 0:
+                image, values = table.image(kept_steps)
         words = len(image) // word
         images.append(image)
         places.append((first_word, words, values))
-        first_word, steps = first_word + words, steps + in_steps
-    most = max(words for _, words, _ in places) * word
-    return Kept("table", kept, steps, most, np.concatenate(images), np.array(places, np.int32))
+        first_word, steps = first_word + words, steps + kept_steps
+    max_bytes = max(words for _, words, _ in places) * word
+    return Kept("table", kept_ends, steps, max_bytes, np.concatenate(images), np.array(places, np.int32))
 
 
 @dataclass(frozen=True)
@@ -307,10 +309,10 @@ class _Table:
 
     def fitting_steps(self, capacity: int) -> int:
         """Return how many of the first steps fit into `capacity` bytes and into the bits of codes."""
-        needed = self._values_of_first()
-        nbytes = needed * self.values[0].nbytes + np.arange(1, len(needed) + 1) * CODED_STEP_BYTES
+        value_counts = self._values_of_first()
+        nbytes = value_counts * self.values[0].nbytes + np.arange(1, len(value_counts) + 1) * CODED_STEP_BYTES
         narrow = self.offsets.max(axis=1) < 1 << COLUMN_BITS
-        fits = (nbytes <= capacity) & (needed <= 1 << VALUE_BITS) & narrow
+        fits = (nbytes <= capacity) & (value_counts <= 1 << VALUE_BITS) & narrow
         return int(np.logical_and.accumulate(fits).sum())
 
     def image(self, steps: int) -> tuple[NDArray[np.uint8], int]:
@@ -329,25 +331,25 @@ def _encode(columns: NDArray[np.int32], values: NDArray[np.floating], entry: str
     Of a value and its transposed value, the table has the larger. Padding has the value 0 and the smallest column.
     """
     members = values.shape[1]
-    filled: NDArray[np.bool_] = (values != 0).any(axis=1)
-    least = np.where(filled, columns, np.iinfo(np.int32).max).min(axis=1)
-    least[~filled.any(axis=1)] = 0
+    nonzero: NDArray[np.bool_] = (values != 0).any(axis=1)
+    least = np.where(nonzero, columns, np.iinfo(np.int32).max).min(axis=1)
+    least[~nonzero.any(axis=1)] = 0
     sources, signs = (np.array(column) for column in zip(*adjoint_members(entry), strict=True))
-    of_slots = np.moveaxis(values, 1, 2).reshape(-1, members) + 0  # adding 0 turns -0 into 0, as their bits differ
-    transposed = of_slots[:, sources] * signs.astype(values.dtype) + 0
-    slots = np.arange(len(of_slots))
-    differs = (transposed != of_slots).argmax(axis=1)
-    smaller = of_slots[slots, differs] < transposed[slots, differs]
-    larger = np.where(smaller[:, None], transposed, of_slots)
-    as_bytes = pa.FixedSizeBinaryArray.from_buffers(
+    slot_values = np.moveaxis(values, 1, 2).reshape(-1, members) + 0  # adding 0 turns -0 into 0, as their bits differ
+    transposed_values = slot_values[:, sources] * signs.astype(values.dtype) + 0
+    slots = np.arange(len(slot_values))
+    differs = (transposed_values != slot_values).argmax(axis=1)
+    smaller = slot_values[slots, differs] < transposed_values[slots, differs]
+    larger = np.where(smaller[:, None], transposed_values, slot_values)
+    byte_values = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(larger[0].nbytes), len(larger), [None, pa.py_buffer(larger)]
     )
-    encoded = as_bytes.dictionary_encode()
-    different = np.frombuffer(encoded.dictionary.buffers()[1], values.dtype).reshape(-1, members)
+    dictionary = byte_values.dictionary_encode()
+    different = np.frombuffer(dictionary.dictionary.buffers()[1], values.dtype).reshape(-1, members)
     return _Table(
         different,
-        encoded.indices.to_numpy().astype(np.int64).reshape(columns.shape),
+        dictionary.indices.to_numpy().astype(np.int64).reshape(columns.shape),
         smaller.reshape(columns.shape),
         least.astype(np.int32),
-        np.where(filled, columns - least[:, None], 0),
+        np.where(nonzero, columns - least[:, None], 0),
     )

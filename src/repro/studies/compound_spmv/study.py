@@ -325,10 +325,10 @@ class CompoundSpmv(Study):
         dependent = []
         if self._chains(settings, session.precision, session.target):
             dependent = dependent_variants(variants, rows, session)
-        report = session.rounds([*chosen, *dependent, *floors, *library, *rivals])
+        report = session.time_in_rounds([*chosen, *dependent, *floors, *library, *rivals])
         if self._solves(settings, entry, session.precision) and not refusal(session.bench.workspace):
             fastest = [product for side in (chosen, library) for product in fastest_of(side, report)]
-            report += session.rounds(solvers_with(fastest, entry, session.precision, session.target))
+            report += session.time_in_rounds(solvers_with(fastest, entry, session.precision, session.target))
         yield "report", report
         yield "choices", choices
 
@@ -523,7 +523,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
     best = [row.name for row in ranked(rows)[: session.timing.finalists]]
     reordered = _reordered(variants, best)
     if reordered:
-        rows += session.exhaustive(reordered, "reordered")
+        rows += session.measure_all(reordered, "reordered")
     return [*variants, *reordered], rows
 
 
@@ -536,7 +536,7 @@ def _own_floors(
         layouts[row.name]: nbytes for row in rows if row.name in winners and (nbytes := row.own.get("matrix_bytes"))
     }
     return [
-        list(zip(floors, session.exhaustive(floors, f"floor of {layout}"), strict=True))
+        list(zip(floors, session.measure_all(floors, f"floor of {layout}"), strict=True))
         for layout, floors in own_floors(sizes, session.streams).items()
     ]
 

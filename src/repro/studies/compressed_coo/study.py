@@ -235,7 +235,7 @@ class CompressedCoo(Study):
         for space in settings.spaces:
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
         tried = solvers_with(fastest_of_layouts(variants, rows), session.precision, session.target)
-        solved = session.exhaustive(tried, "BiCGSTAB") if tried else []
+        solved = session.measure_all(tried, "BiCGSTAB") if tried else []
         yield "search", [*rows, *solved]
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
@@ -245,12 +245,12 @@ class CompressedCoo(Study):
         choices = [*choose(rows, tie, ids), *by_memory, *choose_solver(solved, tie)]
         winners = {choice.name for choice in choices}
         chosen = [variant for variant in variants if variant.name in winners]
-        report = session.rounds([*chosen, *fastest_yardsticks(yardsticks), *library, *rivals])
+        report = session.time_in_rounds([*chosen, *fastest_yardsticks(yardsticks), *library, *rivals])
         alone = solvers_with(reported([*chosen, *library], report), session.precision, session.target)
         solvers = list({run.name: run for run in [*(run for run in tried if run.name in winners), *alone]}.values())
         on_chip = persistent_solvers(session.precision, session.target) if EXTENDED in settings.spaces else []
         timed = [*solvers, *on_chip]
-        yield "report", [*report, *(session.rounds(timed) if timed else [])]
+        yield "report", [*report, *(session.time_in_rounds(timed) if timed else [])]
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:

@@ -179,7 +179,7 @@ def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) 
     tried = {str(id): FieldFilter(built, id, partial(refuse_long, seconds(id), timeout)) for id in ids}
     fastest = min((timed for id in ids if (timed := seconds(id)) is not None), default=0.0)
     is_long = fastest > session.timing.budget(session.bench.device.backend)
-    search = session.screened if is_long or tuple(parts) == (DEVICES,) else session.exhaustive
+    search = session.screen_candidates if is_long or tuple(parts) == (DEVICES,) else session.measure_all
     rows: list[Row] = []
     for space in settings.spaces:
         rows += search([way for way in tried.values() if way.space == space], f"{space} space")
@@ -188,16 +188,16 @@ def measure_plane(session: Session, operands: DgOperands, parts: Sequence[str]) 
     yield "baseline", [row for _, row in yardsticks]
     choices = pick(rows, session.timing.tie, filter_tunings, [runnable.id for runnable in tried.values()])
     chosen: list[Runnable] = [tried[name] for name in dict.fromkeys(choice.name for choice in choices)]
-    reported = session.rounds(fastest_yardsticks(yardsticks))
+    reported = session.time_in_rounds(fastest_yardsticks(yardsticks))
     over_devices = device_filters(built, choices, len(session.bench.devices)) if DEVICES in parts else []
-    reported += session.rounds([*chosen, *over_devices])
+    reported += session.time_in_rounds([*chosen, *over_devices])
     if LOCAL in parts and len(operands.mesh.triangles) <= MAX_LOCAL_TRIANGLES:
-        reported += session.rounds([LocalFilter(built)])
+        reported += session.time_in_rounds([LocalFilter(built)])
     if MATRIX in parts:
         library = library_products(built, asked_routines(settings, target.dialect), target.dialect)
         groups: list[Sequence[Runnable]] = [*matrix_runnables(built), library]
         for side_by_side in groups:
-            reported += session.rounds(side_by_side)
+            reported += session.time_in_rounds(side_by_side)
     yield "report", reported
     yield "choices", choices
 
@@ -267,13 +267,13 @@ def measure_space(session: Session, operands: RegionOperands, parts: Sequence[st
     yardsticks = session.yardsticks()
     yield "baseline", [row for _, row in yardsticks]
     choices = pick(rows, session.timing.tie, region_tunings, [kernel.id for kernel in tried.values()])
-    reported = session.rounds(fastest_yardsticks(yardsticks))
-    reported += session.rounds([tried[name] for name in dict.fromkeys(choice.name for choice in choices)])
+    reported = session.time_in_rounds(fastest_yardsticks(yardsticks))
+    reported += session.time_in_rounds([tried[name] for name in dict.fromkeys(choice.name for choice in choices)])
     if SUMS in parts:
         best = dict.fromkeys(choice.name for choice in choices if choice.tuning in (JOINT, PAPERS))
-        reported += session.rounds([RegionFilter(built, tried[name].id) for name in best])
+        reported += session.time_in_rounds([RegionFilter(built, tried[name].id) for name in best])
     if CLIP in parts:
-        reported += session.rounds([ClipRegions(built, degree)])
+        reported += session.time_in_rounds([ClipRegions(built, degree)])
     yield "report", reported
     yield "choices", choices
 

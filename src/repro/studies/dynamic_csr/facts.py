@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from repro.codegen.targets import INDEX_BYTES, SCALARS
 from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Problem
-from repro.sparse.dynamic.host_layout import pitch_of
+from repro.sparse.dynamic.host_layout import table_pitch
 from repro.sparse.dynamic.kernels import STATE_WORDS
 
 #: Maximum numbers of segments per row in the paper's table of memory.
@@ -87,7 +87,7 @@ def all_bytes(sizes: FormatSizes, precision: str) -> FormatBytes:
         "CSR": entry * sizes.nonzeros + INDEX_BYTES * (sizes.rows + 1),
         "HYB": entry * sizes.rows * sizes.width + (entry + INDEX_BYTES) * sizes.overflow,
         **{
-            f"DCSR-{k}": entry * sizes.nonzeros + INDEX_BYTES * k * pitch_of(sizes.rows) + fixed
+            f"DCSR-{k}": entry * sizes.nonzeros + INDEX_BYTES * k * table_pitch(sizes.rows) + fixed
             for k in MEMORY_SEGMENTS
         },
     }

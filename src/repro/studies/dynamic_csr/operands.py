@@ -23,7 +23,7 @@ from repro.devices.base import Buffer
 from repro.errors import IncorrectError, ReproError
 from repro.problems.matrix import Matrix, Updates
 from repro.sparse.device_primitives import KernelLauncher, RadixSort, bits_of, runs_of
-from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for
+from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, buffer_capacity, defragment, insert, lay_out
 from repro.sparse.dynamic.matrix import StoredRows, bind_vector
 from repro.sparse.dynamic.schedules import PAPERS_MIN_LENGTHS, bin_rows, lay_out_sorted, usual_schedule
 from repro.sparse.elementwise import in_order
@@ -621,7 +621,7 @@ def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
     problem, slack = operands.problem, slack_of(operands)
     counts = np.diff(problem.batch_pointers)
     rows_of_all = operands.base.shape[0]
-    arrays = lay_out(operands.base, segments, operands.base.nnz + room_for(counts, rows_of_all, segments, slack))
+    arrays = lay_out(operands.base, segments, operands.base.nnz + buffer_capacity(counts, rows_of_all, segments, slack))
     values = problem.batch_values.astype(operands.x.dtype, copy=False)
     for batch in range(problem.batches):
         begin, end = problem.batch_pointers[batch : batch + 2]
@@ -631,7 +631,7 @@ def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
             # a row with one segment needs that segment to hold all entries
             most = int(np.bincount(rows[left]).max())
             room = slack if segments > 1 else max(slack, most)
-            coming = room_for(counts[batch:], rows_of_all, segments, slack)
+            coming = buffer_capacity(counts[batch:], rows_of_all, segments, slack)
             arrays = defragment(arrays, arrays.nnz + room * len(arrays.sizes) + coming, room)
             arrays, left = insert(arrays, rows[left], columns[left], added[left], slack, copy=False)
         assert not left.any(), "there is room for all"

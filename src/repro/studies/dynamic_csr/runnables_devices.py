@@ -32,13 +32,13 @@ from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.dynamic.kernels import PEERS
 from repro.sparse.dynamic.matrix import Run, bind_bins
 from repro.sparse.dynamic.schedules import (
+    DEVICE_SCHEDULE,
     RowBins,
-    Schedule,
-    at_least_one,
     bin_rows,
+    nonempty_parts,
     our_min_lengths,
     parts_of,
-    spans_of,
+    row_spans,
 )
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.operands import NAN_BYTE
@@ -261,8 +261,6 @@ def _masked_entries(matrix: sp.csr_array, which: NDArray[np.bool_]) -> sp.csr_ar
 #: Columns of a device's product: all in natural order, all in the dealt order, or of the latter only those of the
 #: device's own part of x, or of the other parts.
 ColumnOrder = Literal["natural", "dealt", "own", "other"]
-#: The schedule: all bins in one launch, with a suitable number of threads for each row.
-DEVICE_SCHEDULE = Schedule("adaptive", 0, 4, 2, "ca", True)
 
 
 @dataclass(frozen=True)
@@ -378,8 +376,8 @@ class DistributedMatrix:
             "columns": matrix.indices.astype(np.int32, copy=False),
             "values": matrix.data,
             "order": bins.order,
-            "table": spans_of(sizes)[bins.order],
-            "parts": at_least_one(parts),
+            "table": row_spans(sizes)[bins.order],
+            "parts": nonempty_parts(parts),
             "sums": np.zeros(max(len(parts), 1), self.dtype),
             "done": np.zeros(max(len(parts), 1), np.int32),
         }

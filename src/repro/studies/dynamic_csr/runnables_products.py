@@ -15,19 +15,19 @@ from repro.codegen.build_cache import Module
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Argument, Buffer, Device, LaunchSpec
 from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays
-from repro.sparse.dynamic.matrix import GetKernel, Run, StoredRows, bind_bins, bind_vector, suffix_of
+from repro.sparse.dynamic.matrix import GetKernel, Run, StoredRows, bind_bins, bind_vector, schedule_suffix
 from repro.sparse.dynamic.schedules import (
     LONG_ROWS,
     PAPERS_MIN_LENGTHS,
     PAPERS_WIDTHS,
     RowBins,
     Schedule,
-    at_least_one,
     bin_rows,
     deal_chunks,
+    nonempty_parts,
     our_min_lengths,
     parts_of,
-    spans_of,
+    row_spans,
 )
 from repro.sparse.elementwise import BLOCK_SIZE
 from repro.sparse.operands import CompiledProduct
@@ -82,12 +82,12 @@ def bind_streams(
             continue
         if not width:
             of_bin = [np.int32(first), *arguments]
-            launches.append(LaunchSpec(kernel(f"bin_block_{suffix_of(schedule)}"), last - first, n_t, of_bin))
+            launches.append(LaunchSpec(kernel(f"bin_block_{schedule_suffix(schedule)}"), last - first, n_t, of_bin))
             continue
         threads = min(width, device.target.warp)
         blocks = -(-(last - first) * threads // n_t)
         of_bin = [np.int32(first), np.int32(last), *arguments]
-        launches.append(LaunchSpec(kernel(f"bin_w{threads}_{suffix_of(schedule)}"), blocks, n_t, of_bin))
+        launches.append(LaunchSpec(kernel(f"bin_w{threads}_{schedule_suffix(schedule)}"), blocks, n_t, of_bin))
     return device.bind_concurrent(launches)
 
 
@@ -100,7 +100,7 @@ def _bind_adaptive(
     bins = workspace.cached(key, lambda: bin_rows(matrix.sizes(), our_min_lengths(device.target, per_thread)))
     order = workspace.buffer(key, lambda: device.upload(bins.order))
     parts = parts_of(bins, matrix.sizes(), device.target, by_place=id.schedule.exact)
-    parts_on_device = workspace.buffer(("parts", id.schedule.exact), lambda: device.upload(at_least_one(parts)))
+    parts_on_device = workspace.buffer(("parts", id.schedule.exact), lambda: device.upload(nonempty_parts(parts)))
     for_parts = [parts_on_device, *_part_memory(workspace, len(parts), "parts")]
     arguments: list[Argument] = [order]
     if id.schedule.exact:
@@ -108,14 +108,14 @@ def _bind_adaptive(
         arguments += [spans, matrix.buffers["columns"], matrix.buffers["values"], *vectors]
     else:
         arguments += [*matrix.arguments(False), *vectors]
-    name = f"bins_{_kernel_format(id)}_{suffix_of(id.schedule)}"
+    name = f"bins_{_kernel_format(id)}_{schedule_suffix(id.schedule)}"
     return bind_bins(device, kernel(name), bins, (len(parts), for_parts), arguments)
 
 
 def _row_spans(id: ProductId, matrix: StoredRows) -> NDArray[np.int32]:
     """Return the start and end of each row's entries, without free space."""
     sizes = matrix.sizes()
-    return spans_of(sizes, bin_rows(sizes, PAPERS_MIN_LENGTHS).order if id.state == "sorted" else None)
+    return row_spans(sizes, bin_rows(sizes, PAPERS_MIN_LENGTHS).order if id.state == "sorted" else None)
 
 
 def _bind_chunks(
@@ -133,7 +133,9 @@ def _bind_chunks(
         *matrix.arguments(id.schedule.exact),
         *vectors,
     ]
-    return device.bind(kernel(f"chunks_{_kernel_format(id)}_{suffix_of(id.schedule)}"), len(chunks), n_t, arguments)
+    return device.bind(
+        kernel(f"chunks_{_kernel_format(id)}_{schedule_suffix(id.schedule)}"), len(chunks), n_t, arguments
+    )
 
 
 def _part_memory(workspace: Workspace, blocks: int, key: Any) -> tuple[Buffer, Buffer]:

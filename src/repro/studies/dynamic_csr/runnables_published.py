@@ -17,9 +17,9 @@ from repro.config.models import PAPER
 from repro.devices.base import Buffer
 from repro.errors import Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bits_of
-from repro.sparse.dynamic.host_layout import SEGMENTS, pitch_of
+from repro.sparse.dynamic.host_layout import SEGMENTS, table_pitch
 from repro.sparse.dynamic.kernels import STATE_WORDS
-from repro.sparse.dynamic.matrix import Run, matrix_of
+from repro.sparse.dynamic.matrix import Run, stored_rows
 from repro.sparse.dynamic.schedules import PAPERS_MIN_LENGTHS, Schedule, bin_rows
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import in_order
@@ -117,7 +117,7 @@ class PublishedUpdate(BatchUpdate):
         """Upload the matrix and the batches, and insert them once, to learn when a chain is full."""
         arrays, self._slack = initial_matrix(plan, self.operation, self.reading.slack)
         storage = first = guarded_storage(work, arrays)
-        words = arrays.segments * pitch_of(arrays.shape[0]), STATE_WORDS, arrays.shape[0]
+        words = arrays.segments * table_pitch(arrays.shape[0]), STATE_WORDS, arrays.shape[0]
         pristine = [work.upload(array) for array in (arrays.table, state_words(arrays), arrays.sizes)]
         self._restore = bind_csr_copy(work, words, pristine, [storage.table, storage.state, storage.sizes])
         bind_batch = self._grouping(work, plan) if self.order == "any" else _grouped
@@ -129,7 +129,7 @@ class PublishedUpdate(BatchUpdate):
 
         def bind_streams_of(storage: Storage) -> Callable[[Buffer, Buffer], Run]:
             assert order is not None
-            rows = [order, *matrix_of(storage).arguments(False)]
+            rows = [order, *stored_rows(storage).arguments(False)]
             return lambda x, y: bind_streams(work.device, work.load("product").kernel, STREAMS, bins, [*rows, x, y])
 
         self._restore()

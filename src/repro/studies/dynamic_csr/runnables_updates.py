@@ -24,10 +24,10 @@ from repro.devices.base import Buffer
 from repro.errors import IncorrectError, Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile, Scan
 from repro.sparse.dynamic import kernels
-from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for
-from repro.sparse.dynamic.matrix import Run, bind_bins, matrix_of
+from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, buffer_capacity, lay_out, table_pitch
+from repro.sparse.dynamic.matrix import Run, bind_bins, stored_rows
 from repro.sparse.dynamic.operations import Operations
-from repro.sparse.dynamic.schedules import at_least_one, bin_rows, our_min_lengths, parts_of, usual_bins
+from repro.sparse.dynamic.schedules import bin_rows, nonempty_parts, our_min_lengths, parts_of, usual_bins
 from repro.sparse.dynamic.storage import EntryBatch, Storage
 from repro.sparse.elementwise import Scratch, in_order
 from repro.sparse.operands import NAN_BYTE, x_on, y_on
@@ -323,10 +323,10 @@ def binned_products(
     schedule = usual_bins(device.target)
     bins = bin_rows(sizes, our_min_lengths(device.target, schedule.per_thread))
     parts = parts_of(bins, sizes, device.target)
-    order, parts_on_device = work.upload(bins.order), work.upload(at_least_one(parts))
+    order, parts_on_device = work.upload(bins.order), work.upload(nonempty_parts(parts))
     sums = work.upload(np.zeros(max(len(parts), 1), storage.dtype))
     done = work.upload(np.zeros(max(len(parts), 1), np.int32))
-    matrix = matrix_of(storage)
+    matrix = stored_rows(storage)
     kernel = f"bins_dcsr_u{schedule.in_flight}_{schedule.load}"
 
     def bind(x: Buffer, y: Buffer) -> Run:
@@ -386,7 +386,7 @@ class DynamicUpdate(BatchUpdate):
         storage = guarded_storage(work, arrays)
         operations = operations_on(work, storage)
         pristine = [work.upload(array) for array in (arrays.table, state_words(arrays), arrays.sizes)]
-        words = arrays.segments * pitch_of(arrays.shape[0]), kernels.STATE_WORDS, arrays.shape[0]
+        words = arrays.segments * table_pitch(arrays.shape[0]), kernels.STATE_WORDS, arrays.shape[0]
         self._restore = bind_csr_copy(work, words, pristine, [storage.table, storage.state, storage.sizes])
         if self.sums:  # mode `unique` adds to existing values
             given = arrays.values[: arrays.pointer]
@@ -415,8 +415,8 @@ class DynamicUpdate(BatchUpdate):
         assert self._slack is not None
         if not self.sums:
             return operations.insertion(batch, self._slack).launch
-        arrange, arranged = operations.arranged(batch)
-        return in_order([arrange, operations.unique_insertion_of(batch, arranged, self._slack, "add").launch])
+        arrange, arranged = operations.sorting(batch)
+        return in_order([arrange, operations.unique_insertion(batch, arranged, self._slack, "add").launch])
 
     def before(self) -> None:
         self._restore()
@@ -549,7 +549,7 @@ def initial_matrix(plan: UpdatePlan, operation: UpdateName, slack: int | None = 
     counts = [len(batch.rows) for batch in plan.batches]
     mean = (plan.after if operation == "stream" else start.nnz) // max(rows, 1)
     slack = mean if slack is None else slack
-    coming = room_for(counts, rows, SEGMENTS, slack)
+    coming = buffer_capacity(counts, rows, SEGMENTS, slack)
     if operation == "stream":
         return lay_out(start, SEGMENTS, rows * mean + coming, width=mean), slack
     if operation in ("insert", "iterate"):

@@ -255,20 +255,20 @@ class DynamicCsr(Study):
         for space in settings.spaces:
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
         hybrid = HybridProduct(built)
-        rows += session.exhaustive([hybrid], "product of HYB")
+        rows += session.measure_all([hybrid], "product of HYB")
         yield "search", rows
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
         choices = choose_products(rows, session.timing.tie, [variant.id for variant in variants])
         names = set(reported_names(rows, choices))
         chosen = [variant for variant in variants if variant.name in names]
-        report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library, *rivals])
+        report = session.time_in_rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library, *rivals])
         parts = self.parts_of(settings, session.precision)
         for timed in suite(built, operands.problem, parts, settings.spaces, session.rivals):
-            report += session.rounds(timed)
+            report += session.time_in_rounds(timed)
         over_devices = device_runnables(built, len(session.bench.devices))
         if over_devices and "devices" in parts:
-            report += session.rounds(over_devices)
+            report += session.time_in_rounds(over_devices)
         yield "report", report
         yield "choices", choices
 

@@ -23,7 +23,7 @@ from repro.sparse.multigrid.hierarchy import (
     LevelReadback,
     Multiply,
     NearNull,
-    set_up_on,
+    set_up_hierarchy,
 )
 from repro.sparse.multigrid.reference import MultigridSettings, operator_complexity
 from repro.sparse.multigrid.solver import Solver, SolveResult
@@ -81,7 +81,9 @@ class SetUp(MultigridRunnable, SetupRunnable):
 
         def set_up() -> list[DeviceLevel]:
             a.retain()  # the hierarchy releases its matrices
-            return set_up_on(work.device, work.load, a, operands.given_null, operands.unknowns, multiply=multiply)
+            return set_up_hierarchy(
+                work.device, work.load, a, operands.given_null, operands.unknowns, multiply=multiply
+            )
 
         def launch() -> None:
             self._levels = set_up()
@@ -238,7 +240,7 @@ class Solution(MultigridRunnable, SolveRunnable):
     def bind(self, work: KernelLauncher) -> None:
         operands = operands_of(work.workspace)
         a = upload(work.workspace, operands.a)
-        levels = set_up_on(work.device, work.load, a, operands.given_null, operands.unknowns)
+        levels = set_up_hierarchy(work.device, work.load, a, operands.given_null, operands.unknowns)
         work.stack.callback(lambda: _release(levels))
         solver = work.keep(Solver(work.device, work.load, levels))
         work.device.write(solver.b, operands.b)

@@ -168,7 +168,7 @@ class SpgemmAmg(Study):
         yield "baseline", [row for _, row in yardsticks]
         choices = choose_kernels(rows, session.timing.tie, [kernel.id for kernel in kernels.values()])
         chosen = [kernels[name] for name in dict.fromkeys(choice.name for choice in choices)]
-        again = session.rounds(fastest_yardsticks(yardsticks))
+        again = session.time_in_rounds(fastest_yardsticks(yardsticks))
         yield "report", [*again, *self._report(session, built, chosen, choices)]
         yield "choices", choices
 
@@ -182,16 +182,16 @@ class SpgemmAmg(Study):
         names, by_product = routines(session.settings, backend), chosen_kernels(choices)
         rows: list[Row] = []
         for product in operands.products:
-            rows += session.rounds([kernel for kernel in chosen if kernel.id.product == product])
+            rows += session.time_in_rounds([kernel for kernel in chosen if kernel.id.product == product])
             if "products" in parts:
                 ours = products_of(built, product, by_product.get(product, ChosenKernels()))
                 rivals = rival_products(session.rivals, product)
-                rows += session.rounds([*ours, *library_products(names, backend, product), *rivals])
+                rows += session.time_in_rounds([*ours, *library_products(names, backend, product), *rivals])
         if "setup" in parts and operands.symmetric:
-            rows += session.rounds([SetUp(built, "default"), SetUp(built, "sort"), SetUp(built, "coordinates")])
-            rows += session.rounds([LevelSetUp(built, level) for level in range(len(operands.levels) - 1)])
+            rows += session.time_in_rounds([SetUp(built, "default"), SetUp(built, "sort"), SetUp(built, "coordinates")])
+            rows += session.time_in_rounds([LevelSetUp(built, level) for level in range(len(operands.levels) - 1)])
         if "solve" in parts and operands.symmetric:
-            rows += session.rounds([Solution(built), *rival_solvers(session.rivals)])
+            rows += session.time_in_rounds([Solution(built), *rival_solvers(session.rivals)])
         return rows
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:

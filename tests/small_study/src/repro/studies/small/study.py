@@ -239,9 +239,9 @@ class Small(Study):
         """Time both, choose, and time them again side by side."""
         built = read_module(session.target, NAME, f"take/{session.precision}")
         ways = [Take(way, built) for way in (EXACT, BOUND)]
-        rows = session.exhaustive(ways, "ways")
+        rows = session.measure_all(ways, "ways")
         yield "search", rows
-        yield "report", session.rounds(ways)
+        yield "report", session.time_in_rounds(ways)
         yield "choices", pick(rows, session.settings.timing.tie, lambda timed, clock: {"joint": timed})
 
 
