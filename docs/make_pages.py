@@ -37,7 +37,7 @@ from statistics import geometric_mean
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
-from repro.results.claims import verdict_count
+from repro.results.claims import CLOSE, REACHES, verdict_count
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
@@ -110,18 +110,19 @@ def claims(study: str, *campaigns: str) -> str:
         on = "" if pd.isna(one["gpu"]) else f" on {one['gpu']}"
         where = re.sub(r"\bsections? ", "§", place.removeprefix(common))
         cells = [one["claim"], f"{one['published']}{on}, {where}"]
-        cells += [_judged(frame.loc[id]) for frame in recorded.values()]
+        cells += [judged(frame.loc[id]) for frame in recorded.values()]
         lines.append([str(cell).replace("|", "\\|") for cell in cells])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _judged(claim: pd.Series[object]) -> str:
+def judged(claim: pd.Series[object]) -> str:
     """Return verdict and value of a claim: a dash where it cannot be tested, marked by whose kernels judged it."""
     value = f"{claim['measured']:,.3g}" if pd.notna(claim["measured"]) else ""
     mark = {"the paper’s, tuned further": "*", "ours": "†"}.get(str(claim["kernels"]), "") if value else ""
     if claim["verdict"] == "not testable here":
         return f"– ({value}{mark})" if value else "–"
-    return f"{claim['verdict']} {value}{mark}"
+    close = CLOSE if REACHES in str(claim["notes"]) else ""
+    return f"{claim['verdict']}{close} {value}{mark}"
 
 
 def tally(study: str, campaign: str) -> str:

@@ -15,7 +15,7 @@ from repro.bench.records import code_of, read_commits, read_environments
 from repro.campaign.archive import find_commits, record_commits
 from repro.cli.records import record
 from repro.errors import ReproError
-from repro.results.report import code_words
+from repro.results.report import code_count, code_words
 from support.campaigns import recorded_campaigns
 
 FILES = {
@@ -136,10 +136,13 @@ def test_a_record_says_which_commit_or_that_there_is_none(
     assert record_commits(CampaignFolder(folder), other) == kept
 
 
-def test_a_report_names_few_of_many_commits() -> None:
+def test_the_head_of_a_report_counts_commits_and_names_a_single_one() -> None:
     codes = {f"commit {letter}": [letter] for letter in "abcde"}
-    assert code_words(codes) == "commit a, commit b, commit c and 2 others"
-    assert code_words({}) == "not recorded"
+    assert code_words(codes) == "commit a, commit b, commit c, commit d, commit e"
+    assert code_count(codes) == "5 commits"
+    assert code_count(codes | {"no commit is recorded": ["f", "g"]}) == "5 commits, 2 environments without one"
+    assert code_count({"commit a": ["a"], "no commit is recorded": ["b"]}) == "1 commit, 1 environment without one"
+    assert code_count({"commit a": ["a", "b"]}) == "commit a" and code_count({}) == code_words({}) == "not recorded"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}', '{"a": "two words"}'])

@@ -15,7 +15,7 @@ from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_commits, read_environments
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
-from make_pages import SOURCES, Table, page, page_of, tally, target_of, verdict
+from make_pages import SOURCES, Table, judged, page, page_of, tally, target_of, verdict
 
 pytestmark = pytest.mark.medium
 
@@ -138,6 +138,12 @@ def test_the_citation_that_the_page_shows_is_printed_and_true_of_all_rows_of_its
     assert quote.startswith(f"sparse-repro {version}, campaign {campaign.name}, ")
     assert bibtex.startswith("@misc{sparse-repro-h200-compound_spmv-figure-speedup,") and r"compound\_spmv" in bibtex
     assert bibtex.count("{") == bibtex.count("}") and all(word in bibtex for word in (device, date, source, commit))
+
+
+def test_a_verdict_whose_interval_reaches_another_one_is_close() -> None:
+    claim = {"verdict": "weaker", "measured": 1.234, "kernels": "ours", "notes": float("nan")}
+    assert judged(pd.Series(claim)) == "weaker 1.23†"
+    assert judged(pd.Series(claim | {"notes": "a; its interval reaches: holds"})) == "weaker, close 1.23†"
 
 
 def test_the_verdict_is_the_sum_of_what_the_studies_say() -> None:

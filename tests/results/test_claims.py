@@ -21,6 +21,7 @@ from repro.results.claims import (
     Quantity,
     Verdict,
     claims_table,
+    close_calls,
     judge,
     load_claims,
     reasons_of,
@@ -72,6 +73,7 @@ def test_the_number_is_the_papers(study: str, claim: Claim) -> None:
 def test_every_study_of_a_paper_has_claims_with_places() -> None:
     assert {study for study, _ in CLAIMS} == set(study_names())
     assert all(claim.place and claim.claim for _, claim in CLAIMS)
+    assert "both" not in {claim.gpu for _, claim in CLAIMS}, "both of which GPUs?"
 
 
 CLAIM = Claim(
@@ -207,8 +209,9 @@ def test_an_interval_that_reaches_another_verdict_is_noted(campaign: Campaign) -
     measure = {"speedup": Quantity(lambda value: Measured(numbers), "median")}
     table = claims_table(campaign, [replace(CLAIM, note="of two")], measure, variants_alone)
     cells = {column.key: cell for column, cell in zip(table.columns, table.rows[0], strict=True)}
-    assert cells["verdict"].value == "holds"
+    assert (cells["verdict"].value, cells["verdict"].shown) == ("holds", "holds, close")
     assert cells["verdict"].notes == ("its interval reaches: weaker",)
+    assert close_calls(table) == {"holds": 1}
     assert cells["claim"].notes == ("of two",)
 
 

@@ -15,7 +15,7 @@ from repro.campaign.artifacts import all_artifacts
 from repro.errors import ReproError
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case
-from repro.results.claims import CLAIMS
+from repro.results.claims import CLAIMS, CLOSE
 from repro.results.output import replace_artifact, write
 from repro.results.problem_lines import measurement_note
 from repro.results.published import Published
@@ -344,12 +344,16 @@ def test_the_first_figure_of_the_highlights_is_at_the_top(small: Campaign, tmp_p
 def test_reversed_claims_are_named_by_their_sentences(small: Campaign, tmp_path: Path) -> None:
     def judged(campaign: Campaign, published: Published) -> Table:
         columns = tuple(Column(key, key, numeric=False) for key in ("id", "claim", "verdict"))
-        rows = [("best_k", "K of 2 is the best", "reversed"), ("other", "Another one", "holds")]
-        return Table(columns, [tuple(map(Cell, row)) for row in rows], "Claims.")
+        rows = [
+            (Cell("best_k"), Cell("K of 2 is the best"), Cell("reversed")),
+            (Cell("other"), Cell("Another one"), Cell("holds", f"holds{CLOSE}")),
+        ]
+        return Table(columns, rows, "Claims.")
 
     part = PageStudy(small, NOTHING, [Artifact("made_up", CLAIMS, "Claims", "ours", "table", judged)])
     top = write_report([part], tmp_path / "r.html").read_text().partition("</header>")[0]
     assert "<td>K of 2 is the best</td>" in top and "best_k" not in top
+    assert '<td class="number">1 (1 close)</td>' in top and top.count("close)") == 1
 
 
 @pytest.mark.wording
@@ -361,6 +365,9 @@ def test_code_of_no_commit_leads_to_what_that_means(small: Campaign, tmp_path: P
     unknown = page({UNCOMMITTED: ["e"]})
     assert "#uncommitted" in unknown.targets and unknown.ids["uncommitted"] == 1
     assert "uncommitted" not in page({"commit a": ["e"]}).ids
+    page({"commit a": ["e"], UNCOMMITTED: ["f"]})
+    head = (tmp_path / "r.html").read_text().partition("</header>")[0]
+    assert "<details><summary>1 commit, 1 environment without one</summary>commit a; " in head
 
 
 def test_a_number_that_is_not_there_is_said(maker: SmallCampaign, tmp_path: Path) -> None:

@@ -80,3 +80,21 @@ def test_cold_times_which_events_alone_have_do_not_choose_the_clock_of_warm_ones
     if name == TIMES:  # w4 comes before w16
         assert [column.key for column in table.columns if column.key.startswith("w")][:2] == ["w4_us", "w16_us"]
     assert "the graph clock" in table.caption or "the clock graph" in table.caption
+
+
+def test_what_is_unsupported_in_every_case_is_one_line_of_all_baselines(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.record("a", entry="real", n=10, nnz=20)
+    timed = [("variant", "right", 10.0), ("baseline", "csr", 30.0)]
+    rows = [recorder.row("a", "double", *row, phase="report") for row in timed]
+    failed = {"new-alg1": "unsupported", "new-alg2": "unsupported", "wrong": "incorrect"}
+    rows += [recorder.row("a", "double", "baseline", name, None, status=status) for name, status in failed.items()]
+    recorder.write("a", "double", "report", rows)
+    recorder.environment()
+    if not artifacts("of_no_tables"):
+        register_common_tables("of_no_tables")
+    (made,) = (artifact for artifact in artifacts("of_no_tables") if artifact.name == BASELINES)
+    table = made.make(recorder.load(), Published({}, []))
+    assert isinstance(table, Table)
+    assert [row[1].shown for row in table.rows] == ["csr", "right", "wrong", "2 others, unsupported"]
+    assert table.rows[-1][2].notes == ("unsupported in all cases: new-alg1, new-alg2",)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -316,6 +317,10 @@ class Claim:
         return Verdict.WEAKER
 
 
+#: What follows a verdict if the measured value's interval reaches into another one, and the start of its note.
+CLOSE, REACHES = ", close", "its interval reaches"
+
+
 @dataclass(frozen=True)
 class Judgement:
     """A claim with its measured value and the data of the verdict."""
@@ -348,6 +353,11 @@ class Judgement:
             return ()
         ends = dict.fromkeys(self.claim.verdict(end) for end in self.interval)
         return tuple(verdict for verdict in ends if verdict != self.verdict)
+
+    @property
+    def shown(self) -> str:
+        """The verdict as tables print it, with `CLOSE` if an end of the interval would give another one."""
+        return f"{self.verdict}{CLOSE}" if self.undecided else str(self.verdict)
 
     @property
     def worst(self) -> CaseNumber | None:
@@ -481,8 +491,8 @@ def _claim_cell(judgement: Judgement) -> Cell:
 
 
 def _verdict_cell(judgement: Judgement) -> Cell:
-    reached_note = f"its interval reaches: {', '.join(judgement.undecided)}" if judgement.undecided else ""
-    return Cell(str(judgement.verdict), notes=(reached_note,) if reached_note else ())
+    reached_note = f"{REACHES}: {', '.join(judgement.undecided)}" if judgement.undecided else ""
+    return Cell(str(judgement.verdict), judgement.shown, notes=(reached_note,) if reached_note else ())
 
 
 def _kernels_cell(judgement: Judgement) -> Cell:
@@ -537,7 +547,8 @@ def claims_table(
         "What the papers claim, and what this campaign’s rows say of it by one rule. Holds: in the published range",
         "or within the tolerance that the claim is filed with. Weaker, stronger: beyond it to that side. Reversed: the",
         "opposite is measured. Not testable here: no rows, or a rate of another GPU, with the reason. Interval:",
-        "by draws of cases, or of the rounds of the one case; a note says where its ends would be judged otherwise.",
+        "by draws of cases, or of the rounds of the one case. Close: one of its ends would be judged otherwise, as a",
+        "note says.",
         "Worst: the case that speaks most against the claim. A claim of two GPUs is two lines.",
         _source_sentence(judgements),
         "The published GPUs are others than this one." * (not campaign.on_cpu),
@@ -561,12 +572,11 @@ def _reference_columns(reference: Campaign, judgements: Mapping[str, Judgement])
     """Return the additional columns for the verdicts of another campaign."""
 
     def verdict(judgement: Judgement) -> Cell:
-        reference_verdict = judgements[judgement.claim.id].verdict
+        other_judgement = judgements[judgement.claim.id]
+        reference_verdict = other_judgement.verdict
         is_testable = Verdict.NOT_TESTABLE not in (reference_verdict, judgement.verdict)
-        return Cell(
-            str(reference_verdict),
-            notes=("another verdict here",) if is_testable and reference_verdict != judgement.verdict else (),
-        )
+        notes = ("another verdict here",) if is_testable and reference_verdict != judgement.verdict else ()
+        return Cell(str(reference_verdict), other_judgement.shown, notes=notes)
 
     key, head = re.sub(r"\W", "_", reference.name), f"{reference.name}: {reference.column}"
     return (
@@ -589,6 +599,13 @@ def tally(table: Table, key: Literal["id", "claim"] = "id") -> dict[str, list[st
         str(verdict): [row[name_place].shown for row in table.rows if row[verdicts].value == str(verdict)]
         for verdict in VERDICT_ORDER
     }
+
+
+def close_calls(table: Table) -> Counter[str]:
+    """Return, for each verdict, the number of its claims whose interval reaches into another verdict."""
+    place = [column.key for column in table.columns].index("verdict")
+    cells = (row[place] for row in table.rows)
+    return Counter(str(cell.value) for cell in cells if cell.shown.endswith(CLOSE))
 
 
 def reasons_of(table: Table) -> dict[str, list[str]]:

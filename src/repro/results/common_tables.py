@@ -6,6 +6,7 @@ table of set-up costs states after how many products the set-up of our format is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import floor
@@ -171,6 +172,8 @@ class Contestant:
     ratios: dict[tuple[str, str], float] = field(default_factory=dict)
     #: Statuses of cases without a time.
     failures: dict[tuple[str, str], str] = field(default_factory=dict)
+    #: Contestants that are unsupported in every case, which this line stands for.
+    folded: Sequence[Contestant] = ()
 
 
 def baselines_table(
@@ -199,6 +202,7 @@ def baselines_table(
         contestants.values(),
         key=lambda contestant: ([task.title for task in tasks].index(contestant.task), contestant.name),
     )
+    lines = [line for task in tasks for line in _folded([one for one in lines if one.task == task.title])]
     clocks = dict.fromkeys(task.clock or clock for task in tasks)
     caption = [
         "All baselines and layouts that have rows, over all problems and precisions: the fastest of each in each case,",
@@ -209,6 +213,17 @@ def baselines_table(
         unavailable_note(campaign),
     ]
     return table_of(COLUMNS, lines, join_sentences(caption), nothing=not lines)
+
+
+def _folded(lines: Sequence[Contestant]) -> list[Contestant]:
+    """Return the lines of a task, with one in place of those that are unsupported in every case."""
+    unsupported = [line for line in lines if not line.seconds and {*line.failures.values()} == {"unsupported"}]
+    if len(unsupported) < 2:
+        return list(lines)
+    return [
+        *(line for line in lines if line not in unsupported),
+        Contestant(unsupported[0].task, f"{len(unsupported)} others, unsupported", folded=unsupported),
+    ]
 
 
 def _add_case(
@@ -241,12 +256,12 @@ def _add_case(
 
 
 def _cases_cell(contestant: Contestant) -> Cell:
-    statuses: dict[str, int] = {}
-    for status in contestant.failures.values():
-        statuses[status] = statuses.get(status, 0) + 1
+    if contestant.folded:
+        return Cell(0, notes=(f"unsupported in all cases: {', '.join(line.name for line in contestant.folded)}",))
+    numbers = Counter(contestant.failures.values())
     without = ", ".join(
         f"{'timed by other clocks' if status == 'ok' else status.replace('_', ' ')} in {number}"
-        for status, number in sorted(statuses.items())
+        for status, number in sorted(numbers.items())
     )
     return Cell(len(contestant.seconds), notes=(f"without a time: {without}",) if without else ())
 

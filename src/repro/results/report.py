@@ -21,7 +21,7 @@ from repro.bench.rows import ClockName, RecordedRow, median_column
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime, Selection, one_line
-from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, tally
+from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, close_calls, tally
 from repro.results.figure_style import add_titles
 from repro.results.output import as_csv, replace_artifact
 from repro.results.problem_lines import (
@@ -121,8 +121,6 @@ def has_floor(campaign: Campaign) -> bool:
     return bool(campaign.reported.select(kind="floor"))
 
 
-#: Maximum number of commits that the summary names.
-CODES_SHOWN = 3
 #: Maximum number of words of a collapsed caption.
 WORDS_SHOWN = 60
 #: Characters after which a long sentence may be split.
@@ -348,6 +346,8 @@ class Section:
     rows: Mapping[str, str]
     #: The papers' claims for each verdict, as sentences; empty if the page has no table of claims.
     claims: Mapping[str, Sequence[str]]
+    #: How many of them are close, for each verdict.
+    close_calls: Mapping[str, int]
     #: Descriptions of the most important tables and figures on the page, by name.
     highlights: Mapping[str, str]
     statuses: Table
@@ -405,6 +405,7 @@ def write_report(
         "absent": ABSENT,
         "rows_open": ROWS_OPEN,
         "uncommitted": UNCOMMITTED,
+        "codes": code_words(parts[0].campaign.codes),
     }
     sections = [_section(part, environment, path.parent, progress) for part in parts]
     first = parts[0].campaign
@@ -468,6 +469,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
             page_artifacts.append(page_artifact)
     progress(campaign.study, len(part.artifacts), len(part.artifacts))
     page_names = {item.artifact.name for item in page_artifacts}
+    judged = next((item.table for item in page_artifacts if item.artifact.name == CLAIMS), None)
     lines = problem_lines(campaign, part.published)
     words = environment.from_string(part.words.read_text("utf-8")).render() if part.words else ""
     return Section(
@@ -480,9 +482,8 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
         facts=_facts(part) | ({"left out, as not measured": ", ".join(omitted_names)} if omitted_names else {}),
         remarks=join_sentences([remarks(lines), missing_note(lines)]),
         rows=_rows(folder, campaign.study),
-        claims=next(
-            (tally(item.table, "claim") for item in page_artifacts if item.table and item.artifact.name == CLAIMS), {}
-        ),
+        claims=tally(judged, "claim") if judged else {},
+        close_calls=close_calls(judged) if judged else {},
         highlights={name: description for name, description in part.highlights.items() if name in page_names},
         statuses=statuses(campaign),
         failures=failures(campaign),
@@ -553,19 +554,34 @@ def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
         "campaign": campaigns[0].name + (f", {days}" if days else ""),
         "problems": f"{sum(record.available for record in records.values())} of {len(records)}",
         "timed": f"{sum(row.timed for row in rows):,} rows",
-        "code": code_words(campaigns[0].codes),
+        "code": code_count(campaigns[0].codes),
     }
 
 
 def code_words(codes: Mapping[str, Sequence[str]]) -> str:
     """Return text that names the code versions of the environment records, the most frequent first."""
-    frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
-    uncommitted = [words for words in frequent if not words.startswith("commit")]
-    commits = [words for words in frequent if words not in uncommitted]
-    remainder = f" and {len(commits) - CODES_SHOWN} others" if len(commits) > CODES_SHOWN else ""
-    parts = [", ".join(commits[:CODES_SHOWN]) + remainder] if commits else []
+    commits, uncommitted = _by_commit(codes)
+    parts = [", ".join(commits)] if commits else []
     parts += [f"{words}: {len(codes[words])} of {sum(map(len, codes.values()))} environments" for words in uncommitted]
     return "; ".join(parts) or "not recorded"
+
+
+def code_count(codes: Mapping[str, Sequence[str]]) -> str:
+    """Return the number of commits, and of environments without one; the commit itself if it is the only version."""
+    named, unknown = _by_commit(codes)
+    if len(codes) < 2:
+        return code_words(codes)
+    without = sum(len(codes[words]) for words in unknown)
+    parts = [f"{len(named)} commit{'s' * (len(named) > 1)}"] if named else []
+    parts += [f"{without} environment{'s' * (without > 1)} without one"] if without else []
+    return ", ".join(parts)
+
+
+def _by_commit(codes: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Return the code versions with a commit, and those without one, each by falling number of environments."""
+    frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
+    named = [words for words in frequent if words.startswith("commit")]
+    return named, [words for words in frequent if words not in named]
 
 
 def _clocks(campaign: Campaign) -> list[ClockName]:
