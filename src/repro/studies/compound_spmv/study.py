@@ -32,6 +32,7 @@ from repro.sparse.compound.variants import (
     REFERENCE,
     TILE_ROWS,
     Layout,
+    Schedule,
     VariantId,
     all_layouts,
     extended_layouts,
@@ -172,7 +173,7 @@ def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
 
 
 def _schedule(row: Row) -> dict[str, object]:
-    return {name: row.own.get(name) for name in ("schedule", "n_t", "n_b", "width", "unroll", "load", "rolled")}
+    return {column: row.own.get(column) for column in Schedule.column_names().values()}
 
 
 def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Array:
