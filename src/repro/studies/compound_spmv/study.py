@@ -162,10 +162,11 @@ def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     schedule, joint = best_row(reference, clock), best_row(rows, clock)
     if joint is None:
         return {}
+    fixed = schedule and _schedule(schedule)
     in_layout = _having(rows, layout=joint.own.get("layout"))
     return {
         "schedule": reference,
-        "layout": _having(rows, **_schedule(schedule)) if schedule else [],
+        "layout": [row for row in rows if _schedule(row) == fixed] if fixed else [],
         "joint": [*rows],
         "static": _having(in_layout, schedule="static"),
         "dynamic": _having(in_layout, schedule="dynamic"),
@@ -173,7 +174,9 @@ def _of_the_papers(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
 
 
 def _schedule(row: Row) -> dict[str, object]:
-    return {column: row.own.get(column) for column in Schedule.column_names().values()}
+    """Return the schedule of a row by its fields; those added after the row was recorded have their default."""
+    columns = {name: row.own.get(column) for name, column in Schedule.column_names().items()}
+    return {name: getattr(Schedule, name, None) if value is None else value for name, value in columns.items()}
 
 
 def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Array:
