@@ -10,7 +10,7 @@ import pytest
 from shared_device import EVENT, GRAPH, Kernel, SharedDevice
 
 from repro.bench import timing
-from repro.bench.timing import ALONE, WAKING, Samples, SamplingPlan, full, judge_clocks, outlying, screen, take_samples
+from repro.bench.timing import ALONE, WAKING, Samples, SamplingPlan, full, judge_clocks, outliers, screen, take_samples
 from repro.bench.trial import ContentionMonitor
 from repro.config.models import Timing
 from repro.tuning.final_timing import warm_rounds
@@ -101,26 +101,26 @@ def test_what_a_short_launch_scatters_by_of_its_own_accord_is_no_disturbance():
 
 def test_a_round_that_is_far_from_the_best_of_its_own_is_seen_by_any_clock():
     rounds = [{"event": np.full(9, 6.4e-6), "graph": np.full(4, g)} for g in (4.1e-6, 4.2e-6, 5.9e-6, 4.1e-6)]
-    assert outlying(rounds, TOLERANCE, TOLERANCE) == {2: "graph median 5.9 µs in one round and 4.1 µs in another"}
-    assert outlying(rounds, 2.0, TOLERANCE) == {}
+    assert outliers(rounds, TOLERANCE, TOLERANCE) == {2: "graph median 5.9 µs in one round and 4.1 µs in another"}
+    assert outliers(rounds, 2.0, TOLERANCE) == {}
     close = [{"event": np.array([2.6e-6])}, {"event": np.array([2.9e-6])}]
-    assert outlying(close, TOLERANCE, TOLERANCE) == {}  # as it resolves
+    assert outliers(close, TOLERANCE, TOLERANCE) == {}  # as it resolves
 
 
 def test_rounds_by_the_hosts_clock_may_differ_by_more():
     rounds = [{"host": np.full(9, seconds)} for seconds in (19.7e-3, 27.8e-3)]
-    assert outlying(rounds, TOLERANCE, 2.0) == {}
-    assert outlying(rounds, TOLERANCE, 1.4) == {1: "host median 27,800 µs in one round and 19,700 µs in another"}
+    assert outliers(rounds, TOLERANCE, 2.0) == {}
+    assert outliers(rounds, TOLERANCE, 1.4) == {1: "host median 27,800 µs in one round and 19,700 µs in another"}
 
 
 def test_rounds_before_which_the_threads_of_a_cpu_slept_are_not_far():
     """As the floor of a small problem: 6.6 µs in two rounds and 17.5 in three."""
     rounds = [{"event": np.full(9, micro * MICRO)} for micro in (6.6, 17.5, 17.5, 6.7, 17.5)]
     tolerance = Timing().cpu_disturbed
-    assert outlying(rounds, tolerance, tolerance, WAKING["opencl"]) == {}
-    assert [*outlying(rounds, tolerance, tolerance, WAKING["cuda"])] == [1, 2, 4]
+    assert outliers(rounds, tolerance, tolerance, WAKING["opencl"]) == {}
+    assert [*outliers(rounds, tolerance, tolerance, WAKING["cuda"])] == [1, 2, 4]
     far = [{"event": np.full(9, micro * MICRO)} for micro in (6.6, 35.0)]
-    assert [*outlying(far, tolerance, tolerance, WAKING["opencl"])] == [1]
+    assert [*outliers(far, tolerance, tolerance, WAKING["opencl"])] == [1]
 
 
 # taking samples again

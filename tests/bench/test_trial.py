@@ -307,13 +307,13 @@ def test_an_empty_kernel_and_a_copy_are_timed(make_bench, small_problem):
 
 def test_an_effort_is_cut_to_its_budget_but_not_below_a_few_samples():
     effort = SamplingPlan(1000, 100, 20)
-    assert fit_to_budget(effort, once=1e-6, budget=1.0) == effort
-    assert fit_to_budget(effort, once=1e-3, budget=0.1) == SamplingPlan(100, 20, 5)
-    assert fit_to_budget(effort, once=1.0, budget=0.1) == SamplingPlan(5, 2, 5)
-    assert fit_to_budget(SamplingPlan(20, cold=True), once=1.0, budget=0.1) == SamplingPlan(5, cold=True)
+    assert fit_to_budget(effort, launch_seconds=1e-6, budget=1.0) == effort
+    assert fit_to_budget(effort, launch_seconds=1e-3, budget=0.1) == SamplingPlan(100, 20, 5)
+    assert fit_to_budget(effort, launch_seconds=1.0, budget=0.1) == SamplingPlan(5, 2, 5)
+    assert fit_to_budget(SamplingPlan(20, cold=True), launch_seconds=1.0, budget=0.1) == SamplingPlan(5, cold=True)
     # launches longer than the budget: fewer, and at last a single one
     assert [initial_launches(once, budget=0.1) for once in (1e-9, 1e-3, 0.2, 0.5, 5.0)] == [5, 5, 5, 2, 1]
-    assert fit_to_budget(effort, once=5.0, budget=0.1, least=1) == SamplingPlan(1, 2, 1)
+    assert fit_to_budget(effort, launch_seconds=5.0, budget=0.1, least=1) == SamplingPlan(1, 2, 1)
 
 
 def test_the_budget_is_for_the_full_number_of_launches_and_fewer_have_their_share(

@@ -16,9 +16,9 @@ from repro.codegen.build_cache import (
     check_binary,
     compile_module,
     compiled_before,
-    compiler_of,
-    environment_of,
     source_hash,
+    target_compiler,
+    target_environment,
 )
 from repro.codegen.targets import get_target
 from repro.codegen.templates import render_common
@@ -159,10 +159,10 @@ def test_the_hash_follows_the_source():
 def test_flags_of_the_environment_are_in_hash_and_flags(target, name, value, monkeypatch):
     monkeypatch.setattr(nvcc, "version", lambda: "nvcc 13")
     monkeypatch.delenv(name, raising=False)
-    plain, without = source_hash(EMPTY, target), compiler_of(target)[1]
+    plain, without = source_hash(EMPTY, target), target_compiler(target)[1]
     monkeypatch.setenv(name, value)
-    assert compiler_of(target)[1] == (*without, f"{name}={value}")
-    assert environment_of(target) == (f"{name}={value}",)
+    assert target_compiler(target)[1] == (*without, f"{name}={value}")
+    assert target_environment(target) == (f"{name}={value}",)
     changed = source_hash(EMPTY, target)
     assert changed != plain
     monkeypatch.setenv(name, f"{value}0")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from repro.codegen.targets import CPU, Target, get_target
-from repro.codegen.templates import render_common, without_macros
+from repro.codegen.templates import expand_macros, render_common
 
 #: Words that only a GPU has: of warps, whose threads work out ranks among each other, and of blocks that wait.
 OF_GPUS = {"BALLOT", "HIGHEST_BIT", "LOWEST_BIT", "SHUFFLE_FROM", "GRID_BARRIER"}
@@ -45,13 +45,13 @@ def test_what_is_compiled_begins_with_the_header(templates: Path, target: Target
     ],
 )
 def test_macros_are_expanded(templates: Path, source: str, plain: str) -> None:
-    assert without_macros(templates, "cuda", header(templates, "cuda") + source) == plain
+    assert expand_macros(templates, "cuda", header(templates, "cuda") + source) == plain
 
 
 def test_a_macro_over_two_lines_becomes_one(templates: Path) -> None:
     opencl = header(templates, "opencl")
     assert "#define WARP_KERNEL(block_size, blocks_per_sm) \\\n" in opencl
-    (line,) = without_macros(templates, "opencl", opencl + "WARP_KERNEL(32, 1) f(int n);").splitlines()
+    (line,) = expand_macros(templates, "opencl", opencl + "WARP_KERNEL(32, 1) f(int n);").splitlines()
     words = (
         "__kernel __attribute__((reqd_work_group_size(32, 1, 1))) __attribute__((intel_reqd_sub_group_size(16))) void"
     )
@@ -60,4 +60,4 @@ def test_a_macro_over_two_lines_becomes_one(templates: Path) -> None:
 
 def test_a_macro_of_nothing_leaves_no_line(templates: Path) -> None:
     source = "    UNROLL\n    COMMIT_COPIES();\n    for (;;)\n"
-    assert without_macros(templates, "opencl", source) == "    for (;;)\n"
+    assert expand_macros(templates, "opencl", source) == "    for (;;)\n"

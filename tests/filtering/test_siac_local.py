@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from repro.filtering.reference import clipped_rows, contour_rows, count_work
-from repro.filtering.stencil_geometry import at_points
+from repro.filtering.stencil_geometry import point_scales
 from repro.galerkin import BASES
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.siac_on_devices import bound_of, filtered, filtered_locally, random_modes, siac_loader
@@ -36,7 +36,7 @@ def anywhere(count, seed=0):
 def rows_of(name, degree):
     """Return the rows by contours and by clipping, of an h of each point."""
     mesh, points = MESHES[name], anywhere(30)
-    scales = at_points(mesh, points)
+    scales = point_scales(mesh, points)
     return [made(mesh, points, degree, scale=scales) for made in (contour_rows, clipped_rows)]
 
 
@@ -44,7 +44,7 @@ def rows_of(name, degree):
 @pytest.mark.parametrize("name", MESHES)
 def test_local_scales_give_what_numpy_gives(any_device, load, degree, name):
     mesh, points = MESHES[name], anywhere(30)
-    scales, modes = at_points(mesh, points), random_modes(mesh, degree)
+    scales, modes = point_scales(mesh, points), random_modes(mesh, degree)
     result, count = filtered_locally(any_device, load, mesh, points, degree, modes, scales)
     bound = bound_of(rows_of(name, degree)[0], modes, mesh, degree)
     for expected in rows_of(name, degree):
@@ -68,7 +68,7 @@ def test_scales_of_all_sizes_are_taken_in_any_basis(any_device, load, basis):
 @pytest.mark.parametrize("derivative", [(1, 0), (1, 1), (0, 2)])
 def test_derivatives_are_those_of_each_points_filter(any_device, load, derivative):
     mesh, points = MESHES["graded"], anywhere(20)
-    scales, modes = at_points(mesh, points), random_modes(mesh, 3)
+    scales, modes = point_scales(mesh, points), random_modes(mesh, 3)
     expected = contour_rows(mesh, points, 3, scale=scales, derivative=derivative) @ modes.ravel()
     result, _ = filtered_locally(any_device, load, mesh, points, 3, modes, scales, derivative=derivative)
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
@@ -84,7 +84,7 @@ def test_one_scale_for_all_points_is_the_papers_way_to_the_bit(any_device, load)
 
 def test_threads_change_nothing_but_the_order_of_sums(any_device, load):
     mesh, points = MESHES["graded"], anywhere(20)
-    modes, scales = random_modes(mesh, 2), at_points(mesh, points)
+    modes, scales = random_modes(mesh, 2), point_scales(mesh, points)
     threads = (32, 64, 128, 256) if any_device.backend == "cuda" else (16, 64)
     results = [filtered_locally(any_device, load, mesh, points, 2, modes, scales, threads=n_t)[0] for n_t in threads]
     for result in results[1:]:

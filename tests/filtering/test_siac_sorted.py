@@ -11,7 +11,7 @@ from repro.filtering.grids import (
     grid_of_triangles,
     parts_of,
     patches_of,
-    tiles_of,
+    row_tiles,
 )
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin import evaluation_rule
@@ -53,7 +53,7 @@ def test_everything_is_what_it_is_alone(mesh):
     np.testing.assert_array_equal(host.points(0.2).members, alone.members)
     np.testing.assert_array_equal(np.stack(host.positions(0.2), axis=1), mesh.wrapped(points)[alone.members])
     np.testing.assert_array_equal(host.triangles(0.3).members, grid_of_triangles(mesh, 0.3).members)
-    np.testing.assert_array_equal(host.tiles(3, 0.2), tiles_of(alone, 3))
+    np.testing.assert_array_equal(host.tiles(3, 0.2), row_tiles(alone, 3))
     expected = patches_of(mesh, alone, 0.4, parts_of(mesh, 5))
     made = host.patches(0.4, 5, 0.2)
     assert made.copies == expected.copies

@@ -94,4 +94,4 @@ def test_what_is_free_on_a_full_device_is_asked_while_it_is_the_current_one(side
 
     monkeypatch.setattr(sides[0], "_streams", SimpleNamespace(ordered=ordered))
     monkeypatch.setattr(sides[0].device, "free_bytes", lambda: 7 if current == [set()] else None)
-    assert "; 7 bytes are free" in str(sides[0].no_room(OutOfDeviceMemory("full")))
+    assert "; 7 bytes are free" in str(sides[0].out_of_memory_error(OutOfDeviceMemory("full")))

@@ -6,7 +6,7 @@ import pytest
 import repro
 from repro.errors import ReproError
 from repro.filtering.reference import contour_rows
-from repro.filtering.stencil_geometry import at_points
+from repro.filtering.stencil_geometry import point_scales
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin import mode_count
 from repro.problems.field import FUNCTIONS, generate_field
@@ -38,7 +38,7 @@ def drawn(mesh, degree, *fields):
 @pytest.mark.parametrize("matrix", ["auto", False])
 def test_the_word_local_is_the_scale_of_the_edges_around(mesh, points, matrix):
     made, modes = repro.siac(pair(mesh), 2, points, "local", matrix=matrix, device=DEVICE), drawn(mesh, 2, 3)
-    np.testing.assert_array_equal(made.scale, at_points(mesh, points))
+    np.testing.assert_array_equal(made.scale, point_scales(mesh, points))
     expected = contour_rows(mesh, points, 2, scale=made.scale) @ modes
     np.testing.assert_allclose(made @ modes, expected, atol=1e-12 * np.abs(modes).max())
     assert made.kind == "clipping"
@@ -61,7 +61,7 @@ def test_an_array_has_the_scale_of_each_point(mesh, points):
 
 def test_without_points_local_is_at_the_quadrature_points(mesh):
     made = repro.siac(pair(mesh), 1, scale="local", device=DEVICE)
-    np.testing.assert_allclose(made.scale, at_points(mesh, evaluation_points(mesh, 1)), rtol=1e-12)
+    np.testing.assert_allclose(made.scale, point_scales(mesh, evaluation_points(mesh, 1)), rtol=1e-12)
 
 
 def test_a_matrix_with_several_scales_is_refused_and_one_for_all_is_no_matter(mesh, points):

@@ -14,9 +14,9 @@ DEVICE = "opencl:0"
 @pytest.fixture(autouse=True)
 def unsaid():
     """Nothing was said before, and what is said here is not said later."""
-    spmv._say_that_the_cpu_is_slow.cache_clear()
+    spmv._warn_of_slow_cpu.cache_clear()
     yield
-    spmv._say_that_the_cpu_is_slow.cache_clear()
+    spmv._warn_of_slow_cpu.cache_clear()
 
 
 def make():
@@ -37,7 +37,7 @@ def test_the_warning_can_be_filtered_by_its_class_or_made_an_error():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", SlowOnCpuWarning)
         make()
-    spmv._say_that_the_cpu_is_slow.cache_clear()
+    spmv._warn_of_slow_cpu.cache_clear()
     assert issubclass(SlowOnCpuWarning, UserWarning)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SlowOnCpuWarning)

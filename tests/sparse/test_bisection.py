@@ -163,7 +163,7 @@ def test_distances_are_counted_in_edges() -> None:
 def test_swapping_shortens_the_cut_and_keeps_the_sizes() -> None:
     graph = graph_of(lattice(8, 16), 128)
     at = np.random.default_rng(2).permutation(128)
-    lower = ordering._swapped(graph, at, 128)
+    lower = ordering._swaps(graph, at, 128)
     assert lower.sum() == 64
     part = np.empty(128, bool)
     part[at] = np.arange(128) < 64

@@ -12,7 +12,7 @@ import jinja2
 import pytest
 
 from repro.codegen.targets import Target, get_target
-from repro.codegen.templates import MAX_COLUMNS, without_macros, wrap_lines
+from repro.codegen.templates import MAX_COLUMNS, expand_macros, wrap_lines
 from repro.entries import entries, get_entry
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.variants import Layout, Schedule, all_layouts, extended_layouts
@@ -68,7 +68,7 @@ def misplaced(source: str) -> list[str]:
 
 def plain(templates: Path, target: Target, source: str) -> str:
     """Return a source as people take it away: without the macros of its dialect, none of which is left."""
-    expanded = wrap_lines(without_macros(templates, target.dialect, source))
+    expanded = wrap_lines(expand_macros(templates, target.dialect, source))
     assert not re.search(r"#define|\b(?:WARP_)?KERNEL\b|\bGLOBAL\b", expanded)
     return expanded
 

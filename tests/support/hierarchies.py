@@ -42,7 +42,7 @@ def launch_each_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stage, "bind", apart)
 
 
-def bits_of(device, levels):
+def bit_count(device, levels):
     """Return all that the levels come to, with columns in order."""
     bits = []
     for level in levels:

@@ -13,7 +13,7 @@ from repro.bench.timing import CALM_RESTS, Samples, SamplingPlan, screen
 from repro.bench.yardsticks import DeviceCopy, Empty
 from repro.codegen.templates import StreamConfig
 from repro.tuning.final_timing import Probe, Slowdown, join_rounds, shuffled_rounds
-from repro.tuning.search import Choice, Search, pick, ranked
+from repro.tuning.search import Choice, Search, pick, rank_rows
 from repro.tuning.session import fastest_yardsticks
 
 LAUNCHES = 10
@@ -283,7 +283,7 @@ def test_nothing_is_chosen_by_it(bench):
         bench.row(Fake(name), "search", effort, status, event_median=seconds)
         for name, status, seconds in (("lucky", "disturbed", 1e-6), ("right", "ok", 2e-6), ("noisy", "noisy", 3e-6))
     ]
-    assert [row.name for row in ranked(rows)] == ["right", "noisy"]
+    assert [row.name for row in rank_rows(rows)] == ["right", "noisy"]
     assert pick(rows, 0.01, lambda timed, clock: {"joint": timed}) == [Choice("event", "joint", "right")]
 
 

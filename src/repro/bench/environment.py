@@ -109,7 +109,7 @@ def _commit() -> dict[str, Any]:
 def _git(*arguments: str) -> str:
     # Inside a git hook, environment variables point git to the hook's repository.
     environment = {name: value for name, value in os.environ.items() if name not in _GIT_NAMES}
-    done = run_program(["git", "-C", str(_CHECKOUT), *arguments], ANSWERING, "git", environment)
-    if done.code:
-        raise ReproError("git failed", where=_CHECKOUT, actual=shown(done.said))
-    return done.output.strip()
+    run = run_program(["git", "-C", str(_CHECKOUT), *arguments], ANSWERING, "git", environment)
+    if run.code:
+        raise ReproError("git failed", where=_CHECKOUT, actual=shown(run.said))
+    return run.output.strip()

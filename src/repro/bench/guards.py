@@ -28,12 +28,12 @@ class Guarded:
     def __init__(self, device: Device, nbytes: int, name: str) -> None:
         self._device, self._name = device, name
         end = ZONE + nbytes
-        behind = end // PART_ALIGNMENT * PART_ALIGNMENT  # start addresses of parts must be aligned
-        self._written = end - behind
-        self._whole: Buffer | None = device.allocate(behind + PART_ALIGNMENT + ZONE)
+        end_zone_offset = end // PART_ALIGNMENT * PART_ALIGNMENT  # start addresses of parts must be aligned
+        self._written = end - end_zone_offset
+        self._whole: Buffer | None = device.allocate(end_zone_offset + PART_ALIGNMENT + ZONE)
         self._parts: list[Buffer] = []
         try:
-            for offset, size in ((ZONE, nbytes), (0, ZONE), (behind, PART_ALIGNMENT + ZONE)):
+            for offset, size in ((ZONE, nbytes), (0, ZONE), (end_zone_offset, PART_ALIGNMENT + ZONE)):
                 self._parts.append(device.part(self._whole, offset, size))
             self.memory, self._before, self._behind = self._parts
             self.arm()
@@ -54,15 +54,17 @@ class Guarded:
 
     def out_of_bounds_writes(self) -> list[str]:
         """Wait for the queue and return one line for each guard zone that was overwritten."""
-        before, behind = (self._changed(zone) for zone in (self._before, self._behind))
-        return _outside(self._name, before, behind[behind >= self._written] - self._written)
+        writes_before, writes_behind = (self._overwritten_bytes(zone) for zone in (self._before, self._behind))
+        return _describe_writes(
+            self._name, writes_before, writes_behind[writes_behind >= self._written] - self._written
+        )
 
     def part(self, offset: int, nbytes: int) -> Buffer:
         """Return a range of the memory as a buffer; `offset` must be a multiple of `PART_ALIGNMENT`."""
         assert self._whole is not None, "not released yet"
         return self._device.part(self._whole, ZONE + offset, nbytes)  # OpenCL forbids nested sub-buffers
 
-    def _changed(self, zone: Buffer) -> NDArray[np.intp]:
+    def _overwritten_bytes(self, zone: Buffer) -> NDArray[np.intp]:
         bytes_now = np.empty(zone.nbytes, np.uint8)
         self._device.download(zone, bytes_now)
         return np.flatnonzero(bytes_now != BYTE)
@@ -93,8 +95,8 @@ class GuardedArray:
 
     def out_of_bounds_writes(self) -> list[str]:
         """Return one line for each guard zone that was overwritten."""
-        before, behind = (np.flatnonzero(zone != BYTE) for zone in self._zones)
-        return _outside(self._name, before, behind)
+        writes_before, writes_behind = (np.flatnonzero(zone != BYTE) for zone in self._zones)
+        return _describe_writes(self._name, writes_before, writes_behind)
 
     def release(self) -> None:
         self.in_use = False
@@ -109,34 +111,34 @@ class Guards:
 
     def allocate(self, nbytes: int, name: str, device: Device | None = None) -> Guarded:
         """Allocate uninitialised memory with guard zones; the zones are checked until the memory is released."""
-        guarded = Guarded(device or self._device, nbytes, name)
-        self._add(guarded)
-        return guarded
+        buffer = Guarded(device or self._device, nbytes, name)
+        self._add(buffer)
+        return buffer
 
     def zeros(self, stack: ExitStack, nbytes: int, name: str) -> Buffer:
         """Allocate zeroed memory with guard zones, which `stack` releases."""
-        guarded = self.allocate(nbytes, name)
-        stack.callback(guarded.release)
-        self._device.fill(guarded.memory, 0)
-        return guarded.memory
+        buffer = self.allocate(nbytes, name)
+        stack.callback(buffer.release)
+        self._device.fill(buffer.memory, 0)
+        return buffer.memory
 
     def allocate_array(self, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> GuardedArray:
         """Allocate an uninitialised array in host memory with guard zones, which are checked until it is released."""
-        guarded = GuardedArray(shape, dtype, name)
-        self._add(guarded)
-        return guarded
+        array = GuardedArray(shape, dtype, name)
+        self._add(array)
+        return array
 
-    def _add(self, guarded: Guarded | GuardedArray) -> None:
-        self._guarded = [*(earlier for earlier in self._guarded if earlier.in_use), guarded]
+    def _add(self, memory: Guarded | GuardedArray) -> None:
+        self._guarded = [*(other for other in self._guarded if other.in_use), memory]
 
     def out_of_bounds_writes(self) -> list[str]:
         """Wait for the queue, return one line for each overwritten guard zone, and refill overwritten zones."""
         out_of_bounds_writes = []
-        for guarded in self._guarded:
-            outside = guarded.out_of_bounds_writes() if guarded.in_use else []
-            if outside:
-                guarded.arm()
-            out_of_bounds_writes += outside
+        for memory in self._guarded:
+            writes = memory.out_of_bounds_writes() if memory.in_use else []
+            if writes:
+                memory.arm()
+            out_of_bounds_writes += writes
         return out_of_bounds_writes
 
     def check(self) -> None:
@@ -145,16 +147,16 @@ class Guards:
             raise IncorrectError("; ".join(out_of_bounds_writes))
 
 
-def _outside(name: str, before: NDArray[np.intp], behind: NDArray[np.intp]) -> list[str]:
+def _describe_writes(name: str, writes_before: NDArray[np.intp], writes_behind: NDArray[np.intp]) -> list[str]:
     """Return one line for each zone with changed bytes, given the offsets of these bytes in both zones."""
     words = []
-    if len(before):
-        words.append(_words(len(before), ZONE - int(before[0]), "before the start"))
-    if len(behind):
-        words.append(_words(len(behind), int(behind[-1]) + 1, "past the end"))
+    if len(writes_before):
+        words.append(_words(len(writes_before), ZONE - int(writes_before[0]), "before the start"))
+    if len(writes_behind):
+        words.append(_words(len(writes_behind), int(writes_behind[-1]) + 1, "past the end"))
     return [f"writes outside of {name}: {side}" for side in words]
 
 
-def _words(count: int, reach: int, where: str) -> str:
+def _words(count: int, reach: int, place: str) -> str:
     bytes_ = "1 byte" if count == 1 else f"{count} bytes"
-    return f"{bytes_} {where}" + (f", within {reach} of it" if reach > count else "")
+    return f"{bytes_} {place}" + (f", within {reach} of it" if reach > count else "")

@@ -34,7 +34,7 @@ def _mean(values: Sequence[float], seconds: Sequence[float]) -> float:
     return sum(v * s for v, s in zip(values, seconds, strict=True)) / sum(seconds)
 
 
-def _most(values: Sequence[float], seconds: Sequence[float]) -> float:
+def _dominant(values: Sequence[float], seconds: Sequence[float]) -> float:
     return max(values)
 
 
@@ -63,11 +63,11 @@ COUNTERS = (
         "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
         _mean,
     ),
-    Counter("registers", "launch__registers_per_thread", _most),
+    Counter("registers", "launch__registers_per_thread", _dominant),
     Counter("load_requests", "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", _sum),
     Counter("load_sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", _sum),
     Counter("warps", "smsp__warps_launched.sum", _sum),
-    Counter("waves", "launch__waves_per_multiprocessor", _most),
+    Counter("waves", "launch__waves_per_multiprocessor", _dominant),
 )
 #: Column that is computed from two profiler metrics.
 SECTORS_PER_REQUEST = "sectors_per_request"
@@ -145,25 +145,27 @@ def split(
             expected=f"{len(names) + 1} launches of `{MARKER}` between them",
             actual=f"{len(marks)} among {len(kernels)} kernels",
         )
-    profiled = {}
+    launches_by_name = {}
     for name, start, end in zip(names, marks, marks[1:], strict=False):
-        own = kernels[start + 1 : end]
-        per_launch, rest = divmod(len(own), launches)
-        if rest or not per_launch:
+        segment = kernels[start + 1 : end]
+        kernels_per_launch, remainder = divmod(len(segment), launches)
+        if remainder or not kernels_per_launch:
             raise ReproError(
                 "a runnable does not launch the same kernels each time",
                 where=name,
                 expected=f"a multiple of {launches} kernels",
-                actual=f"{len(own)}: {', '.join(dict.fromkeys(kernel.name for kernel in own)) or 'none'}",
+                actual=f"{len(segment)}: {', '.join(dict.fromkeys(kernel.name for kernel in segment)) or 'none'}",
             )
-        profiled[name] = [list(own[i : i + per_launch]) for i in range(0, len(own), per_launch)]
-    return profiled
+        launches_by_name[name] = [
+            list(segment[i : i + kernels_per_launch]) for i in range(0, len(segment), kernels_per_launch)
+        ]
+    return launches_by_name
 
 
 def summarise(launches: Sequence[Sequence[ProfiledKernel]]) -> dict[str, float | None]:
     """Return a runnable's profiler columns: medians over all launches except the first, whose caches are cold."""
-    joined = [_join(kernels) for kernels in launches[1:] or launches]
-    return {column: _median([launch[column] for launch in joined]) for column in COLUMNS}
+    summaries = [_join(kernels) for kernels in launches[1:] or launches]
+    return {column: _median([launch[column] for launch in summaries]) for column in COLUMNS}
 
 
 def _join(kernels: Sequence[ProfiledKernel]) -> Values:

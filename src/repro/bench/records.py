@@ -168,23 +168,27 @@ def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str,
     """
     codes: dict[str, list[str]] = {}
     for name, record in environments.items():
-        source, stated = record.get("source"), record.get("commit")
+        source, commit = record.get("source"), record.get("commit")
         if isinstance(source, str) and source in commits:
-            found = commits[source]
-            words = f"commit {found[:COMMIT_LENGTH]}" if found else f"{UNCOMMITTED}{_known_of(record)}"
-        elif stated:
-            words = f"commit {stated[:COMMIT_LENGTH]}{' with changes' * bool(record.get('dirty'))}"
+            source_commit = commits[source]
+            words = (
+                f"commit {source_commit[:COMMIT_LENGTH]}"
+                if source_commit
+                else f"{UNCOMMITTED}{_describe_uncommitted(record)}"
+            )
+        elif commit:
+            words = f"commit {commit[:COMMIT_LENGTH]}{' with changes' * bool(record.get('dirty'))}"
         else:
-            words = f"no commit is recorded{_known_of(record)}"
+            words = f"no commit is recorded{_describe_uncommitted(record)}"
         codes.setdefault(words, []).append(name)
     return codes
 
 
-def _known_of(record: Mapping[str, Any]) -> str:
+def _describe_uncommitted(record: Mapping[str, Any]) -> str:
     """Return what an environment record knows of code without a commit."""
-    stated, version = record.get("commit"), record.get("repro")
-    if stated:
-        return f", changed from commit {stated[:COMMIT_LENGTH]}"
+    commit, version = record.get("commit"), record.get("repro")
+    if commit:
+        return f", changed from commit {commit[:COMMIT_LENGTH]}"
     return f", of version {version}" if version else ""
 
 
@@ -209,11 +213,11 @@ def _read(path: Path, model: type[M], subject: str) -> dict[str, Any]:
     return record
 
 
-def misfitting(path: Path, subject: str, error: ValidationError, above: str = "") -> ReproError:
-    """Return an error for record values with wrong types. `above` is the key that contains the invalid values."""
+def misfitting(path: Path, subject: str, error: ValidationError, parent_key: str = "") -> ReproError:
+    """Return an error for record values with wrong types. `parent_key` is the key that contains the invalid values."""
     wrong = []
     for item in error.errors():
-        key = shown(above + ".".join(map(str, item["loc"])))
+        key = shown(parent_key + ".".join(map(str, item["loc"])))
         wrong.append(f"{key}: {item['msg'].lower()}, and is {shown(repr(item['input'])):.60}")
     return _unreadable(path, subject, "; ".join(wrong[:3]))
 

@@ -318,13 +318,13 @@ def _value_fits(value: object, kind: ColumnType | type[list[list[float]]] | None
 
 def split_columns(columns: Mapping[str, Any], own: Mapping[str, ColumnType]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split columns into common columns and the study's own; raise `ReproError` for an undeclared column."""
-    unknown = [name for name in columns if name not in COMMON_COLUMNS and name not in own]
-    if unknown:
+    undeclared = [name for name in columns if name not in COMMON_COLUMNS and name not in own]
+    if undeclared:
         raise ReproError(
-            f"columns that the study does not declare: {', '.join(unknown)}",
+            f"columns that the study does not declare: {', '.join(undeclared)}",
             expected=f"those of all rows, or its own: {', '.join(own) or '(it has none)'}",
             todo="declare them in the study's `columns`: in a class of its rows, whose `own_columns()` these are, by a "
-            f"field such as `{unknown[0]}: int | None`",
+            f"field such as `{undeclared[0]}: int | None`",
         )
     return (
         {name: value for name, value in columns.items() if name not in own},
@@ -378,70 +378,76 @@ class Misfit(NamedTuple):
 
 def other_types(row_table: pa.Table) -> Misfit | None:
     """Return the first column whose type differs from the type of this column in `COMMON_COLUMNS`."""
-    return next(_of_types(row_table), None)
+    return next(_type_misfits(row_table), None)
 
 
 def misfit(row_table: pa.Table, study_name: str) -> Misfit | None:
     """Return the first value that is impossible for a measurement of the study. Columns may be missing."""
-    return next(_of_words(row_table, study_name), None) or next(_of_numbers(row_table), None) or _doubled(row_table)
+    return (
+        next(_word_misfits(row_table, study_name), None)
+        or next(_number_misfits(row_table), None)
+        or _repeated_rows(row_table)
+    )
 
 
 def other_quantiles(row_table: pa.Table) -> Misfit | None:
     """Return the first quantiles that are inconsistent, since no sample can have them."""
-    return next(_of_quantiles(row_table), None)
+    return next(_quantile_misfits(row_table), None)
 
 
 def other_columns(row_table: pa.Table, own: Mapping[str, ColumnType]) -> Misfit | None:
     """Return the first difference between a step's columns and the columns that the study declares."""
     names, schema = set(row_table.column_names), schema_of(own)
-    later = {*LATER_OF_ALL, *(name for name, kind in own.items() if type(None) in get_args(kind))}
-    if missing := [name for name in schema.names if name not in names and name not in later]:
+    optional_columns = {*LATER_OF_ALL, *(name for name, kind in own.items() if type(None) in get_args(kind))}
+    if missing := [name for name in schema.names if name not in names and name not in optional_columns]:
         return Misfit(f"columns {shown(', '.join(missing))}", "none of that name")
-    if more := sorted(names - set(schema.names)):
-        return Misfit("the columns of all rows and the study's own", f"others as well: {shown(', '.join(more))}")
+    if extra_columns := sorted(names - set(schema.names)):
+        return Misfit(
+            "the columns of all rows and the study's own", f"others as well: {shown(', '.join(extra_columns))}"
+        )
     for column in schema:
         if column.name in names and not _type_fits(row_table.schema.field(column.name).type, column.type):
             return Misfit(f"{column.name} of type {column.type}", str(row_table.schema.field(column.name).type))
     return None
 
 
-def _of_types(row_table: pa.Table) -> Iterator[Misfit]:
+def _type_misfits(row_table: pa.Table) -> Iterator[Misfit]:
     expected = {field.name: field.type for field in schema_of(_CHOICES)}
     for column in row_table.schema:
-        wanted = expected.get(column.name)
+        declared = expected.get(column.name)
         # Numbers of a profiler's log are always read as floats, also for integer columns.
-        whole = wanted is not None and pa.types.is_integer(wanted) and pa.types.is_floating(column.type)
-        if wanted is not None and not whole and not _type_fits(column.type, wanted):
-            yield Misfit(f"{column.name} of type {wanted}", shown(column.type))
+        whole = declared is not None and pa.types.is_integer(declared) and pa.types.is_floating(column.type)
+        if declared is not None and not whole and not _type_fits(column.type, declared):
+            yield Misfit(f"{column.name} of type {declared}", shown(column.type))
     for name in FULL:
         if name in row_table.column_names and row_table[name].null_count:
             yield Misfit(f"a value of {name} in each row", f"none in {row_table[name].null_count} rows")
 
 
-def _type_fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+def _type_fits(kind: pa.DataType, declared: pa.DataType) -> bool:
     """Return whether a column has the wanted type in any bit width, or contains only nulls."""
-    if pa.types.is_null(kind) or kind == wanted:
+    if pa.types.is_null(kind) or kind == declared:
         return True
-    if pa.types.is_list(wanted):
+    if pa.types.is_list(declared):
         return (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _type_fits(
-            kind.value_type, wanted.value_type
+            kind.value_type, declared.value_type
         )
     families = (
         (pa.types.is_string, pa.types.is_large_string),
         (pa.types.is_floating,),
         (pa.types.is_integer,),
     )
-    return any(any(is_one(kind) for is_one in family) and family[0](wanted) for family in families)
+    return any(any(predicate(kind) for predicate in family) and family[0](declared) for family in families)
 
 
-def _of_words(row_table: pa.Table, study_name: str) -> Iterator[Misfit]:
+def _word_misfits(row_table: pa.Table, study_name: str) -> Iterator[Misfit]:
     for name in (*NAMES, *WORDS):
         for word in row_table[name].unique().to_pylist() if name in row_table.column_names else ():
-            if word is not None and (expected := _other_word(name, word, study_name)):
+            if word is not None and (expected := _misfit_word(name, word, study_name)):
                 yield Misfit(f"{name}: {expected}", shown(repr(word)))
 
 
-def _other_word(name: str, word: str, study_name: str) -> str | None:
+def _misfit_word(name: str, word: str, study_name: str) -> str | None:
     """Return a message with the column's allowed words; None if `word` is allowed."""
     if name in WORDS:
         return None if word in WORDS[name] else f"one of {', '.join(WORDS[name])}"
@@ -455,15 +461,17 @@ def _other_word(name: str, word: str, study_name: str) -> str | None:
     return None if good else f"at most {MAX_TEXT_LENGTH} characters that can be printed"
 
 
-def _of_numbers(row_table: pa.Table) -> Iterator[Misfit]:
+def _number_misfits(row_table: pa.Table) -> Iterator[Misfit]:
     names = set(row_table.column_names)
     for name in (name for name in (*COUNTED, *MEASURED, *TIMES) if name in names):
         values = _numbers(row_table[name])
         if name in COUNTED and pa.types.is_floating(row_table[name].type):
-            yield from _where(row_table, pc.not_equal(values, pc.floor(values)), f"{name} that is a whole number", name)
+            yield from _misfits_at(
+                row_table, pc.not_equal(values, pc.floor(values)), f"{name} that is a whole number", name
+            )
         good = pc.and_(pc.is_finite(values), (pc.greater if name in TIMES else pc.greater_equal)(values, 0.0))
         expected = f"{name} that is finite and {'above 0' if name in TIMES else 'not negative'}"
-        yield from _where(row_table, pc.invert(good), expected, name)
+        yield from _misfits_at(row_table, pc.invert(good), expected, name)
     for name in (f"{clock}_samples" for clock in ALL_CLOCKS if f"{clock}_samples" in names):
         if not pa.types.is_null(row_table[name].type):
             samples = _numbers(pc.list_flatten(pc.list_flatten(row_table[name])))
@@ -471,27 +479,27 @@ def _of_numbers(row_table: pa.Table) -> Iterator[Misfit]:
                 yield Misfit(f"{name} that are finite and not negative", "others among them")
 
 
-def _of_quantiles(row_table: pa.Table) -> Iterator[Misfit]:
+def _quantile_misfits(row_table: pa.Table) -> Iterator[Misfit]:
     names = set(row_table.column_names)
     for clock in ALL_CLOCKS:
         quantiles = [f"{clock}_{quantile}" for quantile in QUANTILES]
         if not names.issuperset(quantiles):
             continue
-        lacking = pc.is_null(row_table[f"{clock}_median"])
+        no_median = pc.is_null(row_table[f"{clock}_median"])
         for name in quantiles:
-            other = pc.not_equal(pc.is_null(row_table[name]), lacking)
-            yield from _where(row_table, other, f"{name} where there is a median, and nowhere else", name)
-        least, *ordered, most, mean = quantiles
-        for below, above in zip((least, *ordered, least, mean), (*ordered, most, mean, most), strict=True):
-            more = pc.greater(_numbers(row_table[below]), pc.multiply(_numbers(row_table[above]), 1 + ROUNDING))
-            yield from _where(row_table, more, f"{below} that is not above {above}", below)
+            other = pc.not_equal(pc.is_null(row_table[name]), no_median)
+            yield from _misfits_at(row_table, other, f"{name} where there is a median, and nowhere else", name)
+        least, *ordered, maximum, mean = quantiles
+        for smaller, larger in zip((least, *ordered, least, mean), (*ordered, maximum, mean, maximum), strict=True):
+            inverted = pc.greater(_numbers(row_table[smaller]), pc.multiply(_numbers(row_table[larger]), 1 + ROUNDING))
+            yield from _misfits_at(row_table, inverted, f"{smaller} that is not above {larger}", smaller)
 
 
 def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.cast(column, pa.float64())
 
 
-def _where(row_table: pa.Table, wrong: pa.ChunkedArray, expected: str, name: str) -> Iterator[Misfit]:
+def _misfits_at(row_table: pa.Table, wrong: pa.ChunkedArray, expected: str, name: str) -> Iterator[Misfit]:
     place = pc.index(wrong, value=True).as_py()
     if place >= 0:
         row = {
@@ -503,14 +511,18 @@ def _where(row_table: pa.Table, wrong: pa.ChunkedArray, expected: str, name: str
         yield Misfit(expected, f"{value} in row {place + 1}, {shown(', '.join(map(str, row.values())))}")
 
 
-def _doubled(row_table: pa.Table) -> Misfit | None:
+def _repeated_rows(row_table: pa.Table) -> Misfit | None:
     """Return a combination of identifying columns that several rows share."""
     for identity in IDENTITIES:
         if set(identity) <= set(row_table.column_names):
             counts = row_table.group_by(list(identity), use_threads=False).aggregate([([], "count_all")])
             if counts.num_rows < row_table.num_rows:
-                twice: dict[str, Any] = counts.filter(pc.greater(counts["count_all"], 1)).slice(0, 1).to_pylist()[0]
-                times = twice.pop("count_all")
-                return Misfit("one row of each thing", f"{times} rows of {shown(', '.join(map(str, twice.values())))}")
+                repeated_key: dict[str, Any] = (
+                    counts.filter(pc.greater(counts["count_all"], 1)).slice(0, 1).to_pylist()[0]
+                )
+                times = repeated_key.pop("count_all")
+                return Misfit(
+                    "one row of each thing", f"{times} rows of {shown(', '.join(map(str, repeated_key.values())))}"
+                )
             return None
     return None

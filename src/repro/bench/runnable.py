@@ -336,7 +336,7 @@ class Workspace:
                 self.packed_seconds += packed.seconds
             else:
                 facts, arrays = self._packed_now(packing, pack)
-            self._evict_for(sum(array.nbytes for array in arrays.values()))
+            self._evict(sum(array.nbytes for array in arrays.values()))
             self._packings[packing] = facts, self._on_device(arrays)
         self._packings.move_to_end(packing)
         return self._packings[packing]
@@ -357,7 +357,7 @@ class Workspace:
         """Return the host's clock in seconds, advanced by the time that cached values saved."""
         return time.perf_counter() + self._saved_seconds
 
-    def _evict_for(self, nbytes: int) -> None:
+    def _evict(self, nbytes: int) -> None:
         """Free least recently used packed operands until `nbytes` of new memory fit."""
         while self._packings:
             packed_bytes = sum(buffer.nbytes for _, buffers in self._packings.values() for buffer in buffers.values())
@@ -369,14 +369,14 @@ class Workspace:
     def _on_device(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Buffer]:
         """Upload arrays; if device memory is exhausted, free the other packed operands and try again."""
         try:
-            return self._uploaded(arrays)
+            return self._upload(arrays)
         except OutOfDeviceMemory:
             if self.packing_bytes is None or not self._packings:
                 raise
         self.drop_packings()
-        return self._uploaded(arrays)
+        return self._upload(arrays)
 
-    def _uploaded(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Buffer]:
+    def _upload(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Buffer]:
         buffers: dict[str, Buffer] = {}
         try:
             for name, array in arrays.items():

@@ -59,13 +59,13 @@ DIGEST_LENGTH = 64
 
 def write_table(table: pa.Table, path: Path) -> Path:
     """Write rows atomically to one Parquet file with checksums and a digest. The table needs a column `schema`."""
-    content = _encoded(table.replace_schema_metadata({"schema": str(SCHEMA)}))
+    content = _encode(table.replace_schema_metadata({"schema": str(SCHEMA)}))
     start = content.rindex(DIGEST_MARK) + len(DIGEST_MARK)
     write_whole(path, content[:start] + hashlib.sha256(content).hexdigest().encode() + content[start + DIGEST_LENGTH :])
     return path
 
 
-def _encoded(table: pa.Table) -> bytes:
+def _encode(table: pa.Table) -> bytes:
     """Return the content of the Parquet file, with zeros in place of the digest."""
     stream = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -96,7 +96,7 @@ def read_table(path: Path) -> pa.Table:
     ReproError
         The file is missing, damaged, not in Parquet format, or would unpack to far more bytes than rows need.
     """
-    content = _verified(path)
+    content = _verified_content(path)
     try:
         # `pq.read_table` is made for large data sets and takes 1.5 times as long; campaigns have thousands of small
         # files.
@@ -115,23 +115,27 @@ def _refuse_too_much(data: pq.FileMetaData, content: bytes) -> None:
     """Check a file's metadata and raise `ValueError` if the file would unpack to far more bytes than measured rows
     need.
     """
-    most = max(ALWAYS, RATIO * len(content))
+    limit = max(ALWAYS, RATIO * len(content))
     groups = [data.row_group(place) for place in range(data.num_row_groups)]
     whole = max(sum(group.total_byte_size for group in groups), data.num_rows * data.num_columns * 8)
     for place in range(data.num_columns):
         chunks = [group.column(place) for group in groups]
-        written = sum(chunk.total_uncompressed_size for chunk in chunks)
-        whole = max(whole, written)
-        if chunks and chunks[0].physical_type == "BYTE_ARRAY" and written * sum(c.num_values for c in chunks) > most:
+        stored_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
+        whole = max(whole, stored_bytes)
+        if (
+            chunks
+            and chunks[0].physical_type == "BYTE_ARRAY"
+            and stored_bytes * sum(c.num_values for c in chunks) > limit
+        ):
             if any("DELTA_BYTE_ARRAY" in chunk.encodings for chunk in chunks):
                 raise ValueError(
                     f"texts of {chunks[0].path_in_schema} that are written as what differs, which ours are not"
                 )
             if any("DICTIONARY" in encoding for chunk in chunks for encoding in chunk.encodings):
                 whole += _length_of_texts(content, chunks[0].path_in_schema)
-    if whole > most:
+    if whole > limit:
         raise ValueError(
-            f"{data.num_rows:,} rows unpack to {whole:,} bytes, and at most {most:,} are read of such a file"
+            f"{data.num_rows:,} rows unpack to {whole:,} bytes, and at most {limit:,} are read of such a file"
         )
 
 
@@ -148,7 +152,7 @@ def _length_of_texts(content: bytes, path: str) -> int:
     return length
 
 
-def _verified(path: Path) -> bytes:
+def _verified_content(path: Path) -> bytes:
     """Return the content of a file after checking its digest, if it has one."""
     try:
         content = read_file(path, MAX_FILE_BYTES)
@@ -157,12 +161,12 @@ def _verified(path: Path) -> bytes:
     if (place := content.rfind(DIGEST_MARK)) < 0:
         return content
     start = place + len(DIGEST_MARK)
-    written = content[start : start + DIGEST_LENGTH]
+    written_digest = content[start : start + DIGEST_LENGTH]
     # Hash the content in three parts, to avoid copying it.
     digest = hashlib.sha256(memoryview(content)[:start])
-    digest.update(b"0" * len(written))
+    digest.update(b"0" * len(written_digest))
     digest.update(memoryview(content)[start + DIGEST_LENGTH :])
-    if digest.hexdigest().encode() != written:
+    if digest.hexdigest().encode() != written_digest:
         raise _unreadable(path, "bits have changed since it was written: its digest is another one")
     return content
 
@@ -215,7 +219,7 @@ class Store:
 
     def __enter__(self) -> Store:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        for path in (self._path, _note_of(self._path), self._path.with_suffix(".lock")):
+        for path in (self._path, _note_path(self._path), self._path.with_suffix(".lock")):
             os.close(open_file(path, os.O_RDWR | os.O_CREAT))
         self._lock = FileLock(self._path.with_suffix(".lock"))
         try:
@@ -224,7 +228,7 @@ class Store:
             print(f"another process writes to {self._path}; waiting for it", flush=True)
             self._lock.acquire()
         lines = _read_lines(self._path)
-        recorded = {
+        recorded_environments = {
             name
             for name in {row.environment for _, row in lines}
             if name is None or self._environments is None or is_record(self._environments / f"{name}.json")
@@ -232,19 +236,19 @@ class Store:
         self._rows = {
             row.key: row
             for run, row in lines
-            if row.environment in recorded and (run == self._run or row.status not in TRY_AGAIN)
+            if row.environment in recorded_environments and (run == self._run or row.status not in TRY_AGAIN)
         }
         self._file = self._path.open("a")
-        self._note = _note_of(self._path).open("w")
+        self._note = _note_path(self._path).open("w")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            with _named(self._path):
+            with _name_file_in_errors(self._path):
                 self._note.close()
-                _note_of(self._path).unlink(missing_ok=True)
+                _note_path(self._path).unlink(missing_ok=True)
                 self._file.close()
         finally:
             self._lock.release()
@@ -253,7 +257,7 @@ class Store:
         return self._rows.get(key)
 
     def add(self, row: Row) -> Row:
-        with _named(self._path), self._writing:  # the watchdog's thread also adds rows
+        with _name_file_in_errors(self._path), self._writing:  # the watchdog's thread also adds rows
             self._file.write(_line(row, self._run) + "\n")
             self._file.flush()
         self._rows[row.key] = row
@@ -269,7 +273,7 @@ class Store:
             self._write_note("")
 
     def _write_note(self, text: str) -> None:
-        with _named(_note_of(self._path)):
+        with _name_file_in_errors(_note_path(self._path)):
             self._note.seek(0)
             self._note.truncate()
             self._note.write(text)
@@ -279,22 +283,22 @@ class Store:
 def crashed_row(path: Path, run: str) -> Row | None:
     """Return the row that a run's process was measuring when the process died; the caller fills in the message."""
     try:
-        line = _parse(read_file(_note_of(path)))
+        line = _parse(read_file(_note_path(path)))
     except FileNotFoundError:
         return None
     return line.row if isinstance(line, _Line) and line.run == run else None
 
 
 def count_rows(path: Path, run: str) -> int:
-    return sum(stored_by == run for stored_by, _ in _read_lines(path, quiet=True))
+    return sum(row_run == run for row_run, _ in _read_lines(path, quiet=True))
 
 
-def _note_of(path: Path) -> Path:
+def _note_path(path: Path) -> Path:
     return path.with_suffix(".inflight")
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _name_file_in_errors(path: Path) -> Iterator[None]:
     """Add the file name to an `OSError` raised while writing; the operating system names files only on opening."""
     try:
         yield
@@ -342,12 +346,14 @@ def _read_lines(path: Path, quiet: bool = False) -> list[_Line]:
     if len(whole) < len(content):
         with path.open("r+b") as file:
             file.truncate(len(whole))
-    parsed = [_parse(line) for line in whole.split(b"\n")[:-1]]
-    damaged = [f"{path}:{number} ({reason})" for number, reason in enumerate(parsed, 1) if isinstance(reason, str)]
-    if damaged and not quiet:
-        more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
-        print(f"damaged lines of the store, measured again: {', '.join(damaged[:_NAMED])}{more}", flush=True)
-    return [line for line in parsed if isinstance(line, _Line)]
+    parsed_lines = [_parse(line) for line in whole.split(b"\n")[:-1]]
+    damaged_lines = [
+        f"{path}:{number} ({reason})" for number, reason in enumerate(parsed_lines, 1) if isinstance(reason, str)
+    ]
+    if damaged_lines and not quiet:
+        suffix = f" and {len(damaged_lines) - _NAMED} more" if len(damaged_lines) > _NAMED else ""
+        print(f"damaged lines of the store, measured again: {', '.join(damaged_lines[:_NAMED])}{suffix}", flush=True)
+    return [line for line in parsed_lines if isinstance(line, _Line)]
 
 
 def write_rows(rows: Iterable[Row], own: Mapping[str, ColumnType], path: Path) -> Path:
@@ -379,8 +385,10 @@ def read_rows(study_folder: Path, step: str) -> pa.Table:
         A file is damaged, has another schema version, or contains a problem that does not match its folder.
     """
     files = case_files(study_folder, step)
-    measured = {path.parent.relative_to(study_folder).parts: _read_steps(path, study_folder.name) for path in files}
-    for (case, rows), path in zip(measured.items(), files, strict=True):
+    tables_by_case = {
+        path.parent.relative_to(study_folder).parts: _read_steps(path, study_folder.name) for path in files
+    }
+    for (case, rows), path in zip(tables_by_case.items(), files, strict=True):
         if foreign := {_folder(*key) for key in distinct_cases(rows)} - {case}:
             raise ReproError(
                 "rows of another problem",
@@ -389,12 +397,14 @@ def read_rows(study_folder: Path, step: str) -> pa.Table:
                 actual=", ".join(sorted("/".join(other) for other in foreign)),
                 todo="measure the problem again: its folder says what it is",
             )
-    tables = list(measured.values())
+    tables = list(tables_by_case.values())
     if os.path.lexists(path := step_file(study_folder, step)):  # a dangling link is reported as damaged
-        kept = _read_steps(path, study_folder.name)
-        if measured:
-            kept = kept.filter(pa.array([_folder(*key) not in measured for key in cases_of(kept)], pa.bool_()))
-        tables.append(kept)
+        merged_rows = _read_steps(path, study_folder.name)
+        if tables_by_case:
+            merged_rows = merged_rows.filter(
+                pa.array([_folder(*key) not in tables_by_case for key in cases_of(merged_rows)], pa.bool_())
+            )
+        tables.append(merged_rows)
     return join_cases(tables, step_file(study_folder / "**", step))
 
 

@@ -54,18 +54,18 @@ def judge_clocks(seconds: Mapping[str, Seconds], tolerance: float, alone: float 
     `tolerance` is the factor by which a median may be wrong. `alone` is the number of seconds by which a single launch
     may exceed a launch in a graph; None: no limit, for several devices, where each step of a launch adds waiting time.
     """
-    kept = {clock: readings[readings <= _limit(readings, clock, tolerance)] for clock, readings in seconds.items()}
-    why = [
-        f"{len(readings) - len(kept[clock])} of {len(readings)} "
+    plausible = {clock: readings[readings <= _limit(readings, clock, tolerance)] for clock, readings in seconds.items()}
+    reasons = [
+        f"{len(readings) - len(plausible[clock])} of {len(readings)} "
         f"{'replays of a graph' if clock == 'graph' else 'launches'} stalled"
         for clock, readings in seconds.items()
-        if 2 * len(kept[clock]) < len(readings)
+        if 2 * len(plausible[clock]) < len(readings)
     ]
-    if not why and "graph" in kept:
-        why = _contradiction(kept, tolerance, alone)
-    if why:
-        return ClockVerdict(seconds, disturbed=f"{', '.join(why)} ({numbers(seconds)})")
-    return ClockVerdict(kept, sum(len(readings) - len(kept[clock]) for clock, readings in seconds.items()))
+    if not reasons and "graph" in plausible:
+        reasons = _contradiction(plausible, tolerance, alone)
+    if reasons:
+        return ClockVerdict(seconds, disturbed=f"{', '.join(reasons)} ({numbers(seconds)})")
+    return ClockVerdict(plausible, sum(len(readings) - len(plausible[clock]) for clock, readings in seconds.items()))
 
 
 def _limit(readings: Seconds, clock: str, tolerance: float) -> float:
@@ -84,18 +84,18 @@ def _limit(readings: Seconds, clock: str, tolerance: float) -> float:
 
 def _contradiction(seconds: Mapping[str, Seconds], tolerance: float, alone: float | None) -> list[str]:
     """Return messages if launches in a graph and single launches differ by more than the tolerance."""
-    in_graph, most = float(np.median(seconds["graph"])), 1 + SHORT_SCATTER * (tolerance - 1)
+    graph_median, scatter_limit = float(np.median(seconds["graph"])), 1 + SHORT_SCATTER * (tolerance - 1)
     for clock in ("event", "host"):
         if clock in seconds:
             single = float(np.median(seconds[clock]))
-            if in_graph > tolerance * single:
+            if graph_median > tolerance * single:
                 return ["a launch in a graph takes longer than one alone"]
-            if clock == "event" and alone is not None and single > most * in_graph + alone:
+            if clock == "event" and alone is not None and single > scatter_limit * graph_median + alone:
                 return ["a launch alone takes much longer than one in a graph"]
     return []
 
 
-def outlying(
+def outliers(
     rounds: Sequence[Mapping[str, Seconds]], tolerance: float, host_tolerance: float, waking: float = 0.0
 ) -> dict[int, str]:
     """Return the rounds whose median by any clock is far above that of the best round, with a message for each."""
@@ -104,13 +104,13 @@ def outlying(
         medians = {i: float(np.median(seconds[clock])) for i, seconds in enumerate(rounds) if clock in seconds}
         least = min(medians.values())
         for i, median in medians.items():
-            if is_far(median, least, host_tolerance if clock == "host" else tolerance, waking):
-                of_both = f"{microseconds_text(median)} in one round and {microseconds_text(least)} in another"
-                far.setdefault(i, f"{clock} median {of_both}")
+            if is_outlier(median, least, host_tolerance if clock == "host" else tolerance, waking):
+                comparison = f"{microseconds_text(median)} in one round and {microseconds_text(least)} in another"
+                far.setdefault(i, f"{clock} median {comparison}")
     return far
 
 
-def is_far(median: float, best: float, tolerance: float, waking: float = 0.0) -> bool:
+def is_outlier(median: float, best: float, tolerance: float, waking: float = 0.0) -> bool:
     """Return whether a median exceeds the best one by more than the tolerance and the clock's resolution."""
     return median > tolerance * best + RESOLUTION + waking
 
@@ -193,14 +193,14 @@ class Samples:
     @property
     def launches(self) -> int:
         """Number of timed launches in the samples."""
-        each = {"graph": self.graph_launches or 1}
-        return sum(each.get(clock, 1) * len(readings) for clock, readings in self.seconds.items())
+        launches_per_reading = {"graph": self.graph_launches or 1}
+        return sum(launches_per_reading.get(clock, 1) * len(readings) for clock, readings in self.seconds.items())
 
     def join(self, other: Samples) -> Samples:
         return replace(
             other,
-            seconds=_joined(self.seconds, other.seconds),
-            stages=_joined(self.stages, other.stages),
+            seconds=_join_clocks(self.seconds, other.seconds),
+            stages=_join_clocks(self.stages, other.stages),
             throttle=self.throttle or other.throttle,
             graph_message=self.graph_message or other.graph_message,
             rounds=self.rounds + other.rounds,
@@ -213,16 +213,16 @@ class Samples:
     @property
     def message(self) -> str | None:
         """Message for the row: why the sample is disturbed or throttled, or why it has no graph clock."""
-        often = ""
+        frequency = ""
         if self.rounds > 1:
-            often = f" in {self.throttled} of {self.rounds} rounds"
+            frequency = f" in {self.throttled} of {self.rounds} rounds"
         elif self.attempts > 1:
-            often = f" in each of {self.attempts} samples"
-        throttled = f"throttled ({self.throttle}){often}" if self.throttle else None
-        return "; ".join(filter(None, (self.disturbed, throttled, self.graph_message))) or None
+            frequency = f" in each of {self.attempts} samples"
+        throttle_message = f"throttled ({self.throttle}){frequency}" if self.throttle else None
+        return "; ".join(filter(None, (self.disturbed, throttle_message, self.graph_message))) or None
 
 
-def _joined(first: Mapping[str, Seconds], second: Mapping[str, Seconds]) -> dict[str, Seconds]:
+def _join_clocks(first: Mapping[str, Seconds], second: Mapping[str, Seconds]) -> dict[str, Seconds]:
     names = dict.fromkeys((*first, *second))
     return {name: np.concatenate([part[name] for part in (first, second) if name in part]) for name in names}
 
@@ -266,36 +266,38 @@ def take_samples(devices: Devices, runnable: Runnable, effort: SamplingPlan, tim
         # reserved (with `el` loads).
         devices.reset_persisting_l2()
         devices.flush()
-    once = _estimate(devices, runnable, budget / effort.launches, LONG_BUDGETS * whole, timing.timeout)
-    least = initial_launches(once, whole)
-    fitted = fit_to_budget(effort, once, budget, least)
+    launch_seconds = _estimate(devices, runnable, budget / effort.launches, LONG_BUDGETS * whole, timing.timeout)
+    least = initial_launches(launch_seconds, whole)
+    fitted_effort = fit_to_budget(effort, launch_seconds, budget, least)
     tolerance = timing.tolerance(devices.backend, len(devices))
-    samples = _sample(devices, runnable, fitted, tolerance)
+    samples = _sample(devices, runnable, fitted_effort, tolerance)
     # A pause does not help if a single launch is long enough to throttle a cool device.
-    for_clock = [] if effort.screening or least < MIN_SAMPLES else [*RESTS]
-    for_calm = [*(SCREENING_RESTS if effort.screening else CALM_RESTS)]
+    clock_pauses = [] if effort.screening or least < MIN_SAMPLES else [*RESTS]
+    calm_pauses = [*(SCREENING_RESTS if effort.screening else CALM_RESTS)]
     while True:
-        throttled = samples.throttle is not None and bool(for_clock)
-        if not throttled and (samples.disturbed is None or not for_calm):
+        waits_for_clock = samples.throttle is not None and bool(clock_pauses)
+        if not waits_for_clock and (samples.disturbed is None or not calm_pauses):
             return samples
-        time.sleep((for_clock if throttled else for_calm).pop(0))
-        again = _sample(devices, runnable, fitted, tolerance)
-        attempts = samples.attempts + 1 if samples.throttle and again.throttle else 1
-        samples = replace(again, attempts=attempts, discarded=again.discarded + samples.taken)
+        time.sleep((clock_pauses if waits_for_clock else calm_pauses).pop(0))
+        repeated_samples = _sample(devices, runnable, fitted_effort, tolerance)
+        attempts = samples.attempts + 1 if samples.throttle and repeated_samples.throttle else 1
+        samples = replace(repeated_samples, attempts=attempts, discarded=repeated_samples.discarded + samples.taken)
 
 
-def _estimate(devices: Devices, runnable: Runnable, enough: float, long: float, timeout: float) -> float:
+def _estimate(
+    devices: Devices, runnable: Runnable, enough_seconds: float, long_seconds: float, timeout: float
+) -> float:
     """Run a few warm-up launches and return the approximate seconds of one launch.
 
     The first launch is slower than later ones. A second launch is timed, unless the first was short enough for the
-    budget (`enough`) or so long (`long`) that its start-up cost is negligible.
+    budget (`enough_seconds`) or so long (`long_seconds`) that its start-up cost is negligible.
     """
     first = host_seconds(devices, runnable)
     if first > timeout:  # try again: the process or the machine may have been suspended
         first = host_seconds(devices, runnable)
     if first > timeout:
         raise TooSlow(f"one launch takes {first:.1f} s, the time-out is {timeout:g} s")
-    return first if first <= enough or first >= long else host_seconds(devices, runnable)
+    return first if first <= enough_seconds or first >= long_seconds else host_seconds(devices, runnable)
 
 
 def host_seconds(devices: Devices, runnable: Runnable) -> float:
@@ -308,15 +310,15 @@ def host_seconds(devices: Devices, runnable: Runnable) -> float:
     return time.perf_counter() - start
 
 
-def initial_launches(once: float, budget: float) -> int:
+def initial_launches(launch_seconds: float, budget: float) -> int:
     """Return the minimum number of samples: `MIN_SAMPLES`, or fewer if one launch takes much longer than the budget."""
-    return round(min(MIN_SAMPLES, max(1.0, LONG_BUDGETS * budget / max(once, 1e-7))))
+    return round(min(MIN_SAMPLES, max(1.0, LONG_BUDGETS * budget / max(launch_seconds, 1e-7))))
 
 
-def fit_to_budget(effort: SamplingPlan, once: float, budget: float, least: int = MIN_SAMPLES) -> SamplingPlan:
+def fit_to_budget(effort: SamplingPlan, launch_seconds: float, budget: float, least: int = MIN_SAMPLES) -> SamplingPlan:
     """Reduce a plan so that each clock takes at most `budget` seconds, but keep at least `least` samples."""
-    once = max(once, 1e-7)
-    affordable = max(1, int(budget / once))
+    launch_seconds = max(launch_seconds, 1e-7)
+    affordable = max(1, int(budget / launch_seconds))
     graph_launches = min(effort.graph_launches, max(2, affordable // 5)) if effort.graph_launches else 0
     replays = min(effort.graph_replays, max(least, affordable // max(graph_launches, 1)))
     return replace(
@@ -381,15 +383,15 @@ def time_quantiles(samples: Seconds) -> dict[str, float]:
 
 
 def columns(samples: Samples) -> dict[str, float | int | str | None]:
-    said: dict[str, float | int | str | None] = {
+    sample_columns: dict[str, float | int | str | None] = {
         "sm_clock": samples.sm_clock,
         "throttle": samples.throttle,
         "discarded": samples.discarded,
     }
     for clock, seconds in samples.seconds.items():
-        said[f"{clock}_launches"] = samples.graph_launches if clock == "graph" else len(seconds)
-        said |= {f"{clock}_{name}": value for name, value in time_quantiles(seconds).items()}
-    return said | {f"stage_{name}": float(np.median(seconds)) for name, seconds in samples.stages.items()}
+        sample_columns[f"{clock}_launches"] = samples.graph_launches if clock == "graph" else len(seconds)
+        sample_columns |= {f"{clock}_{name}": value for name, value in time_quantiles(seconds).items()}
+    return sample_columns | {f"stage_{name}": float(np.median(seconds)) for name, seconds in samples.stages.items()}
 
 
 def sampled(samples: Samples) -> dict[str, list[list[float]]]:

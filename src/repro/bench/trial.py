@@ -33,7 +33,7 @@ class ContentionMonitor:
 
     def __init__(self, devices: Devices, idle: Callable[[], Collection[int]] = tuple) -> None:
         self._devices, self._idle = devices, idle
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._next_look = 0.0
 
     def look(self) -> list[str]:
@@ -43,8 +43,8 @@ class ContentionMonitor:
         others = list(dict.fromkeys(line for device in self._devices for line in device.other_processes(idle)))
         for line in others:
             who = line.partition(" (")[0]  # ignore the rest of the line: its memory size changes
-            if who not in self._told:
-                self._told.add(who)
+            if who not in self._reported:
+                self._reported.add(who)
                 # Users of this software wait for the device lock, unless they run in a container that does not see the
                 # lock.
                 shared = f"the device is shared with {line}, a program that takes no lock or is in another container"
@@ -71,7 +71,7 @@ class DeviceSampleCache:
 
     def __init__(self, device_samples: dict[str, DeviceSamples] | None) -> None:
         self._device_samples = device_samples
-        self._taken: Counter[tuple[str, SamplingPlan]] = Counter()
+        self._sample_counts: Counter[tuple[str, SamplingPlan]] = Counter()
         self._unprepared: set[str] = set()
 
     def cached_preparation(self, runnable: Runnable) -> float | None:
@@ -101,8 +101,8 @@ class DeviceSampleCache:
         """
         if self._device_samples is None or not runnable.device_only:
             return take()
-        number = self._taken[runnable.name, effort]
-        self._taken[runnable.name, effort] += 1
+        number = self._sample_counts[runnable.name, effort]
+        self._sample_counts[runnable.name, effort] += 1
         cached_samples = self._device_samples[runnable.name].samples.setdefault(effort, [])
         if number < len(cached_samples):
             return cached_samples[number]

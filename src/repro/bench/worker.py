@@ -53,7 +53,7 @@ class Watchdog:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._interval = min(POLL_SECONDS, seconds / 10)
-        self._guarded: _Guard | None = None
+        self._active_guard: _Guard | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -71,22 +71,22 @@ class Watchdog:
         """Call `expired` from the watchdog's thread if the body takes too long. `expired` should save the state and
         `restart`.
         """
-        self._guarded = _Guard(expired)
+        self._active_guard = _Guard(expired)
         try:
             yield
         finally:
-            self._guarded = None
+            self._active_guard = None
 
     def _watch(self) -> None:
         last = time.monotonic()
         while not self._ended.wait(self._interval):
             now = time.monotonic()
-            guarded = self._guarded
-            if guarded:
-                guarded.awake += min(now - max(last, guarded.began), MISSED * self._interval)
-                if guarded.awake > self._seconds:
-                    self._guarded = None
-                    guarded.expired()
+            guard = self._active_guard
+            if guard:
+                guard.awake += min(now - max(last, guard.began), MISSED * self._interval)
+                if guard.awake > self._seconds:
+                    self._active_guard = None
+                    guard.expired()
             last = now
 
 
@@ -124,23 +124,23 @@ def signals_held() -> Iterator[None]:
 def run_worker(command: Sequence[str]) -> End:
     """Run a command with this process's input and output, inside `signals_held`. A signal to end is forwarded to it."""
     # Signals that this process has ignored from its start, for example under `nohup`, stay ignored.
-    ending = {number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN}
-    if early := signal.sigtimedwait(ending, 0):  # a signal arrived between two workers
-        return End(-early.si_signo, early.si_signo)
+    end_signals = {number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN}
+    if pending_signal := signal.sigtimedwait(end_signals, 0):  # a signal arrived between two workers
+        return End(-pending_signal.si_signo, pending_signal.si_signo)
     sys.stdout.flush()
     sys.stderr.flush()
     environment = {**os.environ, _PARENT: str(os.getpid())}
     child = os.posix_spawn(command[0], list(command), environment, setsigmask=())
-    asked = None
+    requested_signal = None
     while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return End(os.waitstatus_to_exitcode(status), asked)
-        received = signal.sigtimedwait({*ending, signal.SIGCHLD}, _LOOK)
-        if received is not None and received.si_signo in ending:
-            asked = received.si_signo
-            if received.si_code <= 0:  # sent to this process only; the terminal signals the whole group
-                os.kill(child, asked)
+        ended_pid, status = os.waitpid(child, os.WNOHANG)
+        if ended_pid:
+            return End(os.waitstatus_to_exitcode(status), requested_signal)
+        signal_info = signal.sigtimedwait({*end_signals, signal.SIGCHLD}, _LOOK)
+        if signal_info is not None and signal_info.si_signo in end_signals:
+            requested_signal = signal_info.si_signo
+            if signal_info.si_code <= 0:  # sent to this process only; the terminal signals the whole group
+                os.kill(child, requested_signal)
 
 
 def end_with_parent() -> None:

@@ -37,17 +37,17 @@ class Floor(Runnable):
     def prepare(self, workspace: Workspace) -> None:
         device = workspace.device
         word = STREAM_WORD_BYTES[device.backend]
-        read, written = (-(-size // word) for size in self.streamed(workspace.operands))
-        self.bytes_moved = (read + written) * word
+        read_count, write_count = (-(-size // word) for size in self.streamed(workspace.operands))
+        self.bytes_moved = (read_count + write_count) * word
         self.launch = device.bind(
             workspace.common.program.kernel(self._stream.kernel),
-            _grid(device.target, device.sm_count, self._stream, read),
+            _grid(device.target, device.sm_count, self._stream, read_count),
             self._stream.block_size,
             [
-                np.int32(read),
-                np.int32(written),
-                workspace.buffer(("streamed", read), lambda: device.upload(random_bytes(read * word))),
-                workspace.written(("streamed", written), written * word, "its output"),
+                np.int32(read_count),
+                np.int32(write_count),
+                workspace.buffer(("streamed", read_count), lambda: device.upload(random_bytes(read_count * word))),
+                workspace.written(("streamed", write_count), write_count * word, "its output"),
             ],
         )
 
@@ -71,8 +71,8 @@ class DeviceCopy(Runnable):
     def prepare(self, workspace: Workspace) -> None:
         device = workspace.device
         word = STREAM_WORD_BYTES[device.backend]
-        most = COPY_BYTES[device.backend] if self._bytes is None else min(self._bytes, COPY_BYTES[device.backend])
-        words = min(most, device.free_bytes() // 8) // 2 // word
+        max_bytes = COPY_BYTES[device.backend] if self._bytes is None else min(self._bytes, COPY_BYTES[device.backend])
+        words = min(max_bytes, device.free_bytes() // 8) // 2 // word
         self.bytes_moved = 2 * words * word
         source = device.upload(_copied(words * word))
         self._halves = [source]

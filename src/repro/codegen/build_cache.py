@@ -81,9 +81,9 @@ class Module:
             return module
         except ValidationError as error:
             first = error.errors()[0]
-            raise _damaged(path, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
+            raise _damage_error(path, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
         except ValueError as error:
-            raise _damaged(path, error) from None
+            raise _damage_error(path, error) from None
 
 
 class ModuleOnDemand:
@@ -106,7 +106,7 @@ def _reader() -> TypeAdapter[Module]:
     return TypeAdapter(Module)
 
 
-def _damaged(path: Path, reason: object) -> ReproError:
+def _damage_error(path: Path, reason: object) -> ReproError:
     return ReproError(
         "the manifest of a module is damaged",
         where=path,
@@ -115,14 +115,14 @@ def _damaged(path: Path, reason: object) -> ReproError:
     )
 
 
-def compiler_of(target: Target) -> tuple[str, tuple[str, ...]]:
+def target_compiler(target: Target) -> tuple[str, tuple[str, ...]]:
     """Return the compiler's version and its flags for a target, including flags from environment variables."""
     if target.dialect == "cuda":
-        return nvcc.version(), (*nvcc.flags(target), *environment_of(target))
-    return opencl_runtime.compiler_version(), (*opencl_runtime.FLAGS, *environment_of(target))
+        return nvcc.version(), (*nvcc.flags(target), *target_environment(target))
+    return opencl_runtime.compiler_version(), (*opencl_runtime.FLAGS, *target_environment(target))
 
 
-def environment_of(target: Target) -> tuple[str, ...]:
+def target_environment(target: Target) -> tuple[str, ...]:
     """Return the environment variables that the compiler for a target reads, as `NAME=value`."""
     return nvcc.environment() if target.dialect == "cuda" else opencl_runtime.environment()
 
@@ -130,14 +130,14 @@ def environment_of(target: Target) -> tuple[str, ...]:
 def compiler_identity(target: Target) -> list[str]:
     """Return texts that identify compiler and flags, without starting an OpenCL runtime."""
     if target.dialect == "cuda":
-        name, flags = compiler_of(target)
+        name, flags = target_compiler(target)
         return [name, *flags]
-    return [*opencl_runtime.build_identity(), *opencl_runtime.FLAGS, *environment_of(target)]
+    return [*opencl_runtime.build_identity(), *opencl_runtime.FLAGS, *target_environment(target)]
 
 
 def source_hash(source: str, target: Target) -> str:
     """Return the hash of source, compiler and flags, which names the binary."""
-    compiler, flags = compiler_of(target)
+    compiler, flags = target_compiler(target)
     return hashlib.sha256("\0".join([source, target.name, compiler, *flags]).encode()).hexdigest()
 
 
@@ -155,10 +155,10 @@ def compiled_before(source: str, target: Target, manifest: Path) -> Module | Non
     if module.status != "ok" or digest is None or module.binary_digest not in (None, digest):
         return None
     if target.dialect == "cuda" and nvcc.find() is None:
-        same = _content(binary.with_suffix(".cu")) == source.encode()
+        up_to_date = _content(binary.with_suffix(".cu")) == source.encode()
     else:
-        same = module.hash == source_hash(source, target)
-    return module if same else None
+        up_to_date = module.hash == source_hash(source, target)
+    return module if up_to_date else None
 
 
 def compile_module(source: str, target: Target, manifest: Path, *, record_errors: bool = False) -> Module:
@@ -172,7 +172,7 @@ def compile_module(source: str, target: Target, manifest: Path, *, record_errors
     ReproError
         The compiler is missing, or the source does not compile.
     """
-    compiler, flags = compiler_of(target)
+    compiler, flags = target_compiler(target)
     digest = source_hash(source, target)
     objects = manifest.parent / "objects"
     suffix = ".cubin" if target.dialect == "cuda" else ".clbin"
@@ -208,19 +208,19 @@ def check_binary(binary: Path) -> None:
     compiled again. Manifests without a digest are not compared.
     """
     digest = _digest(binary)
-    modules = _modules_of(binary)
+    modules = _modules_by_path(binary)
     if digest is not None and all(module.binary_digest in (None, digest) for module in modules.values()):
         return
     message = f"damaged: {binary} is {'gone' if digest is None else 'not what was compiled'}; compile it again"
     for manifest, module in modules.items():
         replace(module, status="compile_error", binary=None, binary_digest=None, message=message).save(manifest)
-    for path in _made(binary):
+    for path in _built_files(binary):
         with suppress(IsADirectoryError):  # the next compilation reports a folder in place of the binary
             path.unlink(missing_ok=True)
     raise DamagedBinary(message)
 
 
-def _modules_of(binary: Path) -> dict[Path, Module]:
+def _modules_by_path(binary: Path) -> dict[Path, Module]:
     """Return all modules that use a binary, by path of their manifests."""
     folder, modules = binary.parent.parent, {}
     for manifest in folder.glob("*.json"):
@@ -235,7 +235,7 @@ def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]
     """Compile a binary, unless an undamaged one exists; return registers and spilled bytes of each kernel."""
     build: Callable[[Path, Path, Target], dict[str, dict[str, int]]]
     build = nvcc.build if target.dialect == "cuda" else opencl_runtime.build
-    *files, sums = _made(binary)
+    *files, sums = _built_files(binary)
     if not binary.is_file() or _content(sums) != _sums(files):
         with tempfile.TemporaryDirectory(prefix=".", dir=binary.parent) as folder:
             start = time.perf_counter()
@@ -243,8 +243,8 @@ def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]
             with Path(binary.parent, SECONDS_FILE).open("a") as seconds:
                 seconds.write(f"{binary.stem} {time.perf_counter() - start:.2f}\n")
             for path in files:
-                if (made := Path(folder, path.name)).exists():
-                    made.replace(path)
+                if (finished_file := Path(folder, path.name)).exists():
+                    finished_file.replace(path)
         write_whole(sums, _sums(files))
     return build(code, binary, target)
 
@@ -263,7 +263,7 @@ def compile_times(target: str, modules: Path = MODULES) -> dict[tuple[str, str],
     return times
 
 
-def _made(binary: Path) -> tuple[Path, Path, Path]:
+def _built_files(binary: Path) -> tuple[Path, Path, Path]:
     """Return the files of a compilation: binary, compiler log (not written on the CPU), and digests of the
     first two.
     """

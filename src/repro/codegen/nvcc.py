@@ -33,8 +33,8 @@ class CompileError(Exception):
 
 def flags(target: Target, *, shared: bool = False) -> tuple[str, ...]:
     """Return the flags for a cubin, or for a shared library with host functions."""
-    made = ("-shared", "-Xcompiler=-fPIC") if shared else ("-cubin",)
-    return (f"-arch={target.name}", "-O3", "-std=c++17", *made, "-Xptxas=-v", "-lineinfo")
+    output_flags = ("-shared", "-Xcompiler=-fPIC") if shared else ("-cubin",)
+    return (f"-arch={target.name}", "-O3", "-std=c++17", *output_flags, "-Xptxas=-v", "-lineinfo")
 
 
 #: Environment variables from which nvcc reads flags and the host compiler.
@@ -48,9 +48,9 @@ def environment() -> tuple[str, ...]:
 
 def find() -> Path | None:
     """Search nvcc on PATH, in CUDA_HOME and CUDA_PATH, in pip packages and in the default installation folder."""
-    on_path = shutil.which("nvcc")
-    if on_path:
-        return Path(on_path)
+    executable = shutil.which("nvcc")
+    if executable:
+        return Path(executable)
     site = Path(sysconfig.get_paths()["purelib"])
     candidates = [
         *(Path(os.environ[name], "bin", "nvcc") for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)),
@@ -75,16 +75,16 @@ def _nvcc() -> Path:
 @cache
 def version() -> str:
     """Return nvcc's release and build line; raise `ReproError` if nvcc is missing or does not work."""
-    done = run_program([_nvcc(), "--version"], ANSWERING, "nvcc")
-    if done.code or not _RELEASE.search(done.output):
+    run = run_program([_nvcc(), "--version"], ANSWERING, "nvcc")
+    if run.code or not _RELEASE.search(run.output):
         raise ReproError(
             "nvcc does not say which version it is",
             where=f"{_nvcc()} --version",
             expected="its release, such as: release 12.8, V12.8.93",
-            actual=shown(done.said) or f"nothing, and exit code {done.code}",
+            actual=shown(run.said) or f"nothing, and exit code {run.code}",
             todo="install the CUDA toolkit again, or take this one from PATH and CUDA_HOME",
         )
-    return "nvcc " + shown(done.output.strip().splitlines()[-1])
+    return "nvcc " + shown(run.output.strip().splitlines()[-1])
 
 
 def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
@@ -108,48 +108,48 @@ def build_foreign(
     The name of the binary in `folder` is a hash of `identity`, compiler and flags, and it is compiled only once.
     `identity` must change with the source and with all files that it includes. Errors are those of `build`.
     """
-    given = (*flags(target, shared=shared), *words)
-    named = "\0".join([identity, version(), *given, *environment()])
+    options = (*flags(target, shared=shared), *words)
+    key = "\0".join([identity, version(), *options, *environment()])
     suffix = ".so" if shared else ".cubin"
-    binary = folder / f"{hashlib.sha256(named.encode()).hexdigest()[:32]}{suffix}"
+    binary = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}{suffix}"
     folder.mkdir(parents=True, exist_ok=True)
-    _compile(source, binary, given)
+    _compile(source, binary, options)
     return binary
 
 
-def _compile(source: Path, binary: Path, given: Sequence[str]) -> Path:
+def _compile(source: Path, binary: Path, options: Sequence[str]) -> Path:
     """Compile a source unless its binary exists; return the file with the compiler's output."""
     log = binary.with_suffix(".log")
     if not (binary.exists() and log.exists()):
         with replacing(binary) as partial:
-            done = run_program([_nvcc(), *given, "-o", partial, source], COMPILING, "the compiler")
-            if done.code < 0 or (done.code and _KILLED.search(done.said)):
+            run = run_program([_nvcc(), *options, "-o", partial, source], COMPILING, "the compiler")
+            if run.code < 0 or (run.code and _KILLED.search(run.said)):
                 raise ReproError(
                     "the compiler was killed",
                     where=source,
-                    actual=first_error(done.said) if done.said.strip() else signal.strsignal(-done.code),
+                    actual=first_error(run.said) if run.said.strip() else signal.strsignal(-run.code),
                     todo="run the same command again; where memory is short, with fewer compilers at a time",
                 )
-            if done.code:
-                raise CompileError(first_error(done.said))
+            if run.code:
+                raise CompileError(first_error(run.said))
             if not partial.exists():
                 raise ReproError(
                     "the compiler wrote no binary",
                     where=source,
-                    actual=shown(done.said) or "it said nothing",
+                    actual=shown(run.said) or "it said nothing",
                     todo=f"see whether {_nvcc()} is nvcc",
                 )
-            log.write_text(done.errors + done.output)
+            log.write_text(run.errors + run.output)
     return log
 
 
-def kernels_of(binary: Path) -> list[str]:
+def kernel_names(binary: Path) -> list[str]:
     """Return the names of the kernels in a binary that this module compiled; names are mangled unless extern "C"."""
     return list(read_resources(read_text(binary.with_suffix(".log"))))
 
 
-def first_error(said: str) -> str:
-    lines = [line for line in map(shown, said.splitlines()) if line]
+def first_error(output: str) -> str:
+    lines = [line for line in map(shown, output.splitlines()) if line]
     return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no message")
 
 
@@ -161,8 +161,8 @@ def read_resources(log: str) -> dict[str, dict[str, int]]:
         if entry := re.search(r"Compiling entry function '(\w+)'", line):
             name = entry[1]
             resources[name] = {"registers": 0, "spills": 0}
-        elif name and (spilled := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)):
-            resources[name]["spills"] += int(spilled[1]) + int(spilled[2])
-        elif name and (used := re.search(r"Used (\d+) registers", line)):
-            resources[name]["registers"] = int(used[1])
+        elif name and (spills := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)):
+            resources[name]["spills"] += int(spills[1]) + int(spills[2])
+        elif name and (registers := re.search(r"Used (\d+) registers", line)):
+            resources[name]["registers"] = int(registers[1])
     return resources

@@ -43,17 +43,17 @@ def runtime_identity() -> list[str]:
     else:
         vendors = Path(os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors"))
         sources = [read_text(path).strip() for path in sorted(vendors.glob("*.icd"))]
-    return [*sources, *_installed()]
+    return [*sources, *_installed_versions()]
 
 
 @cache
-def _installed() -> tuple[str, ...]:
+def _installed_versions() -> tuple[str, ...]:
     """Return the installed OpenCL packages with versions; cached, since plans need them for hundreds of modules."""
-    installed = []
+    versions = []
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
-            installed.append(f"{package} {version(package)}")
-    return tuple(installed)
+            versions.append(f"{package} {version(package)}")
+    return tuple(versions)
 
 
 def processor() -> str | None:
@@ -172,7 +172,7 @@ def build_identity() -> list[str]:
     return [*runtime_identity(), str(processor())]
 
 
-def _located(error: str, source: Path) -> str:
+def _locate_errors(error: str, source: Path) -> str:
     """Return an error message with the source's file name, which the runtime does not know, and the line's text."""
     if not (place := re.match(r"(?:[^:]*:)?(\d+):(\d+): (.*)", error)):
         return error
@@ -195,6 +195,6 @@ def build(source: Path, binary: Path, target: Target, flags: Sequence[str] = FLA
         try:
             program = cl.Program(context, source.read_text()).build(list(flags), devices=[device])
         except cl.Error as error:
-            raise CompileError(_located(first_error(str(error)), source)) from None
+            raise CompileError(_locate_errors(first_error(str(error)), source)) from None
     write_whole(binary, program.get_info(cl.program_info.BINARIES)[0])
     return {}

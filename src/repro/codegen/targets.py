@@ -151,9 +151,9 @@ def gpu_models() -> tuple[GpuModel, ...]:
 def find_gpu(name: str) -> GpuModel | None:
     """Return the data sheet of a GPU by its name, such as `NVIDIA A100-SXM4-40GB`; None for an unknown model."""
     plain = " ".join(_BRANDS.sub(" ", name).split())
-    fitting = (model for model in gpu_models() if plain.lower() == model.name.lower())
-    matching = (model for model in gpu_models() if re.fullmatch(model.pattern, plain, re.IGNORECASE))
-    return next(fitting, None) or next(matching, None)
+    named_models = (model for model in gpu_models() if plain.lower() == model.name.lower())
+    pattern_models = (model for model in gpu_models() if re.fullmatch(model.pattern, plain, re.IGNORECASE))
+    return next(named_models, None) or next(pattern_models, None)
 
 
 def get_gpu(name: str) -> GpuModel:

@@ -63,8 +63,8 @@ def render_text(templates: Path, name: str, **context: Any) -> str:
         where = _place(error) or templates / name
         detail = f"{type(error).__name__}: {error.message}"
         raise ReproError("a template cannot be rendered", where=where, actual=detail, todo="correct it") from error
-    for blanks, kept in _STRAY_BLANKS:
-        text = blanks.sub(kept, text)
+    for blanks, replacement in _STRAY_BLANKS:
+        text = blanks.sub(replacement, text)
     return text.rstrip("\n") + "\n"
 
 
@@ -88,30 +88,34 @@ def wrap_lines(source: str) -> str:
         line, code = whole, whole.partition("//")[0]
         indent = " " * (len(line) - len(line.lstrip()))
         comment = re.match(r" *///? ", line)
-        continued = comment[0] if comment else indent if open_parentheses else indent + "    "
+        indentation = comment[0] if comment else indent if open_parentheses else indent + "    "
         open_parentheses += code.count("(") - code.count(")")
         while len(line) > MAX_COLUMNS and not line.startswith("#"):
-            breaks = [each for each in _breaks(line, bool(comment)) if len(continued) < each[2] <= MAX_COLUMNS]
+            breaks = [
+                candidate
+                for candidate in _breaks(line, bool(comment))
+                if len(indentation) < candidate[2] <= MAX_COLUMNS
+            ]
             if not breaks:
                 break
-            at = min(breaks, key=lambda each: (each[0], each[1], -each[2]))[2]
-            lines.append(line[:at])
-            line = continued + line[at + 1 :]
+            position = min(breaks, key=lambda candidate: (candidate[0], candidate[1], -candidate[2]))[2]
+            lines.append(line[:position])
+            line = indentation + line[position + 1 :]
         lines.append(line)
     return "\n".join(lines)
 
 
-def _breaks(line: str, is_comment: bool) -> list[tuple[int, int, int]]:
+def _breaks(line: str, comment: bool) -> list[tuple[int, int, int]]:
     """Return the blanks at which a line may be broken.
 
     Each has a bracket depth, the rank of the neighbouring token, and a position.
     """
-    if is_comment:
+    if comment:
         return [(0, 0, place) for place, letter in enumerate(line) if letter == " "]
-    breaks, depth, quoted = [], 0, False
+    breaks, depth, in_quotes = [], 0, False
     for place, letter in enumerate(line.partition("//")[0]):
-        quoted ^= letter == '"'
-        if quoted:
+        in_quotes ^= letter == '"'
+        if in_quotes:
             continue
         depth += (letter in "([{") - (letter in ")]}")
         if letter == " ":
@@ -120,25 +124,25 @@ def _breaks(line: str, is_comment: bool) -> list[tuple[int, int, int]]:
     return breaks
 
 
-def without_macros(templates: Path, dialect: str, source: str) -> str:
+def expand_macros(templates: Path, dialect: str, source: str) -> str:
     """Expand the macros of a dialect's header in a rendered source, so that people can read the source."""
     header = shipped(templates / "dialects" / f"{dialect}.h").read_text("utf-8")
     macros = {
         name: (re.findall(r"\w+", parameters) if parameters else None, text)
         for name, parameters, text in _DEFINITION.findall(_CONTINUED.sub(" ", header))
     }
-    found, position = re.compile(rf"\b(?:{'|'.join(macros)})\b"), 0
+    macro_use, position = re.compile(rf"\b(?:{'|'.join(macros)})\b"), 0
     source = source.replace(header, "", 1)
-    while match := found.search(source, position):
+    while match := macro_use.search(source, position):
         (parameters, text), start, end = macros[match[0]], *match.span()
         if parameters is not None:
             arguments, end = _arguments(source, end)
-            text = _substituted(text, dict(zip(parameters, arguments, strict=False)))
+            text = _substitute(text, dict(zip(parameters, arguments, strict=False)))
         if not text:  # an empty macro: also remove its line or the space after it
             line = source.rfind("\n", 0, start) + 1
-            alone = re.compile(r";?\n").match(source, end)
-            if alone and not source[line:start].strip():
-                start, end = line, alone.end()
+            statement_end = re.compile(r";?\n").match(source, end)
+            if statement_end and not source[line:start].strip():
+                start, end = line, statement_end.end()
             elif source.startswith(" ", end):
                 end += 1
         text = re.sub(r'^_Pragma\("(.*)"\)$', r"#pragma \1", text)
@@ -146,7 +150,7 @@ def without_macros(templates: Path, dialect: str, source: str) -> str:
     return source
 
 
-def _substituted(text: str, values: dict[str, str]) -> str:
+def _substitute(text: str, values: dict[str, str]) -> str:
     return re.sub(r"\w+", lambda word: values.get(word[0], word[0]), text)
 
 
@@ -174,12 +178,14 @@ def _folders(templates: Path) -> list[Path]:
     folders = [templates, *extension_folders("kernels")]
     if len(folders) == 1:  # called at each rendering; without extensions the folders need not be searched
         return folders
-    there: dict[Path, Path] = {}
+    path_by_name: dict[Path, Path] = {}
     for folder in folders:
         for path in (path for path in folder.rglob("*") if path.suffix in SUFFIXES):
             name = path.relative_to(folder)
-            if there.setdefault(name, path) != path:
-                raise ReproError("two templates of one name", where=path, actual=there[name], todo="rename one of them")
+            if path_by_name.setdefault(name, path) != path:
+                raise ReproError(
+                    "two templates of one name", where=path, actual=path_by_name[name], todo="rename one of them"
+                )
     return folders
 
 

@@ -378,14 +378,14 @@ def allocate_parts(device: Device, sizes: Sequence[int]) -> tuple[Block, list[Bu
 
     With OpenCL, the arrays cannot be divided into parts again.
     """
-    padded = (-(-nbytes // PART_ALIGNMENT) * PART_ALIGNMENT for nbytes in sizes)
-    begins = list(accumulate(padded, initial=0))
-    with ExitStack() as allocated:
+    padded_sizes = (-(-nbytes // PART_ALIGNMENT) * PART_ALIGNMENT for nbytes in sizes)
+    begins = list(accumulate(padded_sizes, initial=0))
+    with ExitStack() as allocations:
         whole = device.allocate(begins[-1])
-        allocated.callback(whole.release)
+        allocations.callback(whole.release)
         parts: list[Buffer] = []
         for begin, nbytes in zip(begins, sizes, strict=False):
             parts.append(device.part(whole, begin, nbytes))
-            allocated.callback(parts[-1].release)
-        allocated.pop_all()
+            allocations.callback(parts[-1].release)
+        allocations.pop_all()
     return Block(whole, parts), parts

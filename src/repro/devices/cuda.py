@@ -64,9 +64,9 @@ def may_block(environment: Mapping[str, str]) -> bool:
     """Return whether the environment variables permit blocking the stream (see `REPRO_BLOCKING`)."""
     if environment.get("REPRO_BLOCKING") == "0" or environment.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         return False
-    preloaded = environment.get("LD_PRELOAD", "")
+    preload_list = environment.get("LD_PRELOAD", "")
     return not any(name.startswith(_TOOLS) for name in environment) and not any(
-        library in preloaded for library in _TOOL_LIBRARIES
+        library in preload_list for library in _TOOL_LIBRARIES
     )
 
 
@@ -140,8 +140,8 @@ class Timer:
             before()
         launch()  # not blocked, since a library may wait for the device in its first call
         self._synchronize()
-        same = unwrap(launch)
-        times, self._fitting[same] = self._time(group, count, self._fitting.get(same, GROUPS), before)
+        unwrapped = unwrap(launch)
+        times, self._fitting[unwrapped] = self._time(group, count, self._fitting.get(unwrapped, GROUPS), before)
         return times
 
     def graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
@@ -197,11 +197,11 @@ class Timer:
         times out. `before` runs before each group; before a batch of one it may wait for the device.
         """
         times = np.empty(count)
-        done = 0
+        n_timed = 0
         while len(self._events) < min(batch, count):
             self._events.append((self._cuda.Event(), self._cuda.Event()))
-        while done < count:
-            events = self._events[: min(batch, count - done)]
+        while n_timed < count:
+            events = self._events[: min(batch, count - n_timed)]
             # A batch larger than the GPU's queue would make host and stream wait for each other.
             if before is not None and batch == 1:
                 before()
@@ -219,8 +219,8 @@ class Timer:
                     )
                 batch = max(1, batch // 4)
                 continue
-            times[done : done + len(events)] = [end.time_since(start) for start, end in events]
-            done += len(events)
+            times[n_timed : n_timed + len(events)] = [end.time_since(start) for start, end in events]
+            n_timed += len(events)
         return times * 1e-3, batch
 
     def close(self) -> None:

@@ -54,14 +54,14 @@ class BindingsModule:
         function, failure = self._function(name, shared), self._failure
         values, pointers = _pack(arguments)
         address = ctypes.addressof(pointers)
-        allowed = driver.CUlaunchAttribute()
-        allowed.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        allowed.value.programmaticStreamSerializationAllowed = 1
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
         config = driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = block, 1, 1
         config.sharedMemBytes, config.hStream = shared, driver.CUstream(self._stream)
-        config.attrs, config.numAttrs = [allowed], 1
+        config.attrs, config.numAttrs = [attribute], 1
 
         # the default argument keeps the buffers, the argument values and the pointers to them alive
         def launch(held: tuple[Any, ...] = (arguments, values, pointers)) -> None:

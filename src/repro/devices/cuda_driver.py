@@ -101,11 +101,11 @@ class Memory:
 
     @contextmanager
     def pooling(self) -> Iterator[None]:
-        earlier, self._pooling = self._pooling, True
+        previous_pooling, self._pooling = self._pooling, True
         try:
             yield
         finally:
-            self._pooling = earlier
+            self._pooling = previous_pooling
 
     def growth(self, run: Callable[[], object]) -> int:
         """Empty the pool, run a function, and return by how many bytes the pool has grown."""
@@ -255,13 +255,13 @@ class SideStreams:
 
     def side_by_side(self, runs: Sequence[Callable[[], None]]) -> Callable[[], None]:
         """Return a function that queues all runs, each on one of the streams that `take(len(runs))` returned."""
-        main, (first, *own), sides = self._main, runs, self._sides[: len(runs) - 1]
+        main, (first, *side_runs), sides = self._main, runs, self._sides[: len(runs) - 1]
         begin, *ends = self._events[: len(runs)]
 
         def queue() -> None:
             begin.record(main)
             first()  # queued first: behind the others, its blocks would have to wait until those leave multiprocessors
-            for side, run, end in zip(sides, own, ends, strict=True):
+            for side, run, end in zip(sides, side_runs, ends, strict=True):
                 side.wait_for_event(begin)
                 run()
                 end.record(side)

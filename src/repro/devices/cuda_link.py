@@ -29,17 +29,17 @@ class CudaLink:
         self._gpus = [_call(device, driver.cuCtxGetDevice) for device in devices]
         pairs = list(permutations(range(len(devices)), 2))
         self._peers = {pair for pair in pairs if self._enable_peer(*pair)}
-        no_clock = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
-        self._events = [_call(device, driver.cuEventCreate, no_clock) for device in devices]
+        flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        self._events = [_call(device, driver.cuEventCreate, flags) for device in devices]
         self._record = [
             _bind(device, driver.cuEventRecord, event, device.stream)
             for device, event in zip(devices, self._events, strict=True)
         ]
         self._wait = {
-            (later, earlier): _bind(
-                devices[later], driver.cuStreamWaitEvent, devices[later].stream, self._events[earlier], 0
+            (waiting, awaited): _bind(
+                devices[waiting], driver.cuStreamWaitEvent, devices[waiting].stream, self._events[awaited], 0
             )
-            for later, earlier in pairs
+            for waiting, awaited in pairs
         }
         self._sides: list[_Side] = []
 

@@ -150,11 +150,11 @@ class Devices:
         self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
         """Time as `Device.time_events` does, from a common start of all devices until the last device ends."""
-        return self.first.time_events(self._forked(launch), count, self._joined(before))
+        return self.first.time_events(self._fork_launch(launch), count, self._join_before(before))
 
     def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
         """Time as `Device.time_graph` does; each replay is timed from a common start until the last device ends."""
-        return self.first.time_graph(self._forked(launch), launches, replays)
+        return self.first.time_graph(self._fork_launch(launch), launches, replays)
 
     def time_host(
         self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
@@ -166,9 +166,9 @@ class Devices:
         self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
         """Time as `Device.time_stages` does; each stage is timed from a common start until the last device ends."""
-        return self.first.time_stages([self._forked(stage) for stage in stages], count, self._joined(before))
+        return self.first.time_stages([self._fork_launch(stage) for stage in stages], count, self._join_before(before))
 
-    def _forked(self, launch: Callable[[], None]) -> Callable[[], None]:
+    def _fork_launch(self, launch: Callable[[], None]) -> Callable[[], None]:
         if len(self) == 1:
             return launch
 
@@ -181,7 +181,7 @@ class Devices:
 
         return over_all
 
-    def _joined(self, before: Callable[[], None] | None) -> Callable[[], None] | None:
+    def _join_before(self, before: Callable[[], None] | None) -> Callable[[], None] | None:
         """Return a function to run before each launch, so that all devices start when the first device's clock
         starts.
         """
@@ -201,12 +201,12 @@ class Devices:
         return min(clocks, default=None), ", ".join(reasons) or None
 
     def close(self) -> None:
-        with ExitStack() as closing:  # all devices are closed, even if closing one of them fails
+        with ExitStack() as stack:  # all devices are closed, even if closing one of them fails
             for device in self._devices:
-                closing.callback(device.close)
-            closing.callback(self._link.close)
+                stack.callback(device.close)
+            stack.callback(self._link.close)
             for part in self._leading.values():
-                closing.callback(part._link.close)
+                stack.callback(part._link.close)
 
 
 def device_counts(count: int) -> list[int]:

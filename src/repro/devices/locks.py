@@ -112,7 +112,7 @@ class DeviceLocks:
         self.idle = set()
         try:
             for device in self._devices:
-                file = _locked(device, say=say)
+                file = _acquire(device, say=say)
                 self._files.append(file)
                 self.idle |= _idle(file) - {os.getpid()}
                 since = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -166,7 +166,7 @@ def lock_devices(devices: Iterable[str], work: str) -> Iterator[DeviceLocks]:
         locks.free()
 
 
-def _locked(device: str, *, say: bool) -> int:
+def _acquire(device: str, *, say: bool) -> int:
     """Open and lock a device's file; return it. If the file was deleted meanwhile, open a new one."""
     path = lock_path(device)
     while True:
@@ -200,11 +200,11 @@ def _open(path: Path) -> int:
         file = _open_or_make(path)
     except OSError as error:
         link = error.errno in (errno.ELOOP, errno.EMLINK)
-        raise _refused(path, "it is a link" if link else error.strerror) from None
+        raise _refusal(path, "it is a link" if link else error.strerror) from None
     status = os.fstat(file)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(file)
-        raise _refused(path, "it is no file, or a link to one")
+        raise _refusal(path, "it is no file, or a link to one")
     return file
 
 
@@ -225,7 +225,7 @@ def _open_or_make(path: Path) -> int:
         return file
 
 
-def _refused(path: Path, reason: object) -> ReproError:
+def _refusal(path: Path, reason: object) -> ReproError:
     return ReproError(
         "a device cannot be locked",
         where=path,
@@ -244,8 +244,8 @@ def _write(file: int, content: Mapping[str, Any]) -> None:
 def _idle(file: int) -> set[int]:
     """Return former holders of a device that are still alive, as listed in the lock file."""
     try:
-        noted = json.loads(os.pread(file, MAX_HOLDER_BYTES, 0))["idle"]
-        return {pid for pid in noted if isinstance(pid, int) and psutil.pid_exists(pid)}
+        idle_pids = json.loads(os.pread(file, MAX_HOLDER_BYTES, 0))["idle"]
+        return {pid for pid in idle_pids if isinstance(pid, int) and psutil.pid_exists(pid)}
     except (OSError, KeyError, TypeError, *UNREADABLE):  # no content, or an unknown format
         return set()
 

@@ -80,28 +80,28 @@ class Monitor:
         except (self._nvml.NVMLError, AttributeError):  # old versions of pynvml lack some functions
             return None
 
-    def _of_device(self, question: Callable[[Any, Any], Any]) -> Any:
+    def _ask_device(self, question: Callable[[Any, Any], Any]) -> Any:
         handle = self._handle
         return None if handle is None else self._ask(lambda n: question(n, handle))
 
     def clocks(self) -> tuple[float | None, str | None]:
         """Return the SM clock in MHz and the throttle reasons (None: not throttled, or unknown)."""
-        clock = self._of_device(lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM))
-        reasons = self._of_device(lambda n, h: n.nvmlDeviceGetCurrentClocksThrottleReasons(h))
+        clock = self._ask_device(lambda n, h: n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM))
+        reasons = self._ask_device(lambda n, h: n.nvmlDeviceGetCurrentClocksThrottleReasons(h))
         return None if clock is None else float(clock), None if reasons is None else throttle_text(reasons)
 
     def settings(self) -> dict[str, Any]:
         """Return settings that stay constant during a campaign: driver, maximum clocks, ECC, power limit, persistence
         mode.
         """
-        power = self._of_device(lambda n, h: n.nvmlDeviceGetPowerManagementLimit(h))
+        power = self._ask_device(lambda n, h: n.nvmlDeviceGetPowerManagementLimit(h))
         return {
             "driver": _text(self._ask(lambda n: n.nvmlSystemGetDriverVersion())),
-            "max_sm_clock_mhz": self._of_device(lambda n, h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM)),
-            "max_memory_clock_mhz": self._of_device(lambda n, h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_MEM)),
-            "ecc": _on(self._of_device(lambda n, h: n.nvmlDeviceGetEccMode(h)[0])),
+            "max_sm_clock_mhz": self._ask_device(lambda n, h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM)),
+            "max_memory_clock_mhz": self._ask_device(lambda n, h: n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_MEM)),
+            "ecc": _flag(self._ask_device(lambda n, h: n.nvmlDeviceGetEccMode(h)[0])),
             "power_limit_w": None if power is None else power / 1000,
-            "persistence": _on(self._of_device(lambda n, h: n.nvmlDeviceGetPersistenceMode(h))),
+            "persistence": _flag(self._ask_device(lambda n, h: n.nvmlDeviceGetPersistenceMode(h))),
         }
 
     def link_to(self, other: Monitor) -> dict[str, Any]:
@@ -110,8 +110,8 @@ class Monitor:
         `active_nvlinks` is the smaller of the two GPUs' numbers of active links. With an NVSwitch, links lead to all
         GPUs.
         """
-        level = self._of_pair(other, lambda n, a, b: n.nvmlDeviceGetTopologyCommonAncestor(a, b))
-        status = self._of_pair(other, lambda n, a, b: n.nvmlDeviceGetP2PStatus(a, b, _P2P_BY_NVLINK))
+        level = self._ask_pair(other, lambda n, a, b: n.nvmlDeviceGetTopologyCommonAncestor(a, b))
+        status = self._ask_pair(other, lambda n, a, b: n.nvmlDeviceGetP2PStatus(a, b, _P2P_BY_NVLINK))
         links = [monitor._active_nvlinks() for monitor in (self, other)]
         return {
             "common_ancestor": COMMON_ANCESTORS.get(level),
@@ -119,19 +119,19 @@ class Monitor:
             "active_nvlinks": min((count for count in links if count is not None), default=None),
         }
 
-    def _of_pair(self, other: Monitor, question: Callable[[Any, Any, Any], Any]) -> Any:
-        return None if other._handle is None else self._of_device(lambda n, h: question(n, h, other._handle))
+    def _ask_pair(self, other: Monitor, question: Callable[[Any, Any, Any], Any]) -> Any:
+        return None if other._handle is None else self._ask_device(lambda n, h: question(n, h, other._handle))
 
     def _active_nvlinks(self) -> int | None:
         def is_active(link: int) -> bool:  # None if the GPU lacks this link
-            return bool(self._of_device(lambda n, h: n.nvmlDeviceGetNvLinkState(h, link)))
+            return bool(self._ask_device(lambda n, h: n.nvmlDeviceGetNvLinkState(h, link)))
 
         links = self._ask(lambda n: n.NVML_NVLINK_MAX_LINKS)
         return None if links is None else sum(map(is_active, range(links)))
 
     def other_processes(self, idle: Collection[int] = ()) -> list[str]:
-        running = self._of_device(lambda n, h: n.nvmlDeviceGetComputeRunningProcesses(h)) or []
-        return [self._describe(process) for process in running if process.pid not in (os.getpid(), *idle)]
+        processes = self._ask_device(lambda n, h: n.nvmlDeviceGetComputeRunningProcesses(h)) or []
+        return [self._describe(process) for process in processes if process.pid not in (os.getpid(), *idle)]
 
     def _describe(self, process: Any) -> str:
         name = _text(self._ask(lambda n: n.nvmlSystemGetProcessName(process.pid)))
@@ -144,5 +144,5 @@ def _text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _on(flag: Any) -> bool | None:
+def _flag(flag: Any) -> bool | None:
     return None if flag is None else bool(flag)

@@ -66,8 +66,8 @@ class OpenClKernel:
     save time.
     """
 
-    def __init__(self, handle: Any, dropped: list[Any]) -> None:
-        self.handle, self._dropped = handle, dropped
+    def __init__(self, handle: Any, free_handles: list[Any]) -> None:
+        self.handle, self._dropped = handle, free_handles
 
     def __del__(self) -> None:
         self._dropped.append(self.handle)
@@ -82,12 +82,12 @@ class OpenClProgram:
         """Return a kernel object with no other user. `shared` is ignored, because OpenCL kernels declare their local
         memory.
         """
-        dropped, cl = self._dropped[name], opencl_runtime.load()
+        free_handles, cl = self._dropped[name], opencl_runtime.load()
         try:
-            handle = dropped.pop() if dropped else cl.Kernel(self._handle, name)
+            handle = free_handles.pop() if free_handles else cl.Kernel(self._handle, name)
         except cl.Error as error:
             raise LaunchError(f"no kernel {name} in the module: {error}") from None
-        return OpenClKernel(handle, dropped)
+        return OpenClKernel(handle, free_handles)
 
 
 @dataclass(frozen=True)
@@ -217,13 +217,13 @@ class OpenClDevice:
     def receive(self, target: Buffer, sender: OpenClDevice, source: Buffer, nbytes: int) -> None:
         """Copy bytes from the start of another device's buffer. Waits for both devices before, and for the copy."""
         with self._mapped():
-            seen, _ = self._cl.enqueue_map_buffer(
+            mapped_memory, _ = self._cl.enqueue_map_buffer(
                 sender._queue, _handle(source), self._cl.map_flags.READ, 0, (nbytes,), np.uint8
             )
             try:
-                self._cl.enqueue_copy(self._queue, _handle(target), seen, is_blocking=True)
+                self._cl.enqueue_copy(self._queue, _handle(target), mapped_memory, is_blocking=True)
             finally:
-                seen.base.release(sender._queue)
+                mapped_memory.base.release(sender._queue)
 
     def fill(self, buffer: Buffer, byte: int) -> None:
         try:  # not a context manager, which is slower; this code is timed
@@ -234,7 +234,7 @@ class OpenClDevice:
     def bind(self, kernel: OpenClKernel, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         enqueue, queue, error, handle = self._cl.enqueue_nd_range_kernel, self._queue, self._cl.Error, kernel.handle
         try:
-            handle.set_args(*map(_given, arguments))
+            handle.set_args(*map(_kernel_argument, arguments))
         except (error, TypeError) as failure:  # TypeError: wrong number of arguments
             raise LaunchError(str(failure)) from None
         size, group = (grid * block,), (block,)
@@ -331,7 +331,7 @@ def _handle(buffer: Any) -> Any:
     return buffer.handle
 
 
-def _given(argument: Argument) -> Any:
+def _kernel_argument(argument: Argument) -> Any:
     if isinstance(argument, np.generic):
         return argument
     if isinstance(argument, int):

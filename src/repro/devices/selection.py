@@ -46,9 +46,9 @@ def find_gpus() -> list[Gpu]:
 
     `CUDA_VISIBLE_DEVICES` is respected.
     """
-    listed = nvml.list_gpus()
-    visible = visible_devices([uuid for _, _, uuid in listed], os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return [Gpu(ordinal, *listed[index]) for ordinal, index in enumerate(visible)]
+    gpu_entries = nvml.list_gpus()
+    visible = visible_devices([uuid for _, _, uuid in gpu_entries], os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return [Gpu(ordinal, *gpu_entries[index]) for ordinal, index in enumerate(visible)]
 
 
 def visible_devices(uuids: Sequence[str], setting: str | None) -> list[int]:
@@ -58,16 +58,16 @@ def visible_devices(uuids: Sequence[str], setting: str | None) -> list[int]:
     """
     if setting is None:
         return list(range(len(uuids)))
-    chosen: list[int] = []
+    ordinals: list[int] = []
     for word in (part.strip() for part in setting.split(",")):
         if word.isdigit():
-            fitting = [int(word)] if int(word) < len(uuids) else []
+            candidates = [int(word)] if int(word) < len(uuids) else []
         else:
-            fitting = [i for i, uuid in enumerate(uuids) if word and uuid.startswith(word)]
-        if len(fitting) != 1 or fitting[0] in chosen:
+            candidates = [i for i, uuid in enumerate(uuids) if word and uuid.startswith(word)]
+        if len(candidates) != 1 or candidates[0] in ordinals:
             break
-        chosen.append(fitting[0])
-    return chosen
+        ordinals.append(candidates[0])
+    return ordinals
 
 
 STATED = "REPRO_GPUS"
@@ -90,11 +90,11 @@ def node() -> Node:
         return TypeAdapter(Node).validate_python(read_json(Path(path)))
     except (OSError, ValueError) as error:
         wrong = error.errors()[0] if isinstance(error, ValidationError) else None
-        said = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg'].lower()}" if wrong else error
+        reason = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg'].lower()}" if wrong else error
         raise ReproError(
             "the file that states a cluster's GPUs cannot be read",
             where=f"{STATED}={path}",
-            actual=shown(said),
+            actual=shown(reason),
             todo=f"write it on a node with GPUs: `repro doctor --gpus {path}`, or unset {STATED}",
         ) from None
 
@@ -108,11 +108,11 @@ def write_gpus(path: Path) -> None:
             where=path,
             todo="do so on a node that has them, in a job that asks for one: `srun --gpus=1 repro doctor --gpus …`",
         )
-    stated = Node(tuple(gpus), nvml.driver_version())
-    write_whole(path, json.dumps(asdict(stated), indent=1) + "\n")
+    machine = Node(tuple(gpus), nvml.driver_version())
+    write_whole(path, json.dumps(asdict(machine), indent=1) + "\n")
 
 
-def resolve_device(wanted: str) -> str:
+def resolve_device(setting: str) -> str:
     """Convert the configured device selection to explicit device names: `cuda:0`, `cuda:0,1`, `opencl:0/2`.
 
     `auto` selects a GPU if one exists and its Python packages are installed, otherwise the CPU.
@@ -122,12 +122,12 @@ def resolve_device(wanted: str) -> str:
     ReproError
         The selection is invalid, a device does not exist, or only parts of a GPU (MIG) are visible.
     """
-    if not names_device(wanted):
-        meant = suggestion(wanted, DEVICES)
-        raise ReproError("no such device", where="device", expected=MEANING, actual=f"{wanted!r}{meant}")
-    backend, _, rest = wanted.partition(":")
+    if not names_device(setting):
+        meant = suggestion(setting, DEVICES)
+        raise ReproError("no such device", where="device", expected=MEANING, actual=f"{setting!r}{meant}")
+    backend, _, number_list = setting.partition(":")
     if backend == "opencl":
-        numbers = [int(number) for number in (rest or "0").split("/")]
+        numbers = [int(number) for number in (number_list or "0").split("/")]
         if numbers[0]:  # skip the slow listing for device 0, which always exists
             opencl_runtime.open_device(numbers[0])
         return f"{backend}:{'/'.join(map(str, numbers))}"
@@ -140,57 +140,61 @@ def resolve_device(wanted: str) -> str:
             actual=visible,
             todo="ask for a whole GPU, which nothing else uses; `device: opencl` takes the CPU",
         )
-    if wanted == "auto":
+    if setting == "auto":
         return "cuda:0" if gpus and find_spec("pycuda") else "opencl:0"
-    ordinals = range(max(len(gpus), 1)) if rest == "all" else [int(number) for number in (rest or "0").split(",")]
+    ordinals = (
+        range(max(len(gpus), 1))
+        if number_list == "all"
+        else [int(number) for number in (number_list or "0").split(",")]
+    )
     if max(ordinals) >= len(gpus):
         raise ReproError(
             "no such GPU",
             where="device",
-            expected=wanted,
+            expected=setting,
             actual=_names(gpus) or "no NVIDIA GPU",
             todo="`repro doctor` says what was found; `device: auto` takes the CPU where there is no GPU",
         )
     return f"cuda:{','.join(map(str, ordinals))}"
 
 
-def parts(resolved: str) -> list[str]:
+def parts(device: str) -> list[str]:
     """Return the name of each single device; for sub-devices of a CPU, the CPU's name."""
-    backend, _, numbers = resolved.partition(":")
+    backend, _, numbers = device.partition(":")
     return [f"{backend}:{number}" for number in numbers.partition("/")[0].split(",")]
 
 
-def identities(resolved: str) -> list[str]:
+def identities(device: str) -> list[str]:
     """Return a unique identifier for each device: a GPU's UUID, since `CUDA_VISIBLE_DEVICES` changes numbers, or
     `opencl:0`.
     """
-    if not resolved.startswith("cuda:"):
-        return parts(resolved)
-    listed = node().gpus
-    return [listed[int(part.partition(":")[2])].uuid for part in parts(resolved)]
+    if not device.startswith("cuda:"):
+        return parts(device)
+    gpus = node().gpus
+    return [gpus[int(part.partition(":")[2])].uuid for part in parts(device)]
 
 
-def models(resolved: str) -> list[str]:
+def models(device: str) -> list[str]:
     """Return device models and driver version, on which times depend, without opening a device."""
-    if not resolved.startswith("cuda:"):
+    if not device.startswith("cuda:"):
         return [str(opencl_runtime.processor()), *opencl_runtime.runtime_identity()]
     machine = node()
-    names = [machine.gpus[int(part.partition(":")[2])].name for part in parts(resolved)]
+    names = [machine.gpus[int(part.partition(":")[2])].name for part in parts(device)]
     return [*names, f"driver {machine.driver}"]
 
 
-def target_of(resolved: str) -> Target:
+def target_of(device: str) -> Target:
     """Return the hardware limits common to all selected devices without opening any; `ReproError` if they differ."""
-    backend, _, numbers = resolved.partition(":")
+    backend, _, numbers = device.partition(":")
     if backend == "opencl":
         return CPU
-    listed = node().gpus
-    gpus = [listed[int(number)] for number in numbers.split(",")]
+    known_gpus = node().gpus
+    gpus = [known_gpus[int(number)] for number in numbers.split(",")]
     capabilities = {gpu.capability for gpu in gpus}
     if len(capabilities) > 1:
         raise ReproError(
             "the GPUs are of several generations",
-            where=f"device: {resolved}",
+            where=f"device: {device}",
             expected="one, since all run the same binaries",
             actual=", ".join(f"cuda:{gpu.ordinal} {gpu.name} ({gpu.capability})" for gpu in gpus),
             todo="name GPUs of one generation",
@@ -198,7 +202,7 @@ def target_of(resolved: str) -> Target:
     return get_target(capabilities.pop())
 
 
-def open_devices(wanted: str) -> Devices:
+def open_devices(setting: str) -> Devices:
     """Open all devices that the configuration selects.
 
     Raises
@@ -206,19 +210,21 @@ def open_devices(wanted: str) -> Devices:
     ReproError
         A device or its Python packages are missing, the GPUs differ in generation, or they cannot be linked.
     """
-    resolved = resolve_device(wanted)
-    if len(parts(resolved)) > 1:
-        target_of(resolved)
-    opened = _open(resolved)
+    device_names = resolve_device(setting)
+    if len(parts(device_names)) > 1:
+        target_of(device_names)
+    members = _open(device_names)
     try:
-        return Devices(opened)
+        return Devices(members)
     except LaunchError as error:
-        for device in reversed(opened):
+        for device in reversed(members):
             device.close()
-        raise ReproError("the devices cannot be brought together", where=f"device: {resolved}", actual=error) from None
+        raise ReproError(
+            "the devices cannot be brought together", where=f"device: {device_names}", actual=error
+        ) from None
 
 
-def open_device(wanted: str) -> Device:
+def open_device(setting: str) -> Device:
     """Open the single device that the configuration selects.
 
     Raises
@@ -226,19 +232,19 @@ def open_device(wanted: str) -> Device:
     ReproError
         The device or its Python packages are missing, or several devices are selected.
     """
-    resolved = resolve_device(wanted)
-    if "," in resolved or "/" in resolved:
+    device_name = resolve_device(setting)
+    if "," in device_name or "/" in device_name:
         raise ReproError(
             "this runs on one device",
             where="device",
             expected="one, such as cuda:0 or opencl:0",
-            actual=wanted if wanted == resolved else f"{wanted}, which is {resolved}",
+            actual=setting if setting == device_name else f"{setting}, which is {device_name}",
         )
-    return _open(resolved)[0]
+    return _open(device_name)[0]
 
 
-def _open(resolved: str) -> list[Device]:
-    backend, _, numbers = resolved.partition(":")
+def _open(device: str) -> list[Device]:
+    backend, _, numbers = device.partition(":")
     if backend == "cuda":
         return _open_gpus([int(number) for number in numbers.split(",")])
     from repro.devices.opencl import OpenClDevice, open_sub_devices
@@ -250,15 +256,15 @@ def _open(resolved: str) -> list[Device]:
 def _open_gpus(ordinals: Sequence[int]) -> list[Device]:
     from repro.devices.cuda import open_cuda
 
-    opened: list[Device] = []
+    devices: list[Device] = []
     try:
         for ordinal in ordinals:
-            opened.append(open_cuda(ordinal))
+            devices.append(open_cuda(ordinal))
     except ReproError:
-        for device in reversed(opened):
+        for device in reversed(devices):
             device.close()
         raise
-    return opened
+    return devices
 
 
 def _names(gpus: Sequence[Gpu]) -> str:

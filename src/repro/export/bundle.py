@@ -19,7 +19,7 @@ import numpy as np
 
 from repro import __version__
 from repro.codegen.targets import DTYPES, SCALARS, STATIC_SHARED, Target
-from repro.codegen.templates import render_template, render_text, template_exists, without_macros
+from repro.codegen.templates import expand_macros, render_template, render_text, template_exists
 from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
@@ -367,7 +367,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
         export.target,
         EXPORTED_STUDY,
     )
-    module = without_macros(templates, export.target.dialect, module)
+    module = expand_macros(templates, export.target.dialect, module)
     includes = [line for line in module.splitlines() if line.startswith("#include")]
     kernel = "\n".join(line for line in module.splitlines() if line not in includes) + "\n"
     files = {

@@ -83,12 +83,12 @@ def _grid(mesh: Triangulation, positions: Floats, size: float, reach: Floats) ->
     count = len(positions)
     index = np.int32 if count < 2**31 else np.int64
     columns = np.zeros(count, np.bool_), number, np.arange(count + 1, dtype=index)
-    by_cell = csc_array(columns, shape=(int(shape.prod()), count)).tocsr()
-    starts, members = (array.astype(index, copy=False) for array in (by_cell.indptr, by_cell.indices))
+    cell_members = csc_array(columns, shape=(int(shape.prod()), count)).tocsr()
+    starts, members = (array.astype(index, copy=False) for array in (cell_members.indptr, cell_members.indices))
     return Grid(mesh.lower, (int(shape[0]), int(shape[1])), inverse, starts, members, reach)
 
 
-def tiles_of(grid: Grid, n_rows: int) -> NDArray[np.int32]:
+def row_tiles(grid: Grid, n_rows: int) -> NDArray[np.int32]:
     """Cut `grid.members` into tiles of at most `n_rows` successive members; return their starts, int32 `(tiles + 1,)`.
 
     A tile never continues into the next row of cells, as the first cell of the next row is far away.
@@ -111,24 +111,24 @@ def count_tests(mesh: Triangulation, points: Floats, degree: int) -> tuple[int, 
     places = mesh.wrapped(points) - mesh.lower
     corners = mesh.corners - mesh.lower
     low, high = corners.min(axis=1), corners.max(axis=1)
-    per_point = _listed(corners.mean(axis=1), s, mesh.period, places - half, places + half, halo=1)
-    per_element = _listed(places, s / 2, mesh.period, low - half, high + half, halo=0)
-    return per_point, per_element
+    point_tests = _count_candidates(corners.mean(axis=1), s, mesh.period, places - half, places + half, halo=1)
+    element_tests = _count_candidates(places, s / 2, mesh.period, low - half, high + half, halo=0)
+    return point_tests, element_tests
 
 
-def _listed(positions: Floats, size: float, period: Floats, low: Floats, high: Floats, *, halo: int) -> int:
+def _count_candidates(positions: Floats, size: float, period: Floats, low: Floats, high: Floats, *, halo: int) -> int:
     """Count the positions in the cells from `low` to `high`, including periodic images, by prefix sums."""
     nx, ny = (int(n) for n in np.ceil(period / size))
     cells = np.minimum(np.floor(positions / size).astype(np.int64), [nx - 1, ny - 1])
-    listed = np.bincount(cells[:, 1] * nx + cells[:, 0], minlength=nx * ny).reshape(ny, nx)
-    below = np.zeros((ny + 1, nx + 1), np.int64)
-    below[1:, 1:] = listed.cumsum(axis=0).cumsum(axis=1)
+    cell_counts = np.bincount(cells[:, 1] * nx + cells[:, 0], minlength=nx * ny).reshape(ny, nx)
+    cumulative = np.zeros((ny + 1, nx + 1), np.int64)
+    cumulative[1:, 1:] = cell_counts.cumsum(axis=0).cumsum(axis=1)
 
     def before(x: Integers, y: Integers) -> Integers:
         """Return the number of positions in the cells [0, x) × [0, y), including periodic images."""
         (turns_x, rest_x), (turns_y, rest_y) = np.divmod(x, nx), np.divmod(y, ny)
-        across = turns_x * below[rest_y, nx] + turns_y * below[ny, rest_x]
-        total: Integers = turns_x * turns_y * below[ny, nx] + across + below[rest_y, rest_x]
+        partial_turns = turns_x * cumulative[rest_y, nx] + turns_y * cumulative[ny, rest_x]
+        total: Integers = turns_x * turns_y * cumulative[ny, nx] + partial_turns + cumulative[rest_y, rest_x]
         return total
 
     first = np.floor(low / size).astype(np.int64) - halo
@@ -169,7 +169,7 @@ def parts_of(mesh: Triangulation, count: int) -> list[NDArray[np.int64]]:
     return bisected(mesh.corners.mean(axis=1), min(count, len(mesh.triangles)))
 
 
-def begins_of(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
+def part_begins(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
     """Return the offset of each part in the concatenation of all parts, int32 `(parts + 1,)`."""
     return np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int32)
 
@@ -189,36 +189,36 @@ def patches_of(
     # a device may round a point on the line between two cells into either cell
     half *= 1 + ROUNDING
     index, shares = share
-    own = parts[len(parts) * index // shares : len(parts) * (index + 1) // shares]
-    if not own:
+    own_parts = parts[len(parts) * index // shares : len(parts) * (index + 1) // shares]
+    if not own_parts:
         raise ValueError(f"{len(parts)} patches for {shares} shares")
-    parts = own
+    parts = own_parts
     lengths = np.diff(grid.starts).reshape(grid.shape[1], grid.shape[0])
     tiles, offsets, cells = [], [], []
     entries = copies = 0
     for part in parts:
         corners = mesh.corners[part]
         first, last = grid.cells_of(np.stack([corners.min(axis=(0, 1)) - half, corners.max(axis=(0, 1)) + half]))
-        across = np.arange(first[0], last[0] + 1) % grid.shape[0]
-        along = np.arange(first[1], last[1] + 1) % grid.shape[1]
-        sizes = lengths[np.ix_(along, across)].ravel()
+        cell_columns = np.arange(first[0], last[0] + 1) % grid.shape[0]
+        cell_rows = np.arange(first[1], last[1] + 1) % grid.shape[1]
+        sizes = lengths[np.ix_(cell_rows, cell_columns)].ravel()
         ends = copies + np.cumsum(sizes)
-        tiles.append((first[0], first[1], len(across), entries))
+        tiles.append((first[0], first[1], len(cell_columns), entries))
         offsets.append(ends - sizes)
-        cells.append((along[:, None] * grid.shape[0] + across).ravel())
+        cells.append((cell_rows[:, None] * grid.shape[0] + cell_columns).ravel())
         entries += len(sizes)
         copies = int(ends[-1])
     cell, offset = np.concatenate(cells), np.concatenate(offsets)
-    by_cell = np.argsort(cell, kind="stable")
+    cell_order = np.argsort(cell, kind="stable")
     counts = np.bincount(cell, minlength=len(grid.starts) - 1)
     return Patches(
         np.concatenate(parts).astype(np.int32),
-        begins_of(parts),
+        part_begins(parts),
         np.array(tiles, np.int32),
         offset.astype(np.int32),
         copies,
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-        offset[by_cell].astype(np.int32),
+        offset[cell_order].astype(np.int32),
     )
 
 
@@ -229,14 +229,14 @@ def bisected(positions: Floats, count: int, weights: Floats | None = None) -> li
     def cut(members: NDArray[np.int64], parts: int) -> list[NDArray[np.int64]]:
         if parts == 1:
             return [np.sort(members)]
-        own = positions[members]
-        axis = int(np.argmax(np.ptp(own, axis=0)))
-        members = members[np.argsort(own[:, axis], kind="stable")]
-        left = parts // 2
+        member_positions = positions[members]
+        axis = int(np.argmax(np.ptp(member_positions, axis=0)))
+        members = members[np.argsort(member_positions[:, axis], kind="stable")]
+        left_parts = parts // 2
         before = np.cumsum(shares[members])
-        place = int(np.searchsorted(before, before[-1] * left / parts, side="right"))
-        place = min(max(place, left), len(members) - (parts - left))
-        return [*cut(members[:place], left), *cut(members[place:], parts - left)]
+        place = int(np.searchsorted(before, before[-1] * left_parts / parts, side="right"))
+        place = min(max(place, left_parts), len(members) - (parts - left_parts))
+        return [*cut(members[:place], left_parts), *cut(members[place:], parts - left_parts)]
 
     return cut(np.arange(len(positions)), count)
 
@@ -251,13 +251,13 @@ def work_of_cells(mesh: Triangulation, grid: Grid, half: float, work: Floats) ->
 
     nx, ny = grid.shape
     cells = np.clip(grid.cells_of(mesh.corners.mean(axis=1)), 0, [nx - 1, ny - 1])
-    listed = np.bincount(cells[:, 1] * nx + cells[:, 0], weights=work, minlength=nx * ny).reshape(ny, nx)
+    cell_work = np.bincount(cells[:, 1] * nx + cells[:, 0], weights=work, minlength=nx * ny).reshape(ny, nx)
     reach = (half + np.ptp(mesh.corners, axis=1).mean(axis=0) / 2) * grid.inverse
     # an odd number of cells, so that the box is symmetric about the cell
-    across, along = (2 * int(number) + 1 for number in reach)
-    sums = uniform_filter(listed, size=(along, across), mode="wrap")
+    columns, rows = (2 * int(number) + 1 for number in reach)
+    sums = uniform_filter(cell_work, size=(rows, columns), mode="wrap")
     # the running sums may leave rounding errors, even negative ones, in empty cells
-    return np.asarray(np.maximum(sums, 1e-9 * listed.mean()).ravel(), np.float64)
+    return np.asarray(np.maximum(sums, 1e-9 * cell_work.mean()).ravel(), np.float64)
 
 
 def consecutive(grid: Grid, work: Floats, count: int) -> NDArray[np.int64]:
@@ -282,25 +282,25 @@ class SortedCells:
 
     def __init__(self, mesh: Triangulation, points: Floats) -> None:
         self.mesh, self.count, self._points = mesh, len(points), points
-        self._kept: dict[Hashable, Any] = {}
+        self._cache: dict[Hashable, Any] = {}
 
     def triangles(self, size: float | None = None) -> Grid:
         return self._keep(("triangles", size), lambda: grid_of_triangles(self.mesh, size))
 
     def points(self, size: float | None = None) -> Grid:
-        return self._keep(("points", size), lambda: grid_of_points(self.mesh, self._wrapped, size))
+        return self._keep(("points", size), lambda: grid_of_points(self.mesh, self._wrapped_points, size))
 
     def positions(self, size: float | None = None) -> tuple[Floats, Floats]:
         """Return x and y of the points, wrapped into the box and sorted by grid cell."""
 
         def make() -> tuple[Floats, Floats]:
             order = self.points(size).members
-            return self._wrapped[:, 0][order], self._wrapped[:, 1][order]
+            return self._wrapped_points[:, 0][order], self._wrapped_points[:, 1][order]
 
         return self._keep(("positions", size), make)
 
     def tiles(self, n_rows: int, size: float | None = None) -> NDArray[np.int32]:
-        return self._keep(("tiles", n_rows, size), lambda: tiles_of(self.points(size), n_rows))
+        return self._keep(("tiles", n_rows, size), lambda: row_tiles(self.points(size), n_rows))
 
     def parts(self, count: int) -> list[NDArray[np.int64]]:
         return self._keep(("parts", count), lambda: parts_of(self.mesh, count))
@@ -312,11 +312,11 @@ class SortedCells:
         return self._keep(("patches", half, count, size, share), make)
 
     @cached_property
-    def _wrapped(self) -> Floats:
+    def _wrapped_points(self) -> Floats:
         return self.mesh.wrapped(self._points)
 
     def _keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        if key not in self._kept:
-            self._kept[key] = make()
-        kept: T = self._kept[key]
-        return kept
+        if key not in self._cache:
+            self._cache[key] = make()
+        value: T = self._cache[key]
+        return value

@@ -121,19 +121,19 @@ class MatrixRows:
         If a triangle is wider than a lattice square, it raises `ReproError`.
         """
         self._stencil.for_contours()
-        own = self._launches.within(stack)
+        launches = self._launches.within(stack)
         size = layout.size
         matrix = FilterMatrix(
             size,
             self._triangles,
-            own.upload(layout.rows),
-            own.upload(layout.columns),
-            own.upload(layout.entries),
-            own.numbers(size.columns, np.int32),
-            own.numbers(size.columns, np.uint16),
-            own.numbers(size.modes * size.pairs, np.float64),
-            own.upload(self._points.order),
-            own,
+            launches.upload(layout.rows),
+            launches.upload(layout.columns),
+            launches.upload(layout.entries),
+            launches.numbers(size.columns, np.int32),
+            launches.numbers(size.columns, np.uint16),
+            launches.numbers(size.modes * size.pairs, np.float64),
+            launches.upload(self._points.order),
+            launches,
             self._stencil.degree,
         )
         self.fill(matrix)()
@@ -182,19 +182,19 @@ class FilterMatrix:
         shares = shares or self.size.shares(blocks * BLOCK_SIZE[device.backend] // WARP)
         dealt = shares > 1 and device.backend == "cuda"
         runs: list[Callable[[], None]] = []
-        done = 0
-        while done < fields:
-            at_once = max(number for number in FIELDS if number <= fields - done)
+        first_field = 0
+        while first_field < fields:
+            n_fields = max(number for number in FIELDS if number <= fields - first_field)
             arguments: list[Argument] = [
                 np.int32(self.size.tiles), self.row_starts, self.column_starts, self.entry_starts,
                 np.int64(self.size.pairs), self.columns, self.masks, self.values, self.order,
-                np.int32(fields), np.int32(done), modes, result,
+                np.int32(fields), np.int32(first_field), modes, result,
             ]  # fmt: skip
             if dealt:
-                runs.append(kernels.blocks(f"dealt_f{at_once}", blocks, [np.int32(shares), *arguments]))
+                runs.append(kernels.blocks(f"dealt_f{n_fields}", blocks, [np.int32(shares), *arguments]))
             else:
-                runs.append(kernels.blocks(f"apply_f{at_once}", blocks, arguments))
-            done += at_once
+                runs.append(kernels.blocks(f"apply_f{n_fields}", blocks, arguments))
+            first_field += n_fields
         return in_order(runs)
 
     def download(self) -> csr_array:
@@ -245,8 +245,8 @@ class StoredMatrix:
         for nbytes, buffer in read:
             arguments += [np.int64(nbytes // word), buffer]
         arguments += [np.int64(result.nbytes // word), result]
-        moved = word * sum(nbytes // word for nbytes in (*(nbytes for nbytes, _ in read), result.nbytes))
-        return self._kernels.blocks(f"stream_u{unroll}", self._blocks, arguments), moved
+        bytes_moved = word * sum(nbytes // word for nbytes in (*(nbytes for nbytes, _ in read), result.nbytes))
+        return self._kernels.blocks(f"stream_u{unroll}", self._blocks, arguments), bytes_moved
 
     @property
     def fits_csr(self) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from repro.devices.base import Argument, Buffer
 from repro.devices.opencl import OpenClDevice
 from repro.errors import ReproError, Unsupported
-from repro.filtering.grids import Grid, Patches, SortedCells, begins_of
+from repro.filtering.grids import Grid, Patches, SortedCells, part_begins
 from repro.filtering.kernels import LOCAL, SUM_ROWS
 from repro.filtering.spline_kernel import kernel
 from repro.filtering.triangulation import Triangulation
@@ -80,9 +80,11 @@ class Stencil:
         (x, y). Derivatives are with respect to the point: dξ/dx = -1 / h.
         """
         whole = kernel(self.degree)
-        left = np.stack([(-1.0 / self.scale) ** order * whole.derivative(order).pieces for order in self.derivative])
+        left_pieces = np.stack(
+            [(-1.0 / self.scale) ** order * whole.derivative(order).pieces for order in self.derivative]
+        )
         shift = np.array([[comb(b, a) for a in range(self.degree + 1)] for b in range(self.degree + 1)], np.float64)
-        return np.stack([left, left @ shift])
+        return np.stack([left_pieces, left_pieces @ shift])
 
     def functions(self, basis: str) -> Floats:
         """Return the basis functions as monomial coefficients, `(2, m, m)`: as they are, and with x and y exchanged."""
@@ -92,8 +94,8 @@ class Stencil:
 
     @property
     def exchanged(self) -> NDArray[np.int32]:
-        none = np.zeros(len(self.mesh.triangles), np.int32)
-        return none if self.clockwise is None else self.clockwise.astype(np.int32)
+        no_exchange = np.zeros(len(self.mesh.triangles), np.int32)
+        return no_exchange if self.clockwise is None else self.clockwise.astype(np.int32)
 
     def geometry(self, order: NDArray[np.integer]) -> Floats:
         """Return the data of triangles for GPU kernels, in the given order, float64 `(16, t)`.
@@ -189,13 +191,13 @@ class Field:
         self._kernels = launches.kernels(f"rows-p{stencil.degree}")
 
     @cached_property
-    def _given(self) -> Buffer:
+    def _mode_values(self) -> Buffer:
         return self._launches.numbers(self._modes * self._triangles, np.float64)
 
     def set(self, modes: Floats) -> None:
         """Write the modes of all triangles, `(t, m)`, in the order of the mesh."""
-        self._launches.device.write(self._given, np.ascontiguousarray(modes, np.float64))
-        self.bind(self._given)()
+        self._launches.device.write(self._mode_values, np.ascontiguousarray(modes, np.float64))
+        self.bind(self._mode_values)()
 
     def bind(self, modes: Buffer, fields: int = 1, field: int = 0) -> Callable[[], None]:
         """Return a launch that converts modes of one field to polynomials; `modes` is `(t, m, fields)`."""
@@ -230,8 +232,8 @@ class MatrixFree:
         count = self._count
         runs = []
         for field in range(fields):
-            where: list[Argument] = [np.int32(count), self._order, np.int32(fields), np.int32(field)]
-            place = self.field.place(count, [*where, self.values, result])
+            row_arguments: list[Argument] = [np.int32(count), self._order, np.int32(fields), np.int32(field)]
+            place = self.field.place(count, [*row_arguments, self.values, result])
             runs += [self.field.bind(modes, fields, field), self.launch, place]
         return in_order(runs)
 
@@ -415,7 +417,7 @@ class PerElementAtomic(MatrixFree):
         parts = points.host.parts(patches or device.sm_count)
         self.field = Field(launches, stencil, np.concatenate(parts), basis)
         arguments: list[Argument] = [
-            np.int32(len(parts)), launches.upload(begins_of(parts)), points.x, points.y, *stencil.arguments,
+            np.int32(len(parts)), launches.upload(part_begins(parts)), points.x, points.y, *stencil.arguments,
             *points.cells.arguments, np.int32(self.field.count), self.field.geometry, self.field.coefficients,
             launches.upload(stencil.pieces), self.values,
         ]  # fmt: skip

@@ -70,7 +70,7 @@ def clipped_rows(
     `(n, t m)`; columns `triangle * m + mode` are sorted, and all m entries of a triangle that meets a stencil are
     stored. It raises `ReproError` if an argument is invalid or a stencil is wider than 64 periods.
     """
-    return _rows(_by_area, mesh, points, degree, basis, scale, field_degree, derivative)
+    return _rows(_integrate_areas, mesh, points, degree, basis, scale, field_degree, derivative)
 
 
 def contour_rows(
@@ -96,16 +96,16 @@ def contour_rows(
     """
     if start not in _STARTS:
         raise ReproError("no such start of the contour's integrals", expected=" or ".join(_STARTS), actual=start)
-    integral = partial(_by_contour, _STARTS[start])
+    integral = partial(_integrate_strips, _STARTS[start])
     return _rows(integral, mesh, points, degree, basis, scale, field_degree, derivative)
 
 
 def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: ArrayLike | None = None) -> WorkCounts:
     """Count the work of filtering at each point, without computing integrals."""
     width = kernel(degree).width
-    wrapped = mesh.wrapped(points)
-    counts = WorkCounts(*(np.zeros(len(wrapped), np.int64) for _ in WorkCounts._fields))
-    for pairs in stencil_pairs(mesh, wrapped, width, scales(mesh, len(wrapped), width, scale)):
+    positions = mesh.wrapped(points)
+    counts = WorkCounts(*(np.zeros(len(positions), np.int64) for _ in WorkCounts._fields))
+    for pairs in stencil_pairs(mesh, positions, width, scales(mesh, len(positions), width, scale)):
         for chunk in pairs.in_chunks(CHUNK):
             corners = chunk.corners
             np.add.at(counts.pairs, chunk.point, 1)
@@ -138,36 +138,36 @@ def _rows(
             actual=derivative,
         )
     along_x, along_y = (symmetric.derivative(order) for order in derivative)
-    wrapped = mesh.wrapped(points)
-    h = scales(mesh, len(wrapped), symmetric.width, scale)
+    positions = mesh.wrapped(points)
+    h = scales(mesh, len(positions), symmetric.width, scale)
     functions = to_monomials(basis, field_degree, 2).T
     # dξ/dx = -1 / h
     factors = (-1.0 / h) ** sum(derivative)
-    merged = []
-    for pairs in stencil_pairs(mesh, wrapped, symmetric.width, h):
+    parts_of_rows = []
+    for pairs in stencil_pairs(mesh, positions, symmetric.width, h):
         chunks = (integral(chunk, along_x, along_y, field_degree) for chunk in pairs.in_chunks(CHUNK))
         values = np.concatenate([moments @ functions for moments in chunks])
-        merged.append(_merged(pairs, values, len(mesh.triangles)))
+        parts_of_rows.append(_merge_pairs(pairs, values, len(mesh.triangles)))
     m = mode_count(field_degree, 2)
-    shape = (len(wrapped), len(mesh.triangles) * m)
-    if not merged:
+    shape = (len(positions), len(mesh.triangles) * m)
+    if not parts_of_rows:
         return csr_array(shape, dtype=np.float64)
-    point, triangle, values = (np.concatenate(parts) for parts in zip(*merged, strict=True))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(point, minlength=len(wrapped)))]) * m
+    point, triangle, values = (np.concatenate(parts) for parts in zip(*parts_of_rows, strict=True))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(point, minlength=len(positions)))]) * m
     columns = (triangle[:, None] * m + np.arange(m)).ravel()
     return csr_array(((values * factors[point][:, None]).ravel(), columns, indptr), shape=shape)
 
 
-def _merged(pairs: StencilPairs, values: Floats, triangles: int) -> tuple[Integers, Integers, Floats]:
+def _merge_pairs(pairs: StencilPairs, values: Floats, triangles: int) -> tuple[Integers, Integers, Floats]:
     """Add up the values of all periodic images of a triangle; return point, triangle and values, sorted."""
     key = pairs.point * triangles + pairs.triangle
     order = np.argsort(key, kind="stable")
     first = np.flatnonzero(np.diff(key[order], prepend=-1))
-    chosen = order[first]
-    return pairs.point[chosen], pairs.triangle[chosen], np.add.reduceat(values[order], first, axis=0)
+    first_pairs = order[first]
+    return pairs.point[first_pairs], pairs.triangle[first_pairs], np.add.reduceat(values[order], first, axis=0)
 
 
-def _by_area(pairs: StencilPairs, along_x: SplineKernel, along_y: SplineKernel, degree: int) -> Floats:
+def _integrate_areas(pairs: StencilPairs, along_x: SplineKernel, along_y: SplineKernel, degree: int) -> Floats:
     """Integrate K K times each monomial of the reference coordinates over each pair, by area: `(pairs, m)`."""
     pair, square, corners = fans(pairs.corners, along_x.width)
     rule = exact_for(2 * along_x.degree + degree, 2)
@@ -182,21 +182,26 @@ def _by_area(pairs: StencilPairs, along_x: SplineKernel, along_y: SplineKernel, 
 _STARTS: dict[str, Callable[[Floats, int], Strips]] = {"line": strips_from_line, "edge": strips_from_edge}
 
 
-def _by_contour(
-    cut: Callable[[Floats, int], Strips], pairs: StencilPairs, along_x: SplineKernel, along_y: SplineKernel, degree: int
+def _integrate_strips(
+    cut_strips: Callable[[Floats, int], Strips],
+    pairs: StencilPairs,
+    along_x: SplineKernel,
+    along_y: SplineKernel,
+    degree: int,
 ) -> Floats:
-    """Return the same integrals as `_by_area`, as sums over the signed strips into which `cut` turns each triangle's
-    contour (`Strips`).
+    """Return the same integrals as `_integrate_areas`, as sums over signed strips.
+
+    `cut_strips` turns each triangle's contour into them (`Strips`).
     """
-    pair, square, *bounds = cut(pairs.corners, along_x.width)
+    pair, square, *bounds = cut_strips(pairs.corners, along_x.width)
     outer = collapsed((2 * along_x.degree + degree + 3) // 2)
     inner = collapsed((along_x.degree + degree + 2) // 2)
-    at_y, begin, end = (ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * outer.points[:, 0] for ends in bounds)
-    rise, across = np.diff(bounds[0], axis=1)[..., None], (end - begin)[..., None]
+    outer_y, begin, end = (ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * outer.points[:, 0] for ends in bounds)
+    rise, strip_widths = np.diff(bounds[0], axis=1)[..., None], (end - begin)[..., None]
     n, shape = len(pair), (len(pair), len(outer.weights), len(inner.weights))
-    x = (begin[..., None] + across * inner.points[:, 0]).reshape(n, -1)
-    y = np.broadcast_to(at_y[..., None], shape).reshape(n, -1)
-    weights = (rise * across * (outer.weights[:, None] * inner.weights)).reshape(n, -1)
+    x = (begin[..., None] + strip_widths * inner.points[:, 0]).reshape(n, -1)
+    y = np.broadcast_to(outer_y[..., None], shape).reshape(n, -1)
+    weights = (rise * strip_widths * (outer.weights[:, None] * inner.weights)).reshape(n, -1)
     return _moments(pairs, pair, square, (x, y), weights, (along_x, along_y), degree)
 
 
@@ -210,12 +215,12 @@ def _moments(
     degree: int,
 ) -> Floats:
     """Sum K K times each monomial over the quadrature points `(pieces, q)` of all pieces of a pair: `(pairs, m)`."""
-    for axis, (factor, where) in enumerate(zip(kernels, coordinates, strict=True)):
-        weights = weights * factor.on_pieces(square[:, axis, None], where)
+    for axis, (factor, coordinate) in enumerate(zip(kernels, coordinates, strict=True)):
+        weights = weights * factor.on_pieces(square[:, axis, None], coordinate)
     first = pairs.corners[pair, 0]
     a, b = (pairs.corners[pair, corner] - first for corner in (1, 2))
     determinant = (a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0])[:, None]
-    x, y = (where - first[:, axis, None] for axis, where in enumerate(coordinates))
+    x, y = (coordinate - first[:, axis, None] for axis, coordinate in enumerate(coordinates))
     r = (x * b[:, 1, None] - y * b[:, 0, None]) / determinant
     s = (y * a[:, 0, None] - x * a[:, 1, None]) / determinant
     powers = exponents(degree, 2)

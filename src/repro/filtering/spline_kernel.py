@@ -52,9 +52,9 @@ class SplineKernel:
     def evaluate(self, xi: Floats) -> Floats:
         """Return K(ξ), which is zero outside the support; a knot belongs to the piece on its right."""
         xi = np.asarray(xi, np.float64)
-        inside = (xi >= 0) & (xi <= self.width)
-        piece = np.clip(np.floor(np.where(inside, xi, 0.0)), 0, self.width - 1).astype(np.int64)
-        return np.where(inside, self.on_pieces(piece, np.where(inside, xi, 0.0)), 0.0)
+        support = (xi >= 0) & (xi <= self.width)
+        piece = np.clip(np.floor(np.where(support, xi, 0.0)), 0, self.width - 1).astype(np.int64)
+        return np.where(support, self.on_pieces(piece, np.where(support, xi, 0.0)), 0.0)
 
     def on_pieces(self, piece: NDArray[np.int64], xi: Floats) -> Floats:
         """Evaluate the polynomials of the given pieces at any ξ, also outside the pieces."""
@@ -86,18 +86,18 @@ def _spline(degree: int) -> list[list[Fraction]]:
     """Return the pieces of the B-spline with knots 0 … k + 1, by the recursion of Cox and de Boor."""
     pieces = [[Fraction(1)]]
     for k in range(1, degree + 1):
-        nothing = [Fraction(0)] * k
-        raised = []
+        zero_piece = [Fraction(0)] * k
+        next_pieces = []
         for j in range(k + 1):
-            here = pieces[j] if j < k else nothing
-            before = pieces[j - 1] if j else nothing
+            current = pieces[j] if j < k else zero_piece
+            previous = pieces[j - 1] if j else zero_piece
             # k N_k(j + t) = (j + t) N_{k-1}(j + t) + (k + 1 - j - t) N_{k-1}(j - 1 + t)
             piece = [Fraction(0)] * (k + 1)
             for a in range(k):
-                piece[a] += (j * here[a] + (k + 1 - j) * before[a]) / k
-                piece[a + 1] += (here[a] - before[a]) / k
-            raised.append(piece)
-        pieces = raised
+                piece[a] += (j * current[a] + (k + 1 - j) * previous[a]) / k
+                piece[a + 1] += (current[a] - previous[a]) / k
+            next_pieces.append(piece)
+        pieces = next_pieces
     return pieces
 
 

@@ -47,8 +47,8 @@ class StencilPairs:
     def __len__(self) -> int:
         return len(self.point)
 
-    def __getitem__(self, chosen: slice | NDArray[np.bool_]) -> StencilPairs:
-        return StencilPairs(self.point[chosen], self.triangle[chosen], self.corners[chosen])
+    def __getitem__(self, selection: slice | NDArray[np.bool_]) -> StencilPairs:
+        return StencilPairs(self.point[selection], self.triangle[selection], self.corners[selection])
 
     def in_chunks(self, size: int) -> Iterator[StencilPairs]:
         for first in range(0, len(self), size):
@@ -99,9 +99,9 @@ def stencil_pairs(mesh: Triangulation, points: Floats, width: int, h: Floats) ->
     bounds = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(points)]
     for begin, end in pairwise(bounds):
         if end > begin:
-            chosen = slice(begin, end)
-            index, member, shift = _candidates(grid, first[chosen], last[chosen])
-            yield _meeting(mesh, points[chosen], width, h[chosen], index, member, shift, begin)
+            point_range = slice(begin, end)
+            index, member, shift = _candidates(grid, first[point_range], last[point_range])
+            yield _intersecting_pairs(mesh, points[point_range], width, h[point_range], index, member, shift, begin)
 
 
 def expand_ranges(counts: Integers) -> tuple[Integers, Integers]:
@@ -135,7 +135,7 @@ def _candidates(grid: Grid, first: Integers, last: Integers) -> tuple[Integers, 
     return point[run], grid.members[starts[run] + place].astype(np.int64), shift[run]
 
 
-def _meeting(
+def _intersecting_pairs(
     mesh: Triangulation,
     points: Floats,
     width: int,
@@ -151,13 +151,13 @@ def _meeting(
     overlap = ((corners.max(axis=1) > 0) & (corners.min(axis=1) < width)).all(axis=1)
     index, member, corners = index[overlap], member[overlap], corners[overlap]
     sides = np.roll(corners, -1, axis=1) - corners
-    to_centre = width / 2 - corners
+    centre_offsets = width / 2 - corners
     # scaled distance from each edge to the farthest corner of the stencil's square; positive on the inner side of the
     # edge
-    inside = sides[..., 0] * to_centre[..., 1] - sides[..., 1] * to_centre[..., 0]
-    inside = inside + np.abs(sides).sum(axis=2) * (width / 2)
+    margins = sides[..., 0] * centre_offsets[..., 1] - sides[..., 1] * centre_offsets[..., 0]
+    margins = margins + np.abs(sides).sum(axis=2) * (width / 2)
     pairs = StencilPairs(index + offset, member, corners)
-    return pairs[(inside > 0).all(axis=1)]
+    return pairs[(margins > 0).all(axis=1)]
 
 
 class Fans(NamedTuple):
@@ -193,17 +193,19 @@ def fans(corners: Floats, width: int) -> Fans:
     pair = np.arange(len(corners))
     cells: list[Integers] = []
     for axis in range(2):
-        along = np.where(np.arange(polygons.shape[1]) < counts[:, None], polygons[..., axis], polygons[:, :1, axis])
-        first = np.clip(np.floor(along.min(axis=1)), 0, width).astype(np.int64)
-        last = np.clip(np.ceil(along.max(axis=1)), 0, width).astype(np.int64)
+        coordinates = np.where(
+            np.arange(polygons.shape[1]) < counts[:, None], polygons[..., axis], polygons[:, :1, axis]
+        )
+        first = np.clip(np.floor(coordinates.min(axis=1)), 0, width).astype(np.int64)
+        last = np.clip(np.ceil(coordinates.max(axis=1)), 0, width).astype(np.int64)
         owner, cell = expand_ranges(np.maximum(last - first, 0))
         cell = cell + first[owner]
         polygons, counts = _clip(polygons[owner], counts[owner], axis, cell.astype(np.float64), 1.0)
         polygons, counts = _clip(polygons, counts, axis, cell + 1.0, -1.0)
-        remaining = counts >= 3
-        polygons, counts = polygons[remaining], counts[remaining]
-        pair = pair[owner][remaining]
-        cells = [before[owner][remaining] for before in cells] + [cell[remaining]]
+        nondegenerate = counts >= 3
+        polygons, counts = polygons[nondegenerate], counts[nondegenerate]
+        pair = pair[owner][nondegenerate]
+        cells = [previous_cells[owner][nondegenerate] for previous_cells in cells] + [cell[nondegenerate]]
     owner, number = expand_ranges(counts - 2)
     three = np.stack([polygons[owner, 0], polygons[owner, number + 1], polygons[owner, number + 2]], axis=1)
     return Fans(pair[owner], np.stack(cells, axis=1)[owner], three)
@@ -217,21 +219,21 @@ def _clip(polygons: Floats, counts: Integers, axis: int, line: Floats, sign: flo
     n, v = polygons.shape[:2]
     number = np.arange(v)
     real = number < counts[:, None]
-    after = np.where(number + 1 < counts[:, None], number + 1, 0)
-    following = np.take_along_axis(polygons, after[..., None], axis=1)
-    here, there = (sign * (p[..., axis] - line[:, None]) for p in (polygons, following))
-    crosses = real & ((here > 0) & (there < 0) | (here < 0) & (there > 0))
-    part = np.divide(here, here - there, out=np.zeros_like(here), where=crosses)
-    crossing = polygons + part[..., None] * (following - polygons)
+    next_vertex = np.where(number + 1 < counts[:, None], number + 1, 0)
+    next_points = np.take_along_axis(polygons, next_vertex[..., None], axis=1)
+    start_distance, end_distance = (sign * (p[..., axis] - line[:, None]) for p in (polygons, next_points))
+    crosses = real & ((start_distance > 0) & (end_distance < 0) | (start_distance < 0) & (end_distance > 0))
+    part = np.divide(start_distance, start_distance - end_distance, out=np.zeros_like(start_distance), where=crosses)
+    crossing = polygons + part[..., None] * (next_points - polygons)
     crossing[..., axis] = line[:, None]  # exact, for the next cut at this line
-    kept = np.stack([real & (here >= 0), crosses], axis=2).reshape(n, 2 * v)
+    used = np.stack([real & (start_distance >= 0), crosses], axis=2).reshape(n, 2 * v)
     vertices = np.stack([polygons, crossing], axis=2).reshape(n, 2 * v, 2)
-    place = np.cumsum(kept, axis=1)
+    place = np.cumsum(used, axis=1)
     vertex_counts = place[:, -1]
-    clipped = np.zeros((n, int(vertex_counts.max(initial=0)), 2))
-    row, column = np.nonzero(kept)
-    clipped[row, place[row, column] - 1] = vertices[row, column]
-    return clipped, vertex_counts.astype(np.int64)
+    clipped_polygons = np.zeros((n, int(vertex_counts.max(initial=0)), 2))
+    row, column = np.nonzero(used)
+    clipped_polygons[row, place[row, column] - 1] = vertices[row, column]
+    return clipped_polygons, vertex_counts.astype(np.int64)
 
 
 def strips_from_line(corners: Floats, width: int) -> Strips:
@@ -245,7 +247,7 @@ def strips_from_line(corners: Floats, width: int) -> Strips:
     start = np.clip(np.clip(np.rint((low + high) / 2), 0, width), low, high)
     a, b = corners.reshape(-1, 2), np.roll(corners, -1, axis=1).reshape(-1, 2)
     edge, shares = _parts(len(a), [_crossings(a, b, axis, width) for axis in range(2)])
-    ends = _along(a[edge], b[edge], shares)
+    ends = _interpolate(a[edge], b[edge], shares)
     return _strips(edge // 3, ends[..., 1], np.broadcast_to(start[edge // 3, None], shares.shape), ends[..., 0], width)
 
 
@@ -259,19 +261,19 @@ def strips_from_edge(corners: Floats, width: int) -> Strips:
     n, three = len(corners), np.arange(3)
     rise = np.abs(np.roll(corners, -1, axis=1)[..., 1] - corners[..., 1])
     first = (np.argmax(rise, axis=1)[:, None] + three) % 3
-    turned = np.take_along_axis(corners, first[..., None], axis=1)
+    rotated = np.take_along_axis(corners, first[..., None], axis=1)
     # the tallest edge is now from corner 0 to 1
-    a, b = turned[:, [1, 2]].reshape(-1, 2), turned[:, [2, 0]].reshape(-1, 2)
-    low, high = np.repeat(turned[:, 0], 2, axis=0), np.repeat(turned[:, 1], 2, axis=0)
-    edge, across = _crossings(low, high, 0, width)
-    height = low[edge, 1] + across * (high[edge, 1] - low[edge, 1])
-    beside = (height - a[edge, 1]) * (height - b[edge, 1]) < 0
-    edge, height = edge[beside], height[beside]
-    at_height = (height - a[edge, 1]) / (b[edge, 1] - a[edge, 1])
-    edge, shares = _parts(2 * n, [*(_crossings(a, b, axis, width) for axis in range(2)), (edge, at_height)])
-    ends = _along(a[edge], b[edge], shares)
+    a, b = rotated[:, [1, 2]].reshape(-1, 2), rotated[:, [2, 0]].reshape(-1, 2)
+    low, high = np.repeat(rotated[:, 0], 2, axis=0), np.repeat(rotated[:, 1], 2, axis=0)
+    edge, line_shares = _crossings(low, high, 0, width)
+    height = low[edge, 1] + line_shares * (high[edge, 1] - low[edge, 1])
+    crossed = (height - a[edge, 1]) * (height - b[edge, 1]) < 0
+    edge, height = edge[crossed], height[crossed]
+    height_shares = (height - a[edge, 1]) / (b[edge, 1] - a[edge, 1])
+    edge, shares = _parts(2 * n, [*(_crossings(a, b, axis, width) for axis in range(2)), (edge, height_shares)])
+    ends = _interpolate(a[edge], b[edge], shares)
     share = (ends[..., 1] - low[edge, None, 1]) / (high - low)[edge, None, 1]
-    return _strips(edge // 2, ends[..., 1], _along(low[edge], high[edge], share)[..., 0], ends[..., 0], width)
+    return _strips(edge // 2, ends[..., 1], _interpolate(low[edge], high[edge], share)[..., 0], ends[..., 0], width)
 
 
 def _strips(pair: Integers, y: Floats, begin: Floats, end: Floats, width: int) -> Strips:
@@ -280,10 +282,10 @@ def _strips(pair: Integers, y: Floats, begin: Floats, end: Floats, width: int) -
     Each trapezoid lies in one lattice row, between the x limits `begin` and `end`, both `(n, 2)`.
     """
     row = np.floor(y.mean(axis=1)).astype(np.int64)
-    inside = (row >= 0) & (row < width)
-    pair, row, y, begin, end = pair[inside], row[inside], y[inside], begin[inside], end[inside]
-    rightwards = end.sum(axis=1) >= begin.sum(axis=1)
-    left, right = (np.where(rightwards[:, None], *two) for two in ((begin, end), (end, begin)))
+    valid = (row >= 0) & (row < width)
+    pair, row, y, begin, end = pair[valid], row[valid], y[valid], begin[valid], end[valid]
+    ascending = end.sum(axis=1) >= begin.sum(axis=1)
+    left, right = (np.where(ascending[:, None], *two) for two in ((begin, end), (end, begin)))
     first = np.floor(left.mean(axis=1)).astype(np.int64)
     # a right side on a lattice line belongs to the column on its left
     last = np.maximum(np.ceil(right.mean(axis=1)).astype(np.int64) - 1, first)
@@ -293,7 +295,7 @@ def _strips(pair: Integers, y: Floats, begin: Floats, end: Floats, width: int) -
     line = column[:, None].astype(np.float64)
     left = np.where(column[:, None] == first[owner, None], left[owner], line)
     right = np.where(column[:, None] == last[owner, None], right[owner], line + 1)
-    begin, end = (np.where(rightwards[owner, None], *two) for two in ((left, right), (right, left)))
+    begin, end = (np.where(ascending[owner, None], *two) for two in ((left, right), (right, left)))
     return Strips(pair[owner], np.stack([column, row[owner]], axis=1), y[owner], begin, end)
 
 
@@ -308,17 +310,17 @@ def _crossings(a: Floats, b: Floats, axis: int, width: int) -> tuple[Integers, F
 
 def _parts(count: int, crossings: list[tuple[Integers, Floats]]) -> tuple[Integers, Floats]:
     """Return the parts of `count` edges between successive crossings: edge, and both ends as shares of it, `(n, 2)`."""
-    every = np.arange(count)
-    edge = np.concatenate([every, *(edges for edges, _ in crossings), every])
+    edge_numbers = np.arange(count)
+    edge = np.concatenate([edge_numbers, *(edges for edges, _ in crossings), edge_numbers])
     share = np.concatenate([np.zeros(count), *(shares for _, shares in crossings), np.ones(count)])
     # the sort is stable, so an edge's ends stay outermost even if rounding puts a crossing on an end
     order = np.lexsort((share, edge))
     edge, share = edge[order], share[order]
-    same = edge[1:] == edge[:-1]
-    return edge[1:][same], np.stack([share[:-1], share[1:]], axis=1)[same]
+    same_edge = edge[1:] == edge[:-1]
+    return edge[1:][same_edge], np.stack([share[:-1], share[1:]], axis=1)[same_edge]
 
 
-def _along(a: Floats, b: Floats, shares: Floats) -> Floats:
+def _interpolate(a: Floats, b: Floats, shares: Floats) -> Floats:
     """Return points of edges from a to b, `(n, k, axes)`, at `shares` of their lengths, `(n, k)`."""
     points: Floats = a[:, None] + shares[..., None] * (b - a)[:, None]
     return points
@@ -330,7 +332,7 @@ ROUNDING_DIGITS = 9
 TOUCHING = 1e-9
 
 
-def at_corners(mesh: Triangulation) -> Floats:
+def corner_scales(mesh: Triangulation) -> Floats:
     """Return h at the corners of each triangle, `(t, 3)`: the longest edge of the triangles around a vertex.
 
     Vertices at the same place, or at corresponding places on opposite sides of the periodic box, count as one.
@@ -343,24 +345,24 @@ def at_corners(mesh: Triangulation) -> Floats:
     return np.asarray(longest[corner], np.float64)
 
 
-def within_triangles(mesh: Triangulation, places: Floats) -> Floats:
+def triangle_scales(mesh: Triangulation, places: Floats) -> Floats:
     """Return h at q points per triangle, `(t q,)`.
 
     `places` `(q, 2)` are their coordinates on the reference triangle.
     """
     shares = np.stack([1.0 - places.sum(axis=1), *places.T])
-    h: Floats = (at_corners(mesh) @ shares).ravel()
+    h: Floats = (corner_scales(mesh) @ shares).ravel()
     return h
 
 
-def at_points(mesh: Triangulation, points: Floats) -> Floats:
+def point_scales(mesh: Triangulation, points: Floats) -> Floats:
     """Return h at any points; on an edge, the greatest h of the triangles that share the edge."""
-    wrapped, corners = mesh.wrapped(points), at_corners(mesh)
-    h = np.zeros(len(wrapped))
-    for pairs in stencil_pairs(mesh, wrapped, 1, np.full(len(wrapped), TOUCHING * mesh.longest)):
-        to_corners = pairs.corners - 0.5  # relative to the point, which is the centre of its square
-        following, last = np.roll(to_corners, -1, axis=1), np.roll(to_corners, -2, axis=1)
-        opposite = following[..., 0] * last[..., 1] - following[..., 1] * last[..., 0]
+    positions, corners = mesh.wrapped(points), corner_scales(mesh)
+    h = np.zeros(len(positions))
+    for pairs in stencil_pairs(mesh, positions, 1, np.full(len(positions), TOUCHING * mesh.longest)):
+        corner_offsets = pairs.corners - 0.5  # relative to the point, which is the centre of its square
+        next_offsets, last = np.roll(corner_offsets, -1, axis=1), np.roll(corner_offsets, -2, axis=1)
+        opposite = next_offsets[..., 0] * last[..., 1] - next_offsets[..., 1] * last[..., 0]
         shares = np.clip(opposite / opposite.sum(axis=1, keepdims=True), 0.0, 1.0)
         np.maximum.at(h, pairs.point, (shares * corners[pairs.triangle]).sum(axis=1))
     return h

@@ -49,7 +49,7 @@ class Triangulation:
 
     @cached_property
     def areas(self) -> Floats:
-        return _signed(self.corners)
+        return _signed_areas(self.corners)
 
     @cached_property
     def longest(self) -> float:
@@ -58,17 +58,21 @@ class Triangulation:
 
     def wrapped(self, points: ArrayLike) -> Floats:
         """Move points into the box by multiples of the period; if no point is outside, return the array itself."""
-        given = np.asarray(points, np.float64)
-        if given.ndim != 2 or given.shape[1] != 2:
-            raise ReproError("the points do not fit", expected="(n, 2)", actual=given.shape)
+        coordinates = np.asarray(points, np.float64)
+        if coordinates.ndim != 2 or coordinates.shape[1] != 2:
+            raise ReproError("the points do not fit", expected="(n, 2)", actual=coordinates.shape)
         refuse(
-            "the points", "points are not finite", infinite(given), place=lambda i: f"{i}", expected="finite numbers"
+            "the points",
+            "points are not finite",
+            infinite(coordinates),
+            place=lambda i: f"{i}",
+            expected="finite numbers",
         )
-        inside = (given >= self.lower) & (given <= self.lower + self.period)
-        if inside.all():
-            return given
-        moved = np.mod(given - self.lower, self.period) + self.lower
-        return np.where(inside, given, moved)  # points inside keep their bits
+        in_period = (coordinates >= self.lower) & (coordinates <= self.lower + self.period)
+        if in_period.all():
+            return coordinates
+        wrapped_points = np.mod(coordinates - self.lower, self.period) + self.lower
+        return np.where(in_period, coordinates, wrapped_points)  # points inside keep their bits
 
 
 def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the mesh") -> Triangulation:
@@ -101,28 +105,28 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
     )
     cells = cells.astype(np.int32)
     corners = points[cells]
-    areas = _signed(corners)
+    areas = _signed_areas(corners)
     thin = np.abs(areas) <= DEGENERATE * longest_edges(corners) ** 2
     thick = f"an area of more than {DEGENERATE:g} of the longest edge squared"
     refuse(where, "the mesh has degenerate triangles", thin, place="triangle {}".format, expected=thick)
     clockwise = areas < 0
     cells[clockwise] = cells[clockwise][:, [0, 2, 1]]
     mesh = Triangulation(points, cells, int(np.count_nonzero(clockwise)))
-    covered, box = float(np.abs(areas).sum()), float(mesh.period.prod())
-    if abs(covered - box) > COVERED * box:
+    total_area, box = float(np.abs(areas).sum()), float(mesh.period.prod())
+    if abs(total_area - box) > COVERED * box:
         raise ReproError(
             "the triangles do not cover their box once: there are gaps or overlaps",
             where=where,
             expected=f"areas that add up to {box:.17g}, the area of the box around all vertices",
-            actual=f"{covered:.17g}",
+            actual=f"{total_area:.17g}",
         )
     means = _means(mesh)
     if (np.abs(means - MEANS) > COVERED).any():
         raise ReproError(
             "the triangles do not cover their box once: there are gaps, and overlaps of the same area",
             where=where,
-            expected=f"means of x, y, x², x y, y² over all triangles, on the unit square, of {_listed(MEANS)}",
-            actual=_listed(means),
+            expected=f"means of x, y, x², x y, y² over all triangles, on the unit square, of {_number_list(MEANS)}",
+            actual=_number_list(means),
             todo="look for triangles that are there twice, and for others that are missing",
         )
     return mesh
@@ -147,7 +151,7 @@ def evaluation_points(mesh: Triangulation, degree: int) -> Floats:
     return points.reshape(-1, 2)
 
 
-def _signed(corners: Floats) -> Floats:
+def _signed_areas(corners: Floats) -> Floats:
     a, b = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     areas: Floats = (a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]) / 2
     return areas
@@ -168,5 +172,5 @@ def _means(mesh: Triangulation) -> Floats:
     return np.array([*first, *squares])
 
 
-def _listed(numbers: Floats) -> str:
+def _number_list(numbers: Floats) -> str:
     return ", ".join(f"{number:.6g}" for number in numbers)

@@ -114,7 +114,7 @@ class DeviceArray:
         raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
     def __reduce__(self) -> NoReturn:
-        raise not_copied(self, "copy it to the host by `get()`, and back by the `put` of `repro.vectors`")
+        raise copy_refusal(self, "copy it to the host by `get()`, and back by the `put` of `repro.vectors`")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype}, device={self.device.name!r})"
@@ -141,9 +141,9 @@ class View:
     shape: tuple[int, ...]
 
 
-def not_copied(thing: object, todo: str) -> ReproError:
+def copy_refusal(holder: object, todo: str) -> ReproError:
     """Return the error for an attempt to copy or pickle an object that is bound to a device."""
-    return ReproError("it lies on a device, and can be neither copied nor pickled", where=repr(thing), todo=todo)
+    return ReproError("it lies on a device, and can be neither copied nor pickled", where=repr(holder), todo=todo)
 
 
 def refuse_mask(array: object, subject: str) -> None:

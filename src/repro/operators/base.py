@@ -17,7 +17,7 @@ from scipy.sparse.linalg import LinearOperator
 from repro.devices.base import Queue
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, VectorType, not_copied, on_device, refuse_mask
+from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, on_device, refuse_mask
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
@@ -224,12 +224,12 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         y = np.empty(self.shape[0], self._kind.dtype)
         with self._ordered():  # the lock also covers the copies, since threads share the staging arrays
             self._require_open()
-            from_host, to_host = self._staging
+            x_array, y_array = self._staging
             if members.size:
-                self._queue.write(from_host.buffer, members)
-            self._multiply(from_host, to_host)
+                self._queue.write(x_array.buffer, members)
+            self._multiply(x_array, y_array)
             if y.size:
-                self._queue.download(to_host.buffer, y)
+                self._queue.download(y_array.buffer, y)
         return y
 
     def _matmat(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -251,7 +251,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         return self._rmatvec(X)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise not_copied(self, "make it anew of what it was made of, in the process that uses it")
+        raise copy_refusal(self, "make it anew of what it was made of, in the process that uses it")
 
     @cached_property
     def _staging(self) -> tuple[DeviceArray, DeviceArray]:
@@ -264,12 +264,12 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
         rows, columns = self.shape
         entry = self._kind.algebra.size * self._kind.scalar.itemsize
-        aligned = min(entry & -entry, 16)
-        from_x = self._runtime.view(x, "x", self._kind.dtype, columns, aligned)
-        shape = from_x.shape if rows == columns else (rows,)
+        alignment = min(entry & -entry, 16)
+        x_view = self._runtime.view(x, "x", self._kind.dtype, columns, alignment)
+        shape = x_view.shape if rows == columns else (rows,)
         y = self._runtime.empty(shape, self._kind.dtype) if out is None else out
-        to_y = self._runtime.view(y, "out", self._kind.dtype, rows, aligned, write=True)
-        x_memory, y_memory = from_x.buffer, to_y.buffer
+        y_view = self._runtime.view(y, "out", self._kind.dtype, rows, alignment, write=True)
+        x_memory, y_memory = x_view.buffer, y_view.buffer
         if x_memory is y_memory or (
             hasattr(x_memory, "pointer")
             and hasattr(y_memory, "pointer")
@@ -277,10 +277,10 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             and y_memory.pointer < x_memory.pointer + x_memory.nbytes
         ):
             raise ReproError("x and out overlap", expected="two arrays", todo="give another `out`, or none")
-        streams = (from_x.stream, to_y.stream) if stream is None else (stream,)
+        streams = (x_view.stream, y_view.stream) if stream is None else (stream,)
         with self._ordered(*streams):
             self._require_open()
-            self._multiply(from_x, to_y)
+            self._multiply(x_view, y_view)
         return y
 
 

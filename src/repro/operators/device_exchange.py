@@ -61,23 +61,23 @@ class BatchUpload:
     def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], precision: str) -> None:
         self._runtime, self._shape, self._dtype, self._precision = runtime, shape, dtype, precision
         self._scratch = Scratch(runtime.device)
-        self._made: Kernels | None = None
+        self._kernels: Kernels | None = None
 
     # checking ---------------------------------------------------------------------------------------------------------
 
     def look(self, rows: Any, columns: Any, *values: Any) -> tuple[list[BatchArray], int]:
         """Check the arrays of a batch; return the checked arrays and the number of entries."""
-        given = [self.index(rows, "rows", self._shape[0]), self.index(columns, "columns", self._shape[1])]
-        given += map(self.value, values)
-        counts = {array.count for array in given if array.count is not None}
+        batch_arrays = [self.index(rows, "rows", self._shape[0]), self.index(columns, "columns", self._shape[1])]
+        batch_arrays += map(self.value, values)
+        counts = {array.count for array in batch_arrays if array.count is not None}
         if len(counts) > 1:
             raise ReproError(
                 "the arrays of a batch are of unequal length",
-                where=" and ".join(array.subject for array in given),
+                where=" and ".join(array.subject for array in batch_arrays),
                 expected="as many of each, or one number for all",
-                actual=", ".join(f"{array.subject}: {array.count}" for array in given),
+                actual=", ".join(f"{array.subject}: {array.count}" for array in batch_arrays),
             )
-        return given, counts.pop() if counts else 1
+        return batch_arrays, counts.pop() if counts else 1
 
     def index(self, array: Any, subject: str, limit: int) -> BatchArray:
         if on_device(array):
@@ -122,44 +122,47 @@ class BatchUpload:
             )
         if len(shape) != 1:
             raise ReproError("an array on the device has more than one axis", where=subject, actual=f"shape {shape}")
-        seen = self._runtime.view(array, subject, dtype, shape[0], dtype.itemsize)
-        return BatchArray(subject, shape[0], dtype, seen=seen, limit=limit)
+        array_view = self._runtime.view(array, subject, dtype, shape[0], dtype.itemsize)
+        return BatchArray(subject, shape[0], dtype, seen=array_view, limit=limit)
 
     # uploading --------------------------------------------------------------------------------------------------------
 
-    def parts(self, given: list[BatchArray], count: int, slack: int) -> Iterator[tuple[int, EntryBatch]]:
+    def parts(self, batch_arrays: list[BatchArray], count: int, slack: int) -> Iterator[tuple[int, EntryBatch]]:
         """Queue the upload of a batch; yield (index of the first entry, part) for parts small enough for one insertion.
 
         An entry outside the matrix, or a value that exceeds the matrix's dtype, raises `ReproError`.
         """
-        aligned = PART_ALIGNMENT // 4
-        capacity = max(min(MAX_BATCH, MAX_ENTRIES // (1 + slack)) // aligned, 1) * aligned
+        alignment = PART_ALIGNMENT // 4
+        capacity = max(min(MAX_BATCH, MAX_ENTRIES // (1 + slack)) // alignment, 1) * alignment
         # an insertion checks only the indices of its part, so all indices of a split batch are checked here first
-        buffers = [self.buffer(array, count, check_indices=count > capacity) for array in given]
+        buffers = [self.buffer(array, count, check_indices=count > capacity) for array in batch_arrays]
         if count <= capacity:
             yield 0, _batch(count, buffers)
             return
         device = self._runtime.device
         for first in range(0, count, capacity):
-            here = min(capacity, count - first)
+            part_count = min(capacity, count - first)
             sizes = (4, 4, self._dtype.itemsize)
-            cut = [device.part(buffer, first * size, here * size) for buffer, size in zip(buffers, sizes, strict=False)]
-            yield first, _batch(here, cut)
+            part_buffers = [
+                device.part(buffer, first * size, part_count * size)
+                for buffer, size in zip(buffers, sizes, strict=False)
+            ]
+            yield first, _batch(part_count, part_buffers)
 
     def buffer(self, array: BatchArray, count: int, check_indices: bool = False) -> Buffer:
         """Return device memory with the `count` numbers as int32 or the matrix's dtype; indices are checked if wanted.
 
         A device array with this dtype is returned without a copy if its indices need no check.
         """
-        wanted = self._dtype if array.limit is None else INT32
-        buffer = self._scratch.take(array.subject, max(count, 1) * wanted.itemsize)
+        dtype = self._dtype if array.limit is None else INT32
+        buffer = self._scratch.take(array.subject, max(count, 1) * dtype.itemsize)
         if array.host is not None:
             host = np.broadcast_to(array.host.reshape(-1), (count,)) if array.count is None else array.host
             if count:
                 self._runtime.device.write(buffer, host)
             return buffer
         assert array.seen is not None
-        if array.dtype == wanted and not (check_indices and array.limit is not None):
+        if array.dtype == dtype and not (check_indices and array.limit is not None):
             return array.seen.buffer
         self.convert(array, buffer)
         return buffer
@@ -172,7 +175,7 @@ class BatchUpload:
         m, source = np.int32(array.count), array.seen.buffer
         if array.limit is not None:
             limit = np.int32(array.limit)
-            wrong = self._counting(f"indices_{array.dtype.name}", array.count, m, limit, source, target)
+            wrong = self._count_violations(f"indices_{array.dtype.name}", array.count, m, limit, source, target)
             if wrong:
                 raise ReproError(
                     "entries lie outside of the matrix; nothing was done",
@@ -182,7 +185,7 @@ class BatchUpload:
                 )
         elif holds(array.dtype, self._dtype):
             self._over(f"values_{array.dtype.name}", array.count, m, source, target)
-        elif lost := self._counting(f"values_{array.dtype.name}", array.count, m, source, target):
+        elif lost := self._count_violations(f"values_{array.dtype.name}", array.count, m, source, target):
             raise ReproError(
                 f"numbers do not fit into {self._dtype}; nothing was done",
                 where=array.subject,
@@ -191,17 +194,17 @@ class BatchUpload:
                 todo=SCALE,
             )
 
-    def _counting(self, name: str, count: int, *arguments: Argument) -> int:
-        wrong, counted = np.empty(1, np.int32), self._scratch.take("wrong", 4)
-        self._runtime.device.fill(counted, 0)
-        self._over(name, count, *arguments, counted)
-        self._runtime.device.download(counted, wrong)
-        return int(wrong[0])
+    def _count_violations(self, name: str, count: int, *arguments: Argument) -> int:
+        host_count, counter = np.empty(1, np.int32), self._scratch.take("wrong", 4)
+        self._runtime.device.fill(counter, 0)
+        self._over(name, count, *arguments, counter)
+        self._runtime.device.download(counter, host_count)
+        return int(host_count[0])
 
     def _over(self, name: str, count: int, *arguments: Argument) -> None:
-        if self._made is None:
-            self._made = Kernels(self._runtime.device, load_module(self._runtime, self._precision, "arrays"))
-        self._made.over(name, count, arguments)()
+        if self._kernels is None:
+            self._kernels = Kernels(self._runtime.device, load_module(self._runtime, self._precision, "arrays"))
+        self._kernels.over(name, count, arguments)()
 
     def release(self) -> None:
         self._scratch.release()
@@ -225,8 +228,8 @@ def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
     return np.dtype(interface["typestr"]), tuple(interface["shape"])
 
 
-def streams_of(given: list[BatchArray]) -> set[int | None]:
-    return {array.seen.stream for array in given if array.seen is not None}
+def batch_streams(batch_arrays: list[BatchArray]) -> set[int | None]:
+    return {array.seen.stream for array in batch_arrays if array.seen is not None}
 
 
 def _count(host: NDArray[Any]) -> int | None:
@@ -236,9 +239,9 @@ def _count(host: NDArray[Any]) -> int | None:
 CUPYS_MATRICES, CUPYS_ARRAYS = "cupyx.scipy.sparse", "cupy"
 
 
-def is_cupys(thing: Any, module: str) -> bool:
+def is_from_module(array: Any, module: str) -> bool:
     """Return whether an object's class comes from a module of CuPy; CuPy need not be installed."""
-    return any(f"{base.__module__}.".startswith(f"{module}.") for base in type(thing).__mro__)
+    return any(f"{base.__module__}.".startswith(f"{module}.") for base in type(array).__mro__)
 
 
 def cupys_rows(matrix: Any, subject: str) -> tuple[Any, str]:
@@ -273,7 +276,7 @@ def _check_cupys(matrix: Any, subject: str) -> None:
         check_compressed(len(matrix.data), matrix.indices, matrix.indptr, shape, subject)
 
 
-def device_of(matrix: Any) -> str:
+def cupy_device(matrix: Any) -> str:
     return f"cuda:{matrix.data.device.id}"
 
 
@@ -334,29 +337,29 @@ def store_cupys(runtime: Runtime, matrix: Any, precision: str) -> Storage:
 def csr_arrays(runtime: Runtime, load: Load, storage: Storage) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
     """Copy a matrix to CSR arrays on the device: data, indices and offsets."""
     device, rows = runtime.device, storage.shape[0]
-    with ExitStack() as stack, ExitStack() as allocated:
+    with ExitStack() as stack, ExitStack() as temporaries:
         run = Launches(device, load, stack)
-        offsets = keep(allocated, device.allocate(4 * (rows + 1)))
+        offsets = keep(temporaries, device.allocate(4 * (rows + 1)))
         nnz = run.offsets(storage.sizes, offsets, rows)
-        copied = keep(allocated, Storage.empty(device, storage.shape, 1, nnz, storage.dtype))
+        compact = keep(temporaries, Storage.empty(device, storage.shape, 1, nnz, storage.dtype))
         operations = Operations(storage, load("matrix"), load("sort"), run.keep(Scratch(device)))
-        operations.copy(offsets, copied, slack=False)()
+        operations.copy(offsets, compact, slack=False)()
         device.synchronize()
-        allocated.pop_all()
-        copied.release_rows()
+        temporaries.pop_all()
+        compact.release_rows()
     return (
-        DeviceArray(device, copied.values, (nnz,), storage.dtype),
-        DeviceArray(device, copied.columns, (nnz,), np.int32),
+        DeviceArray(device, compact.values, (nnz,), storage.dtype),
+        DeviceArray(device, compact.columns, (nnz,), np.int32),
         DeviceArray(device, offsets, (rows + 1,), np.int32),
     )
 
 
 def to_cupy(runtime: Runtime, load: Load, storage: Storage) -> Any:
     """Return a matrix as CuPy's `csr_matrix`; columns within a row are not sorted."""
-    arrays = [as_cupys(array) for array in csr_arrays(runtime, load, storage)]
+    arrays = [as_cupy_array(array) for array in csr_arrays(runtime, load, storage)]
     with arrays[0].device:
         return import_module(CUPYS_MATRICES).csr_matrix(tuple(arrays), shape=storage.shape)
 
 
-def as_cupys(array: DeviceArray) -> Any:
+def as_cupy_array(array: DeviceArray) -> Any:
     return import_module(CUPYS_ARRAYS).asarray(array)

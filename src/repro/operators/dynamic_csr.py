@@ -17,7 +17,7 @@ from repro.devices.base import OutOfDeviceMemory, Program, Queue
 from repro.errors import ReproError
 from repro.operators.arrays import VectorType, on_device
 from repro.operators.base import MAX_SLACK, Capacity, DeviceOperator, check_shape, one_of, whole_number
-from repro.operators.device_exchange import BatchUpload, described, load_module, streams_of, take_csr
+from repro.operators.device_exchange import BatchUpload, batch_streams, described, load_module, take_csr
 from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows, precision_of, precision_of_values, sound_arrays
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS, Arrays, lay_out
@@ -166,9 +166,9 @@ class DynamicCSR(DeviceOperator):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
             matrix = sound_arrays(matrix, shape, "matrix")
         rows, precision = as_rows(matrix, dtype, max_rows=MAX_ENTRIES // segments)
-        made = cls.__new__(cls)
-        made._begin(open_runtime(device), precision, rows, room)
-        return made
+        operator = cls.__new__(cls)
+        operator._begin(open_runtime(device), precision, rows, room)
+        return operator
 
     @classmethod
     def _from_device(
@@ -179,19 +179,19 @@ class DynamicCSR(DeviceOperator):
         if room.width:
             raise ReproError("a width is for matrices of the host", expected=0, actual=room.width)
         data, indices, offsets = arrays
-        own = described(data)[0]
-        precision = precision_of_values(own) if dtype is None else precision_of(dtype)
+        data_dtype = described(data)[0]
+        precision = precision_of_values(data_dtype) if dtype is None else precision_of(dtype)
         count, runtime = math.prod(described(data)[1]), open_runtime(device)
         capacity = room.for_entries(count)
         if count > capacity or capacity > MAX_ENTRIES:
             raise ReproError("the matrix does not fit into its buffer", expected=f"at most {capacity:,}", actual=count)
-        made = cls.__new__(cls)
+        operator = cls.__new__(cls)
         empty = sp.csr_array(shape, dtype=DTYPES[precision])
-        made._begin(runtime, precision, empty, Capacity(room.segments, room.slack_of(count, shape[0]), capacity))
-        with made._changing(set()):
-            storage, program = made._matrix.storage, made._load("matrix")
-            made._entries = take_csr(runtime, made._batches, program, storage, data, indices, offsets)
-        return made
+        operator._begin(runtime, precision, empty, Capacity(room.segments, room.slack_of(count, shape[0]), capacity))
+        with operator._changing(set()):
+            storage, program = operator._matrix.storage, operator._load("matrix")
+            operator._entries = take_csr(runtime, operator._batches, program, storage, data, indices, offsets)
+        return operator
 
     def _begin(self, runtime: Runtime, precision: str, matrix: sp.csr_array, room: Capacity) -> None:
         places = np.maximum(np.diff(matrix.indptr), room.width).sum(dtype=np.int64)
@@ -207,16 +207,16 @@ class DynamicCSR(DeviceOperator):
                 matrix_module, sort_module = self._load("matrix"), self._load("sort")
                 self._matrix = DynamicMatrix(runtime.device, matrix_module, sort_module, start, slack)
         except OutOfDeviceMemory as error:
-            raise runtime.no_room(error) from None
+            raise runtime.out_of_memory_error(error) from None
         self._entries, self._since = entries, 0
 
     @classmethod
     def of_storage(cls, runtime: Runtime, precision: str, storage: Storage) -> DynamicCSR:
         """Return a matrix that takes over existing device storage, such as the result of `repro.spgemm`."""
-        made = cls.__new__(cls)
+        operator = cls.__new__(cls)
         entries = storage.report().pointer
-        made._hold(runtime, precision, storage, entries, Capacity().slack_of(entries, storage.shape[0]))
-        return made
+        operator._hold(runtime, precision, storage, entries, Capacity().slack_of(entries, storage.shape[0]))
+        return operator
 
     @contextmanager
     def lent(self) -> Iterator[Storage]:
@@ -264,8 +264,8 @@ class DynamicCSR(DeviceOperator):
         """
         one_of(mode, "mode", ("add", "unique"))
         one_of(existing, "existing", ("replace", "add"))
-        how = existing if mode == "unique" else None
-        self._change(lambda batch: self._matrix.insert(batch, how), rows, columns, values)
+        unique_existing = existing if mode == "unique" else None
+        self._change(lambda batch: self._matrix.insert(batch, unique_existing), rows, columns, values)
 
     def update(self, rows: Any, columns: Any, values: Any, existing: Existing = "replace") -> None:
         """Change the values of existing entries, by `existing`; entries at other coordinates are ignored."""
@@ -281,28 +281,30 @@ class DynamicCSR(DeviceOperator):
         self._change(self._matrix.delete, rows, columns)
 
     def _change(self, change: Callable[[EntryBatch], object], *arrays: Any) -> None:
-        given, count = self._batches.look(*arrays)
+        batch_arrays, count = self._batches.look(*arrays)
         if not count:
             return
-        done = 0
-        with self._changing(streams_of(given)):
+        n_inserted = 0
+        with self._changing(batch_streams(batch_arrays)):
             self._since += count
             try:
-                for first, batch in self._batches.parts(given, count, self._matrix.slack):
+                for first, batch in self._batches.parts(batch_arrays, count, self._matrix.slack):
                     change(batch)
-                    done = first + batch.count
+                    n_inserted = first + batch.count
             except NoRoom as error:
-                later = np.arange(done + batch.count, count)
-                left = np.concatenate([done + error.left.astype(np.int64), later]).astype(np.int32)
-                raise NoRoom(left, count, error.reason) from None
+                later_indices = np.arange(n_inserted + batch.count, count)
+                remaining_indices = np.concatenate([n_inserted + error.left.astype(np.int64), later_indices]).astype(
+                    np.int32
+                )
+                raise NoRoom(remaining_indices, count, error.reason) from None
             except (ReproError, OutOfDeviceMemory) as error:
-                if not done or isinstance(error, Unfinished):
+                if not n_inserted or isinstance(error, Unfinished):
                     raise
                 raise ReproError(
                     "a part of a batch was refused, and what comes after it was not tried",
-                    where=f"entries from {done:,} on, of {count:,}; those before are done",
+                    where=f"entries from {n_inserted:,} on, of {count:,}; those before are done",
                     actual=error,
-                    todo=f"do the same again with the entries from {done:,} on, once they can be taken",
+                    todo=f"do the same again with the entries from {n_inserted:,} on, once they can be taken",
                 ) from None
 
     def defragment(self, slack: int = 0) -> None:
@@ -327,7 +329,7 @@ class DynamicCSR(DeviceOperator):
             with self._runtime.after(*streams):
                 yield
         except OutOfDeviceMemory as error:
-            raise self._runtime.no_room(error) from None
+            raise self._runtime.out_of_memory_error(error) from None
 
     # reading ----------------------------------------------------------------------------------------------------------
 
@@ -359,9 +361,9 @@ class DynamicCSR(DeviceOperator):
 
     def __reduce__(self) -> tuple[Any, ...]:
         with self._changing(set()):
-            stored = self._matrix.to_csr()
+            host_matrix = self._matrix.to_csr()
             room = self.segments, self._matrix.slack, self.capacity
-        return _again, (stored, str(self.dtype), *room, self._runtime.words)
+        return _again, (host_matrix, str(self.dtype), *room, self._runtime.words)
 
     def to_scipy(self) -> sp.csr_array:
         """Return the matrix as CSR on the host, with sorted columns and duplicates added."""

@@ -17,16 +17,16 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, View, not_copied, refuse_mask
+from repro.operators.arrays import DeviceArray, View, copy_refusal, refuse_mask
 from repro.operators.arrays import on_device as on_the_device
 from repro.operators.base import real_number, whole_number
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
-    as_cupys,
+    as_cupy_array,
+    cupy_device,
     cupys_rows,
-    device_of,
-    is_cupys,
+    is_from_module,
     store_cupys,
     to_cupy,
 )
@@ -115,7 +115,7 @@ class Level:
         return self._level.a.shape
 
     def __reduce__(self) -> NoReturn:
-        raise not_copied(self, "copy its matrices, A, P and R")
+        raise copy_refusal(self, "copy its matrices, A, P and R")
 
     def _of_finer(self, part: Any) -> Any:
         if part is None:
@@ -195,10 +195,10 @@ def amg(
     ReproError
         The arguments are invalid, or the device cannot be used.
     """
-    cupys = is_cupys(A, CUPYS_MATRICES)
+    cupys = is_from_module(A, CUPYS_MATRICES)
     rows, precision = cupys_rows(A, "A") if cupys else as_rows(A, subject="A")
     if cupys and device == "auto":
-        device = device_of(rows)
+        device = cupy_device(rows)
     n = rows.shape[0]
     settings = MultigridSettings(
         real_number(theta, "theta"),
@@ -215,13 +215,13 @@ def amg(
         _compile_together(runtime, precision)
     with runtime.after():
         try:
-            stored = (
+            storage = (
                 store_cupys(runtime, rows, precision)
                 if cupys
                 else matrix_on_device(runtime, rows, np.dtype(DTYPES[precision]))
             )
             levels = set_up_hierarchy(
-                runtime.device, load, stored, near_null, unknowns, settings, refreshable=refreshable
+                runtime.device, load, storage, near_null, unknowns, settings, refreshable=refreshable
             )
             try:
                 solver = Solver(runtime.device, load, levels, smooths)
@@ -230,7 +230,7 @@ def amg(
                     level.release()
                 raise
         except OutOfDeviceMemory as error:
-            raise runtime.no_room(error) from None
+            raise runtime.out_of_memory_error(error) from None
     return MultilevelSolver(Memory(runtime, load, levels, solver, settings, refreshable, cupys))
 
 
@@ -322,18 +322,18 @@ class MultilevelSolver:
         maxiter = whole_number(maxiter, "maxiter", 0, MAX_COUNT)
         start = np.zeros(self._n, self._dtype) if x0 is None else self._vector(x0, "x0")
         right = self._vector(b, "b")
-        with self._working(*(given.stream for given in (right, start) if isinstance(given, View))):
+        with self._working(*(view.stream for view in (right, start) if isinstance(view, View))):
             self._write(self._solver.b, right)
             self._write(self._solver.x, start)
             solve = self._solver.conjugate_gradients if accel else self._solver.iterate
-            solved = solve(tol, maxiter)
+            result = solve(tol, maxiter)
             x: Any = self._on_device() if isinstance(right, View) else self._read()
-        if isinstance(x, DeviceArray) and is_cupys(b, CUPYS_ARRAYS):
-            x = as_cupys(x)
+        if isinstance(x, DeviceArray) and is_from_module(b, CUPYS_ARRAYS):
+            x = as_cupy_array(x)
         if residuals is not None:
-            residuals[:] = solved.residuals
-        _report(solved, tol)
-        if solved.converged and not isinstance(right, View):
+            residuals[:] = result.residuals
+        _report(result, tol)
+        if result.converged and not isinstance(right, View):
             _report_rounding(b, right, tol)
         return x
 
@@ -374,7 +374,7 @@ class MultilevelSolver:
                 levels[:] = refresh_hierarchy(self._runtime.device, self._memory.load, levels, self._memory.settings)
                 self._solver.renew(levels)
             except OutOfDeviceMemory as error:
-                raise self._runtime.no_room(error) from None
+                raise self._runtime.out_of_memory_error(error) from None
             self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
             self._memory.whole = True
             self.levels = [Level(self._memory, index) for index in range(len(levels))]
@@ -391,7 +391,7 @@ class MultilevelSolver:
             try:
                 yield
             except OutOfDeviceMemory as error:
-                raise self._runtime.no_room(error) from None
+                raise self._runtime.out_of_memory_error(error) from None
 
     def _precondition(self, b: NDArray[Any]) -> NDArray[np.floating]:
         """Apply one V-cycle to b, `(n,)`.
@@ -448,7 +448,7 @@ class MultilevelSolver:
         return x
 
     def __reduce__(self) -> NoReturn:
-        raise not_copied(self, "set it up anew by `repro.amg`, or copy the matrices of its levels, A, P and R")
+        raise copy_refusal(self, "set it up anew by `repro.amg`, or copy the matrices of its levels, A, P and R")
 
     def __repr__(self) -> str:
         sizes = " > ".join(str(level.shape[0]) for level in self.levels)
@@ -464,7 +464,7 @@ def _host_array(array: Any, subject: str) -> NDArray[Any]:
 
 
 def _on_host(A: Any) -> Any:
-    return cupys_rows(A, "A")[0].get() if is_cupys(A, CUPYS_MATRICES) else A
+    return cupys_rows(A, "A")[0].get() if is_from_module(A, CUPYS_MATRICES) else A
 
 
 def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
@@ -472,7 +472,7 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
 
     Vectors whose squares would over- or underflow are scaled.
     """
-    vectors = _host_array(B.get() if is_cupys(B, CUPYS_ARRAYS) else B, "B")
+    vectors = _host_array(B.get() if is_from_module(B, CUPYS_ARRAYS) else B, "B")
     if vectors.ndim == 1:
         vectors = vectors[:, None]
     if vectors.ndim != 2 or vectors.shape[0] != n_rows or not vectors.shape[1] or vectors.dtype.kind not in "fiub":
@@ -495,38 +495,42 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
             "all vectors are 0", where="B", expected="vectors that the matrix nearly takes to 0", todo="leave B out"
         )
     exponents = np.frexp(largest)[1]
-    scaled: NDArray[np.float64] = np.ldexp(vectors, -np.where(np.abs(exponents) > MIDDLING_EXPONENT, exponents, 0))
-    return scaled
+    scaled_vectors: NDArray[np.float64] = np.ldexp(
+        vectors, -np.where(np.abs(exponents) > MIDDLING_EXPONENT, exponents, 0)
+    )
+    return scaled_vectors
 
 
-def _report(solved: SolveResult, tol: float) -> None:
-    steps = len(solved.residuals) - 1
-    if not np.isfinite(solved.reached):
+def _report(result: SolveResult, tol: float) -> None:
+    steps = len(result.residuals) - 1
+    if not np.isfinite(result.reached):
         raise ReproError(
             "the iteration came to no solution",
             where=f"step {steps}",
             expected="a finite residual",
-            actual=solved.reached,
+            actual=result.reached,
             todo="cycles alone (accel=None) need not converge for every matrix; the matrix may be singular",
         )
-    if not solved.converged:
-        sentence = f"the residual is {solved.reached:.3g} times the norm of b"
-        if solved.rounding is not None and solved.reached <= AT_ROUNDING * solved.rounding:
-            sentence += f"; rounding x leaves about {solved.rounding:.1g}"
+    if not result.converged:
+        sentence = f"the residual is {result.reached:.3g} times the norm of b"
+        if result.rounding is not None and result.reached <= AT_ROUNDING * result.rounding:
+            sentence += f"; rounding x leaves about {result.rounding:.1g}"
         warnings.warn(
             f"multigrid did not converge to {tol:g} in {steps} steps: {sentence}", RuntimeWarning, stacklevel=3
         )
 
 
-def _report_rounding(b: Any, rounded: NDArray[np.floating], tol: float) -> None:
+def _report_rounding(b: Any, rounded_b: NDArray[np.floating], tol: float) -> None:
     """Warn if rounding b to the matrix's precision changes it by more than the tolerance."""
-    given = np.asarray(b)
-    if given.dtype.kind != "f" or given.dtype.itemsize <= rounded.dtype.itemsize:
+    exact_b = np.asarray(b)
+    if exact_b.dtype.kind != "f" or exact_b.dtype.itemsize <= rounded_b.dtype.itemsize:
         return
-    largest = np.abs(given).max(initial=0) or 1
-    off = np.linalg.norm((given - rounded) / largest) / (np.linalg.norm(given / largest) or 1)
-    if off > tol:
-        sentence = f"the residual is that of b in {rounded.dtype}, which is off by {off:.3g} times its norm"
+    largest = np.abs(exact_b).max(initial=0) or 1
+    relative_error = np.linalg.norm((exact_b - rounded_b) / largest) / (np.linalg.norm(exact_b / largest) or 1)
+    if relative_error > tol:
+        sentence = (
+            f"the residual is that of b in {rounded_b.dtype}, which is off by {relative_error:.3g} times its norm"
+        )
         warnings.warn(f"multigrid cannot converge to {tol:g}: {sentence}", RuntimeWarning, stacklevel=3)
 
 

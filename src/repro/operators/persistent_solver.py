@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from repro.devices.base import OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, VectorType, View, not_copied, on_device, refuse_mask
+from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, on_device, refuse_mask
 from repro.operators.base import Closeable, one_of, real_number, whole_number
-from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupys, is_cupys
+from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupy_array, is_from_module
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
@@ -69,16 +69,16 @@ class ChipSolver(Closeable):
                 todo='solve with method="bicgstab"; where the matrix is negative definite, with -A and -b',
             )
         rows = held_rows(method, matrix.entry, precision, slices.max_slices_per_warp(warps))
-        kept = keep_slices(slices, matrix.entry, chip_room(device))
-        source = render_persistent(KERNELS, method, matrix.entry, precision, device.target, rows, (kept.form,))
-        program = runtime.program(source, f"solvers/{method}-{matrix.entry}-{precision}-{rows}-{kept.form}")
+        kept_slices = keep_slices(slices, matrix.entry, chip_room(device))
+        source = render_persistent(KERNELS, method, matrix.entry, precision, device.target, rows, (kept_slices.form,))
+        program = runtime.program(source, f"solvers/{method}-{matrix.entry}-{precision}-{rows}-{kept_slices.form}")
         try:
             with runtime.after():
                 self._solver: PersistentSolver | None = PersistentSolver(
-                    device, program, slices, method, (matrix.entry, precision), kept
+                    device, program, slices, method, (matrix.entry, precision), kept_slices
                 )
         except OutOfDeviceMemory as error:
-            raise runtime.no_room(error) from None
+            raise runtime.out_of_memory_error(error) from None
         self.kept, self.nbytes = self._solver.kept_bytes, slices.nbytes
         self._rows = slices.rows
         self._vectors = Vectors(runtime, matrix.n, kind, "AoS", slices.rows)
@@ -100,12 +100,12 @@ class ChipSolver(Closeable):
                 raise ReproError("the solver is closed", where=repr(self), todo="make a new one")
             self._load(right, self._solver.b, exponent)
             self._load(start, self._solver.x, exponent)
-            solved = self._solver.solve(tol, max_iterations)
-            self.iterations = solved.iterations
-            self._refuse(solved, right)
+            solution = self._solver.solve(tol, max_iterations)
+            self.iterations = solution.iterations
+            self._refuse(solution, right)
             x = self._on_device(right) if isinstance(right, View) else self._read(exponent)
-        if solved.status != "converged":
-            _warn(self.method, solved, tol)
+        if solution.status != "converged":
+            _warn(self.method, solution, tol)
         return _like(x, b)
 
     def close(self) -> None:
@@ -156,11 +156,11 @@ class ChipSolver(Closeable):
 
     def _read(self, exponent: int) -> NDArray[Any]:
         assert self._solver is not None
-        ordered = np.empty((self._n, self._kind.algebra.size), self._kind.scalar)
-        self._runtime.device.download(self._solver.x, ordered)
-        x = np.empty_like(ordered)
+        dealt_x = np.empty((self._n, self._kind.algebra.size), self._kind.scalar)
+        self._runtime.device.download(self._solver.x, dealt_x)
+        x = np.empty_like(dealt_x)
         with np.errstate(over="ignore"):
-            x[self._rows] = np.ldexp(ordered, exponent)
+            x[self._rows] = np.ldexp(dealt_x, exponent)
         if not np.isfinite(x).all():
             raise ReproError(
                 "the solution is too large for its precision",
@@ -175,24 +175,24 @@ class ChipSolver(Closeable):
         self._vectors.restore(self._solver.x, x.buffer)
         return x
 
-    def _refuse(self, solved: PersistentSolution, right: NDArray[np.floating] | View) -> None:
-        iteration = f"iteration {solved.iterations}"
-        if solved.norm_of_b < MIN_NORM and isinstance(right, View):
+    def _refuse(self, solution: PersistentSolution, right: NDArray[np.floating] | View) -> None:
+        iteration = f"iteration {solution.iterations}"
+        if solution.norm_of_b < MIN_NORM and isinstance(right, View):
             host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
             self._runtime.device.download(right.buffer, host)
             if host.any():
                 raise ReproError(
                     "numbers are too small to be squared", where="b", actual=np.abs(host).max(), todo="scale b"
                 )
-        if solved.status == "not finite":
+        if solution.status == "not finite":
             raise ReproError(
                 "the iteration came to no solution",
                 where=iteration,
                 expected="finite sums",
-                actual=f"the residual is {solved.residual:.3g}, the norm of b {solved.norm_of_b:.3g}",
+                actual=f"the residual is {solution.residual:.3g}, the norm of b {solution.norm_of_b:.3g}",
                 todo="b may have infinite numbers or NaN, the matrix be singular, or numbers be too large: scale them",
             )
-        if solved.status == "breakdown":
+        if solution.status == "breakdown":
             failure, todo = (
                 ("the matrix is not positive definite: a direction p has (p, A p) of at most 0",
                  'see that A is symmetric and not singular; or solve with method="bicgstab"')
@@ -200,18 +200,18 @@ class ChipSolver(Closeable):
                 else ("BiCGSTAB breaks down: a divisor is 0", "start from another x0; the matrix may be singular")
             )  # fmt: skip
             raise ReproError(
-                failure, where=iteration, actual=f"a residual of {_relative(solved)} times the norm of b", todo=todo
+                failure, where=iteration, actual=f"a residual of {_relative(solution)} times the norm of b", todo=todo
             )
 
     def __reduce__(self) -> NoReturn:
-        raise not_copied(self, "make it anew from the operator")
+        raise copy_refusal(self, "make it anew from the operator")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.method}, {self._n} rows of {self._kind.entry} on {self.device_name}>"
 
 
-def _relative(solved: PersistentSolution) -> str:
-    return f"{solved.residual / solved.norm_of_b:.3g}" if solved.norm_of_b else "infinity"
+def _relative(solution: PersistentSolution) -> str:
+    return f"{solution.residual / solution.norm_of_b:.3g}" if solution.norm_of_b else "infinity"
 
 
 def _warn(method: str, solved: PersistentSolution, tol: float) -> None:
@@ -234,8 +234,8 @@ def _exponent(vector: NDArray[np.floating]) -> int:
 
 def _like(x: Any, b: Any) -> Any:
     """Return a solution as an array of b's library, if that is CuPy or PyTorch."""
-    if isinstance(x, DeviceArray) and is_cupys(b, CUPYS_ARRAYS):
-        return as_cupys(x)
+    if isinstance(x, DeviceArray) and is_from_module(b, CUPYS_ARRAYS):
+        return as_cupy_array(x)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(b, torch.Tensor):
         return torch.as_tensor(x, device=b.device)

@@ -82,7 +82,7 @@ class Runtime:
         try:
             return self.device.upload(array)
         except OutOfDeviceMemory as error:
-            raise self.no_room(error) from None
+            raise self.out_of_memory_error(error) from None
 
     def put(self, array: NDArray[Any]) -> DeviceArray:
         return DeviceArray(self.device, self.upload(array), array.shape, array.dtype)
@@ -91,10 +91,10 @@ class Runtime:
         try:
             buffer = self.device.allocate(int(np.prod(shape)) * dtype.itemsize)
         except OutOfDeviceMemory as error:
-            raise self.no_room(error) from None
+            raise self.out_of_memory_error(error) from None
         return DeviceArray(self.device, buffer, shape, dtype)
 
-    def no_room(self, error: OutOfDeviceMemory) -> ReproError:
+    def out_of_memory_error(self, error: OutOfDeviceMemory) -> ReproError:
         with self.after():  # makes the context of this GPU current
             free = self.device.free_bytes()
         return ReproError(
@@ -118,19 +118,19 @@ class Runtime:
             )
         if isinstance(array, DeviceArray):
             if array.device is not self.device:
-                raise self._elsewhere(subject, f"memory of {_which(array.device)}")
+                raise self._elsewhere(subject, f"memory of {_describe_device(array.device)}")
             return view(array, subject, dtype, count, alignment, write)
-        seen = view(array, subject, dtype, count, alignment, write)
-        memory: Any = seen.buffer
+        array_view = view(array, subject, dtype, count, alignment, write)
+        memory: Any = array_view.buffer
         if self._streams is None or (memory.nbytes and not self._streams.holds(memory.pointer)):
             raise self._elsewhere(subject, "an address that is not in its memory")
-        return seen
+        return array_view
 
     def _elsewhere(self, subject: str, actual: str) -> ReproError:
         return ReproError(
             "an array lies on another device",
             where=subject,
-            expected=f"memory of {_which(self.device)}",
+            expected=f"memory of {_describe_device(self.device)}",
             actual=actual,
             todo="bring it there first: nothing is copied from device to device unasked",
         )
@@ -144,8 +144,8 @@ class Runtime:
         return self.device.current() if self._streams is None else self._among(self._streams, streams)
 
     @contextmanager
-    def _among(self, ours: _Streams, streams: tuple[int | None, ...]) -> Iterator[None]:
-        with self.device.current(), ours.ordered({s for s in streams if s is not None}):
+    def _among(self, own_streams: _Streams, streams: tuple[int | None, ...]) -> Iterator[None]:
+        with self.device.current(), own_streams.ordered({s for s in streams if s is not None}):
             yield
 
     def finish(self, *streams: int | None) -> None:
@@ -168,7 +168,7 @@ class _Streams:
         from cuda.bindings import driver
 
         self._driver = driver
-        self._ours = device.stream
+        self._own_stream = device.stream
         flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
         with device.current():
             self._context = self._call(driver.cuCtxGetCurrent)
@@ -182,10 +182,10 @@ class _Streams:
 
     @contextmanager
     def ordered(self, streams: set[int]) -> Iterator[None]:
-        foreign = streams - {0, LEGACY_DEFAULT_STREAM, self._ours}
+        foreign = streams - {0, LEGACY_DEFAULT_STREAM, self._own_stream}
         with self._current():
             for stream in foreign:
-                self._wait(self._ours, stream)
+                self._wait(self._own_stream, stream)
             try:
                 yield
             except BaseException:
@@ -198,34 +198,34 @@ class _Streams:
     def _let_wait(self, streams: set[int]) -> None:
         """Make later work of `streams` wait for the work that is queued on the device's own stream."""
         for stream in streams:
-            self._wait(stream, self._ours)
+            self._wait(stream, self._own_stream)
 
     def finish(self, streams: set[int]) -> bool:
         """Wait for `streams` and the device's own stream; return False while a graph is captured on it."""
         with self._current():
-            for stream in streams - {self._ours}:
+            for stream in streams - {self._own_stream}:
                 self._call(self._driver.cuStreamSynchronize, stream)
-            if int(self._call(self._driver.cuStreamIsCapturing, self._ours)):
+            if int(self._call(self._driver.cuStreamIsCapturing, self._own_stream)):
                 return False
-            self._call(self._driver.cuStreamSynchronize, self._ours)
+            self._call(self._driver.cuStreamSynchronize, self._own_stream)
         return True
 
     @contextmanager
     def _current(self) -> Iterator[None]:
         driver = self._driver
-        elsewhere = int(self._call(driver.cuCtxGetCurrent)) != int(self._context)
-        if elsewhere:  # another library has made a context of its own current
+        foreign_context = int(self._call(driver.cuCtxGetCurrent)) != int(self._context)
+        if foreign_context:  # another library has made a context of its own current
             self._call(driver.cuCtxPushCurrent, self._context)
         try:
             yield
         finally:
-            if elsewhere:
+            if foreign_context:
                 self._call(driver.cuCtxPopCurrent)
 
-    def _wait(self, later: int, earlier: int) -> None:
-        """Make the stream `later` wait for all work queued so far on the stream `earlier`."""
-        self._call(self._driver.cuEventRecord, self._event, earlier)
-        self._call(self._driver.cuStreamWaitEvent, later, self._event, 0)
+    def _wait(self, waiting_stream: int, awaited_stream: int) -> None:
+        """Make the stream `waiting_stream` wait for all work queued so far on the stream `awaited_stream`."""
+        self._call(self._driver.cuEventRecord, self._event, awaited_stream)
+        self._call(self._driver.cuStreamWaitEvent, waiting_stream, self._event, 0)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         status, *result = function(*arguments)
@@ -239,24 +239,26 @@ class _Streams:
         return result[0] if result else None
 
 
-def _which(device: Device) -> str:
+def _describe_device(device: Device) -> str:
     return f"{device.name} ({device.uuid})"
 
 
 def open_runtime(device: str = "auto") -> Runtime:
     """Return the one runtime for a device (`auto`, `cuda:N`, `opencl:N`); raise `ReproError` if it is unavailable."""
-    with _opening:  # a second runtime for the same device would refuse arrays of the first one
+    with _opening_lock:  # a second runtime for the same device would refuse arrays of the first one
         return _open(resolve_device(device))
 
 
-_opening = RLock()
+_opening_lock = RLock()
 # otherwise, a fork while another thread opens a device would leave the lock held for ever in the child process
-os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
+os.register_at_fork(
+    before=_opening_lock.acquire, after_in_parent=_opening_lock.release, after_in_child=_opening_lock.release
+)
 
 
 @cache
-def _open(resolved: str) -> Runtime:
-    return Runtime(open_device(resolved), resolved)
+def _open(device_name: str) -> Runtime:
+    return Runtime(open_device(device_name), device_name)
 
 
 def cache_folder() -> Path:
@@ -266,13 +268,13 @@ def cache_folder() -> Path:
     """
     import pooch  # slow to import
 
-    named = os.environ.get(CACHE)
+    configured = os.environ.get(CACHE)
     try:
-        return Path(named or pooch.os_cache("sparse-repro")).expanduser().absolute()
+        return Path(configured or pooch.os_cache("sparse-repro")).expanduser().absolute()
     except (OSError, RuntimeError) as error:
         raise ReproError(
             "no folder for compiled kernels",
-            where=named,
+            where=configured,
             actual=error,
             todo=f"name one in the environment variable {CACHE}",
         ) from None

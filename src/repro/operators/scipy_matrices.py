@@ -80,12 +80,12 @@ def check_extent(shape: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Non
     """Raise `ReproError` for a shape without two dimensions, or with too many rows or columns."""
     if len(shape) != 2:
         raise ReproError("this is no matrix", where=subject, expected="rows and columns", actual=f"shape {shape}")
-    for count, most, name in zip(shape, (max_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
-        if not 0 <= count <= most:
+    for count, limit, name in zip(shape, (max_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
+        if not 0 <= count <= limit:
             raise ReproError(
                 f"the matrix has more {name} than can be told apart" if count > 0 else "the matrix has a negative size",
                 where=subject,
-                expected=f"at most {most:,} {name}",
+                expected=f"at most {limit:,} {name}",
                 actual=f"{count:,}",
                 todo=f"leave {name} without entries out, and number the others anew" if count > 0 else None,
             )
@@ -101,16 +101,20 @@ def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, i
     for name, array in (("indices", indices), ("indptr", offsets)):
         _check_whole(array, f"{subject}: {name}")
     if len(indices) != count:
-        raise _damaged(f"{subject}: data and indices", "as many data as indices", f"{count} and {len(indices)}")
+        raise _damage_error(f"{subject}: data and indices", "as many data as indices", f"{count} and {len(indices)}")
     if len(offsets) != major + 1:
-        raise _damaged(f"{subject}: indptr", f"{major + 1}, one more than rows (of CSC, columns)", f"{len(offsets)}")
+        raise _damage_error(
+            f"{subject}: indptr", f"{major + 1}, one more than rows (of CSC, columns)", f"{len(offsets)}"
+        )
     first, last = int(offsets[0]), int(offsets[-1])
     if first != 0 or not 0 <= last <= count:
-        raise _damaged(f"{subject}: indptr", f"from 0 to {count} at most", f"from {first} to {last}")
+        raise _damage_error(f"{subject}: indptr", f"from 0 to {count} at most", f"from {first} to {last}")
     falls = offsets[1:] < offsets[:-1]
     if bool(falls.any()):
         row = int(falls.argmax())
-        raise _damaged(f"{subject}: indptr[{row + 1}]", f"{int(offsets[row])} at least", f"{int(offsets[row + 1])}")
+        raise _damage_error(
+            f"{subject}: indptr[{row + 1}]", f"{int(offsets[row])} at least", f"{int(offsets[row + 1])}"
+        )
     check_indices(indices[:last], minor, f"{subject}: indices")
 
 
@@ -122,7 +126,7 @@ def check_indices(indices: Any, count: int, subject: str) -> None:
         if wrong:
             place = int(find())
             expected = f"0 to {count - 1}" if count else "none: there are none to name"
-            raise _damaged(f"{subject}[{place}]", expected, int(indices[place]))
+            raise _damage_error(f"{subject}[{place}]", expected, int(indices[place]))
 
 
 def check_places(count: int, places: Sequence[Any], shape: tuple[int, int], subject: str) -> None:
@@ -130,17 +134,17 @@ def check_places(count: int, places: Sequence[Any], shape: tuple[int, int], subj
     for place, limit, name in zip(places, shape, ("rows", "columns"), strict=True):
         _check_whole(place, f"{subject}: {name}")
         if len(place) != count:
-            raise _damaged(f"{subject}: data and {name}", "as many of each", f"{count} and {len(place)}")
+            raise _damage_error(f"{subject}: data and {name}", "as many of each", f"{count} and {len(place)}")
         check_indices(place, limit, f"{subject}: {name}")
 
 
 def _check_whole(array: Any, subject: str) -> None:
     _check_axes(array, 1, subject)
     if array.dtype.kind not in "iu":
-        raise _damaged(subject, "whole numbers", array.dtype)
+        raise _damage_error(subject, "whole numbers", array.dtype)
 
 
-def _damaged(where: str, expected: str, actual: object) -> ReproError:
+def _damage_error(where: str, expected: str, actual: object) -> ReproError:
     return ReproError("the matrix is damaged", where=where, expected=expected, actual=actual)
 
 
@@ -148,19 +152,19 @@ def _damaged(where: str, expected: str, actual: object) -> ReproError:
 # -----------------------------------------------------------------------------------------------
 
 
-def _compressed(matrix: Any, subject: str) -> Any:
+def _compressed_matrix(matrix: Any, subject: str) -> Any:
     data, indices, offsets = (
         _values(matrix, subject),
         _indices(matrix, "indices", subject),
         _indices(matrix, "indptr", subject),
     )
-    check_compressed(len(data), indices, offsets, _swapped(matrix), subject)
+    check_compressed(len(data), indices, offsets, _major_minor(matrix), subject)
     end = int(offsets[-1])
     kind = sp.csc_array if matrix.format == "csc" else sp.csr_array
     return kind((data[:end], indices[:end], offsets), shape=_shape(matrix))
 
 
-def _swapped(matrix: Any) -> tuple[int, int]:
+def _major_minor(matrix: Any) -> tuple[int, int]:
     rows, columns = _shape(matrix)
     return (columns, rows) if matrix.format == "csc" else (rows, columns)
 
@@ -173,7 +177,7 @@ def _block_rows(matrix: Any, subject: str) -> Any:
     )
     shape, size = _shape(matrix), data.shape[1:]
     if not all(size) or any(count % length for count, length in zip(shape, size, strict=True)):
-        raise _damaged(f"{subject}: data", "blocks that rows and columns are multiples of", f"{size} in {shape}")
+        raise _damage_error(f"{subject}: data", "blocks that rows and columns are multiples of", f"{size} in {shape}")
     check_compressed(len(data), indices, offsets, (shape[0] // size[0], shape[1] // size[1]), subject)
     end = int(offsets[-1])
     return sp.bsr_array((data[:end], indices[:end], offsets), shape=shape)
@@ -183,13 +187,13 @@ def _coordinates(matrix: Any, subject: str) -> Any:
     data = _values(matrix, subject)
     places = matrix.coords if hasattr(matrix, "coords") else (matrix.row, matrix.col)  # for SciPy before 1.13
     if not isinstance(places, (tuple, list)) or len(places) != 2:
-        raise _damaged(f"{subject}: coords", "two arrays", type(places).__name__)
-    return _of_places(
+        raise _damage_error(f"{subject}: coords", "two arrays", type(places).__name__)
+    return _coordinate_matrix(
         data, [_plain(place, f"{subject}: coords[{axis}]") for axis, place in enumerate(places)], matrix, subject
     )
 
 
-def _of_places(data: NDArray[Any], places: Sequence[NDArray[Any]], matrix: Any, subject: str) -> Any:
+def _coordinate_matrix(data: NDArray[Any], places: Sequence[NDArray[Any]], matrix: Any, subject: str) -> Any:
     whole, shape = tuple(map(_whole, places)), _shape(matrix)
     check_places(len(data), whole, shape, subject)
     return sp.coo_array((data, whole), shape=shape)
@@ -204,18 +208,20 @@ def _diagonals(matrix: Any, subject: str) -> Any:
     offsets = _indices(matrix, "offsets", subject)
     _check_whole(offsets, f"{subject}: offsets")
     if len(offsets) != len(data) or len(np.unique(offsets)) != len(offsets):
-        raise _damaged(f"{subject}: offsets", f"{len(data)}, as many as diagonals, none twice", f"{len(offsets)}")
+        raise _damage_error(f"{subject}: offsets", f"{len(data)}, as many as diagonals, none twice", f"{len(offsets)}")
     rows, columns = _shape(matrix)
     width = min(columns, data.shape[1])
-    values, places, diagonal_of = [data[:0].ravel()], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    values, places, column_numbers = [data[:0].ravel()], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for diagonal, offset in zip(data, offsets.tolist(), strict=True):
         begin, end = max(0, offset), min(width, rows + offset)
         if begin < end:
-            kept = np.flatnonzero(diagonal[begin:end]) + begin
-            values.append(diagonal[kept])
-            places.append(kept)
-            diagonal_of.append(kept - offset)
-    return _of_places(np.concatenate(values), [np.concatenate(diagonal_of), np.concatenate(places)], matrix, subject)
+            nonzero = np.flatnonzero(diagonal[begin:end]) + begin
+            values.append(diagonal[nonzero])
+            places.append(nonzero)
+            column_numbers.append(nonzero - offset)
+    return _coordinate_matrix(
+        np.concatenate(values), [np.concatenate(column_numbers), np.concatenate(places)], matrix, subject
+    )
 
 
 def _lists(matrix: Any, subject: str) -> Any:
@@ -224,27 +230,27 @@ def _lists(matrix: Any, subject: str) -> Any:
     rows = _shape(matrix)[0]
     for name, lists in (("rows", columns), ("data", values)):
         if not isinstance(lists, np.ndarray) or lists.shape != (rows,) or not all(isinstance(i, list) for i in lists):
-            raise _damaged(f"{subject}: {name}", f"{rows} lists", _described(lists))
+            raise _damage_error(f"{subject}: {name}", f"{rows} lists", _describe(lists))
     lengths = np.fromiter(map(len, columns), np.int64, rows)
     uneven = np.flatnonzero(lengths != np.fromiter(map(len, values), np.int64, rows))
     if len(uneven):
         row = int(uneven[0])
-        raise _damaged(f"{subject}: row {row}", f"{lengths[row]} data, as columns", len(values[row]))
-    places = [np.repeat(np.arange(rows), lengths), _listed(chain.from_iterable(columns), f"{subject}: rows")]
-    return _of_places(_typed(chain.from_iterable(values), matrix, subject), places, matrix, subject)
+        raise _damage_error(f"{subject}: row {row}", f"{lengths[row]} data, as columns", len(values[row]))
+    places = [np.repeat(np.arange(rows), lengths), _list_array(chain.from_iterable(columns), f"{subject}: rows")]
+    return _coordinate_matrix(_typed_array(chain.from_iterable(values), matrix, subject), places, matrix, subject)
 
 
 def _keys(matrix: Any, subject: str) -> Any:
     keys = list(matrix.keys())
     if not all(isinstance(key, tuple) and len(key) == 2 for key in keys):
-        raise _damaged(f"{subject}: keys", "pairs of a row and a column", "others")
-    places = [_listed((key[axis] for key in keys), f"{subject}: keys") for axis in range(2)]
-    return _of_places(_typed(matrix.values(), matrix, subject), places, matrix, subject)
+        raise _damage_error(f"{subject}: keys", "pairs of a row and a column", "others")
+    places = [_list_array((key[axis] for key in keys), f"{subject}: keys") for axis in range(2)]
+    return _coordinate_matrix(_typed_array(matrix.values(), matrix, subject), places, matrix, subject)
 
 
 _FORMATS: dict[str, Callable[[Any, str], Any]] = {
-    "csr": _compressed,
-    "csc": _compressed,
+    "csr": _compressed_matrix,
+    "csc": _compressed_matrix,
     "bsr": _block_rows,
     "coo": _coordinates,
     "dia": _diagonals,
@@ -271,42 +277,42 @@ def _indices(matrix: Any, name: str, subject: str) -> NDArray[Any]:
     return _whole(_plain(getattr(matrix, name, None), f"{subject}: {name}"))
 
 
-def _plain(given: Any, subject: str, axes: int = 1) -> NDArray[Any]:
+def _plain(numbers: Any, subject: str, axes: int = 1) -> NDArray[Any]:
     """Return an index or value array of a matrix as a contiguous NumPy array in native byte order."""
-    if not isinstance(given, np.ndarray):
-        raise _damaged(subject, "an array", type(given).__name__)
-    if np.ma.is_masked(given):
-        raise _damaged(subject, "an array without a mask", "masked numbers")
-    array = np.asarray(given)
+    if not isinstance(numbers, np.ndarray):
+        raise _damage_error(subject, "an array", type(numbers).__name__)
+    if np.ma.is_masked(numbers):
+        raise _damage_error(subject, "an array without a mask", "masked numbers")
+    array = np.asarray(numbers)
     _check_axes(array, axes, subject)
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
 def _check_axes(array: NDArray[Any], axes: int, subject: str) -> None:
     if array.ndim != axes:
-        raise _damaged(subject, f"an array of {axes} {'axis' if axes == 1 else 'axes'}", f"shape {array.shape}")
+        raise _damage_error(subject, f"an array of {axes} {'axis' if axes == 1 else 'axes'}", f"shape {array.shape}")
 
 
 def _whole(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.size else array.astype(np.int32)  # an empty list becomes float64
 
 
-def _listed(numbers: Any, subject: str) -> NDArray[Any]:
+def _list_array(numbers: Any, subject: str) -> NDArray[Any]:
     items = list(numbers)
     try:
         array = np.array(items) if items else np.empty(0, np.int64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise _damaged(subject, "numbers", error) from None
+        raise _damage_error(subject, "numbers", error) from None
     _check_axes(array, 1, subject)
     return array
 
 
-def _typed(numbers: Any, matrix: Any, subject: str) -> NDArray[Any]:
-    return cast(_listed(numbers, f"{subject}: data"), matrix.dtype, f"{subject}: data")
+def _typed_array(numbers: Any, matrix: Any, subject: str) -> NDArray[Any]:
+    return cast(_list_array(numbers, f"{subject}: data"), matrix.dtype, f"{subject}: data")
 
 
-def _described(thing: Any) -> str:
-    return f"{thing.dtype} {thing.shape}" if isinstance(thing, np.ndarray) else type(thing).__name__
+def _describe(value: Any) -> str:
+    return f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 BLOCK_ENTRIES = {(3, 3): "block3", (4, 4): "quaternion"}
@@ -326,25 +332,27 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
     if isinstance(matrix, Matrix):
         if entry not in (None, matrix.entry):
             raise ReproError("the problem has another entry", expected=matrix.entry, actual=entry)
-        problem, working = matrix.validate().require_product(), precision or "double"
+        problem, working_precision = matrix.validate().require_product(), precision or "double"
     else:
-        problem, working = _of_scipy(sound(matrix, "matrix"), entry, precision)
-    cast(problem.values, DTYPES[working], "matrix: values", SCALE)
-    return problem, working
+        problem, working_precision = _problem_of_scipy(sound(matrix, "matrix"), entry, precision)
+    cast(problem.values, DTYPES[working_precision], "matrix: values", SCALE)
+    return problem, working_precision
 
 
-def _of_scipy(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
+def _problem_of_scipy(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
     if matrix.shape[0] != matrix.shape[1]:
         raise ReproError("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
     blocks = matrix.blocksize if matrix.format == "bsr" else (1, 1)
-    stored = entry or ("complex" if matrix.dtype.kind == "c" else BLOCK_ENTRIES.get(blocks, "real"))
-    if stored not in entries():
-        raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=stored)
-    working = precision or precision_of_values(matrix.dtype)
+    entry_name = entry or ("complex" if matrix.dtype.kind == "c" else BLOCK_ENTRIES.get(blocks, "real"))
+    if entry_name not in entries():
+        raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=entry_name)
+    working_precision = precision or precision_of_values(matrix.dtype)
     if matrix.dtype.kind in "iu":  # integers become real numbers and may be rounded
-        cast(matrix.data, DTYPES[working], "matrix: data", SCALE)
-    problem = _from_blocks(matrix) if stored == "block3" and blocks == (3, 3) else _folded(matrix, stored)
-    return problem.validate().require_product(), working
+        cast(matrix.data, DTYPES[working_precision], "matrix: data", SCALE)
+    problem = (
+        _block_problem(matrix) if entry_name == "block3" and blocks == (3, 3) else _folded_problem(matrix, entry_name)
+    )
+    return problem.validate().require_product(), working_precision
 
 
 def as_rows(
@@ -355,21 +363,21 @@ def as_rows(
     `dtype` None: float32 if the values are float32, else float64. It raises `ReproError` if the matrix is unsuitable or
     damaged, or if a value exceeds the dtype.
     """
-    given = sound(matrix, subject, max_rows)
-    if given.dtype.kind == "c":
-        raise ReproError("the matrix is not real", where=subject, expected="real numbers", actual=given.dtype)
-    precision = precision_of_values(given.dtype) if dtype is None else precision_of(dtype)
-    given.data = cast(given.data, DTYPES[precision], f"{subject}: data", SCALE)
-    return sp.csr_array(given), precision
+    matrix_rows = sound(matrix, subject, max_rows)
+    if matrix_rows.dtype.kind == "c":
+        raise ReproError("the matrix is not real", where=subject, expected="real numbers", actual=matrix_rows.dtype)
+    precision = precision_of_values(matrix_rows.dtype) if dtype is None else precision_of(dtype)
+    matrix_rows.data = cast(matrix_rows.data, DTYPES[precision], f"{subject}: data", SCALE)
+    return sp.csr_array(matrix_rows), precision
 
 
 def canonical(matrix: sp.csr_array) -> sp.csr_array:
     """Return the matrix with sorted columns and duplicates added; the argument is not changed."""
     if matrix.has_canonical_format:
         return matrix
-    once = matrix.copy()
-    once.sum_duplicates()
-    return once
+    merged = matrix.copy()
+    merged.sum_duplicates()
+    return merged
 
 
 #: Number of vector elements that are compared at once, so few that they stay in a cache.
@@ -402,9 +410,9 @@ def in_slices(length: int, holds: Callable[[slice], np.bool_]) -> bool:
 
 def precision_of(dtype: DTypeLike) -> str:
     with suppress(TypeError):
-        asked = np.dtype(dtype)
-        for name, working in DTYPES.items():
-            if asked == np.dtype(working):
+        requested = np.dtype(dtype)
+        for name, dtype_of_name in DTYPES.items():
+            if requested == np.dtype(dtype_of_name):
                 return name
     raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
 
@@ -414,7 +422,7 @@ def precision_of_values(dtype: np.dtype[Any]) -> str:
     return PRECISIONS.get(np.empty(0, dtype).real.dtype, "double")
 
 
-def _from_blocks(matrix: Any) -> Matrix:
+def _block_problem(matrix: Any) -> Matrix:
     """Return a `block3` problem with all stored blocks, including blocks of zeros."""
     wide = cast(matrix.data, np.float64, "matrix: data", SCALE)
     blocks = sp.bsr_array((wide, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
@@ -424,14 +432,14 @@ def _from_blocks(matrix: Any) -> Matrix:
     return Matrix("matrix", "block3", n, indptr, indices, blocks.data.reshape(-1, 9))
 
 
-def _folded(matrix: Any, entry: str) -> Matrix:
+def _folded_problem(matrix: Any, entry: str) -> Matrix:
     # rounding error of the matrix's dtype: blocks may have been computed in single precision
     tolerance = float(np.finfo(_real(matrix.dtype)).eps)
     matrix.data = cast(matrix.data, np.complex128 if matrix.dtype.kind == "c" else np.float64, "matrix: data", SCALE)
     rows = sp.csr_array(matrix, copy=True)
     rows.sum_duplicates()
-    folded = fold(rows, entry, "the matrix", tolerance)
-    return Matrix("matrix", entry, folded.n, folded.indptr, folded.indices, folded.values)
+    folded_rows = fold(rows, entry, "the matrix", tolerance)
+    return Matrix("matrix", entry, folded_rows.n, folded_rows.indptr, folded_rows.indices, folded_rows.values)
 
 
 def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -20,7 +20,7 @@ from repro.filtering.kernels import DEGREES, render_siac
 from repro.filtering.matrix import FilterMatrix, MatrixRows, MatrixSize
 from repro.filtering.matrix_free import LocalPerPoint, MatrixFree, PerPoint, Points, Stencil
 from repro.filtering.spline_kernel import kernel
-from repro.filtering.stencil_geometry import at_points, predicted_pairs, scales, within_triangles
+from repro.filtering.stencil_geometry import point_scales, predicted_pairs, scales, triangle_scales
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field, triangulation
 from repro.galerkin import BASES, evaluation_rule, mode_count
 from repro.operators.arrays import VectorType, on_device
@@ -53,8 +53,8 @@ def as_triangulation(mesh: Any) -> tuple[Triangulation, Flags | None]:
             expected="vertices and triangles, a mesh of meshio, or a Field",
             actual=type(mesh).__name__,
         )
-    made = triangulation(vertices, cells)
-    return made, made.triangles[:, 1] != cells[:, 1]
+    mesh_triangulation = triangulation(vertices, cells)
+    return mesh_triangulation, mesh_triangulation.triangles[:, 1] != cells[:, 1]
 
 
 def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
@@ -79,9 +79,11 @@ def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
 def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[int, str]:
     """Return degree and basis of the polynomials, which a `Field` has itself."""
     if isinstance(mesh, Field):
-        for attribute, given, own in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
-            if given not in (None, own):
-                raise ReproError(f"the field has another {attribute}", where=attribute, expected=own, actual=given)
+        for attribute, argument, stated in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
+            if argument not in (None, stated):
+                raise ReproError(
+                    f"the field has another {attribute}", where=attribute, expected=stated, actual=argument
+                )
         degree, basis = mesh.degree, mesh.basis
     elif degree is None:
         raise ReproError("the degree is not given", where="degree", expected="that of the field's polynomials")
@@ -91,9 +93,9 @@ def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[in
 
 
 def as_points(points: Any, mesh: Triangulation) -> Floats:
-    there = np.array(_numbers(points, "points"))
-    mesh.wrapped(there)
-    return there
+    coordinates = np.array(_numbers(points, "points"))
+    mesh.wrapped(coordinates)
+    return coordinates
 
 
 def as_scale(scale: Any, mesh: Triangulation, degree: int, points: Floats | None) -> Floats | None:
@@ -106,7 +108,7 @@ def as_scale(scale: Any, mesh: Triangulation, degree: int, points: Floats | None
     if not isinstance(scale, str):
         return _numbers(scale, "scale")
     one_of(scale, "scale", (LOCAL,))
-    return within_triangles(mesh, evaluation_rule(degree, 2).points) if points is None else at_points(mesh, points)
+    return triangle_scales(mesh, evaluation_rule(degree, 2).points) if points is None else point_scales(mesh, points)
 
 
 def as_orders(derivative: Any) -> tuple[int, int]:
@@ -201,13 +203,13 @@ def siac(
         raise ReproError("unknown wish", where="matrix", expected="True, False or 'auto'", actual=repr(matrix))
     triangles, clockwise = as_triangulation(mesh)
     degree, basis = as_polynomials(mesh, degree, basis)
-    given = None if points is None else as_points(points, triangles)
-    there = evaluation_points(triangles, degree) if given is None else given
-    if not len(there):
+    given_points = None if points is None else as_points(points, triangles)
+    all_points = evaluation_points(triangles, degree) if given_points is None else given_points
+    if not len(all_points):
         raise ReproError("there are no points to filter at", where="points", expected="(n, 2), at least one")
-    for items, count in (("points", len(there)), ("triangles", len(triangles.triangles))):
+    for items, count in (("points", len(all_points)), ("triangles", len(triangles.triangles))):
         whole_number(count, f"number of {items}", 1, MAX_COUNT)
-    h = scales(triangles, len(there), kernel(degree).width, as_scale(scale, triangles, degree, given))
+    h = scales(triangles, len(all_points), kernel(degree).width, as_scale(scale, triangles, degree, given_points))
     typical = float(np.sqrt(np.mean(h**2)))  # the number of triangles grows with a stencil's area
     met = predicted_pairs(triangles, kernel(degree).width, typical)
     if met > MANY:
@@ -219,7 +221,7 @@ def siac(
         )
     stencil = Stencil(triangles, degree, float(h.max()), as_orders(derivative), clockwise)
     runtime = open_runtime(device)
-    return SiacFilter(runtime, stencil, there, basis, matrix, None if np.ptp(h) == 0 else h)
+    return SiacFilter(runtime, stencil, all_points, basis, matrix, None if np.ptp(h) == 0 else h)
 
 
 class SiacFilter(DeviceOperator, Closeable):
@@ -269,14 +271,14 @@ class SiacFilter(DeviceOperator, Closeable):
         try:
             with ExitStack() as stack, runtime.after():
                 if local is None:
-                    self._filter, size = _made(runtime, stencil, points, basis, matrix, stack)
+                    self._filter, size = _make_filter(runtime, stencil, points, basis, matrix, stack)
                     self.pairs, self.nbytes = size.pairs, size.nbytes
                 else:
                     self._filter = _made_local(runtime, stencil, points, basis, matrix, local, stack)
                     self.pairs, self.nbytes = self._filter.count(), 0
                 self._stack = stack.pop_all()
         except OutOfDeviceMemory as error:
-            raise runtime.no_room(error) from None
+            raise runtime.out_of_memory_error(error) from None
         way = _way(stencil) if local is None else "clipping"
         self.kind = "matrix" if isinstance(self._filter, FilterMatrix) else way
 
@@ -294,11 +296,11 @@ class SiacFilter(DeviceOperator, Closeable):
             raise ReproError(
                 "these are no modes of the fields", where="X", expected=f"({columns}, fields)", actual=shape
             )
-        seen = self._runtime.view(X, "X", self.dtype, columns * shape[1], self.dtype.itemsize)
+        x_view = self._runtime.view(X, "X", self.dtype, columns * shape[1], self.dtype.itemsize)
         result = self._runtime.empty((rows, shape[1]), self.dtype)
-        with self._ordered(seen.stream):
+        with self._ordered(x_view.stream):
             self._require_open()
-            self._multiply(seen, result, shape[1])
+            self._multiply(x_view, result, shape[1])
         return result
 
     def dot(self, x: Any) -> Any:
@@ -364,38 +366,38 @@ class SiacFilter(DeviceOperator, Closeable):
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
-        made = f"a matrix of {self.nbytes / 1e6:.3g} MB" if self.kind == "matrix" else f"by {self.kind}"
+        method = f"a matrix of {self.nbytes / 1e6:.3g} MB" if self.kind == "matrix" else f"by {self.kind}"
         order = f", derivative {self.derivative}" if any(self.derivative) else ""
-        least, most = np.min(self.scale), np.max(self.scale)
-        h = f"h = {least:.6g}" if least == most else f"h = {least:.6g} to {most:.6g}"
-        details = f"degree {self.degree}{order}, {h}, {self.pairs:,} pairs, {made} on {self.device_name}"
+        smallest, largest = np.min(self.scale), np.max(self.scale)
+        h = f"h = {smallest:.6g}" if smallest == largest else f"h = {smallest:.6g} to {largest:.6g}"
+        details = f"degree {self.degree}{order}, {h}, {self.pairs:,} pairs, {method} on {self.device_name}"
         return f"<{size} {type(self).__name__}: {details}>"
 
 
-def _made(
+def _make_filter(
     runtime: Runtime, stencil: Stencil, points: Floats, basis: str, matrix: bool | Literal["auto"], stack: ExitStack
 ) -> tuple[FilterMatrix | PerPoint, MatrixSize]:
     """Return the filter, and the size of its matrix, even if no matrix was made; `stack` frees the filter's memory."""
-    load, there = _load(runtime), SortedCells(stencil.mesh, points)
+    load, cells = _load(runtime), SortedCells(stencil.mesh, points)
     if matrix is True:
         stencil.for_contours()
-    with ExitStack() as passing:
-        launches = Launches(runtime.device, load, passing)
-        rows = MatrixRows(launches, stencil, Points(launches, there), basis)
+    with ExitStack() as temporaries:
+        launches = Launches(runtime.device, load, temporaries)
+        rows = MatrixRows(launches, stencil, Points(launches, cells), basis)
         layout = rows.count()
         size = layout.size
         if _as_matrix(runtime, stencil, size, matrix):
             try:
-                with ExitStack() as own:
-                    made = rows.make(layout, own)
-                    runtime.device.synchronize()  # before `passing` frees the inputs of queued kernels
-                    stack.enter_context(own.pop_all())
-                    return made, size
+                with ExitStack() as matrix_stack:
+                    matrix_filter = rows.make(layout, matrix_stack)
+                    runtime.device.synchronize()  # before `temporaries` frees the inputs of queued kernels
+                    stack.enter_context(matrix_stack.pop_all())
+                    return matrix_filter, size
             except OutOfDeviceMemory:
                 if matrix is True:
                     raise
     launches = Launches(runtime.device, load, stack)
-    return PerPoint(launches, stencil, Points(launches, there), basis, method=_WAYS[_way(stencil)]), size
+    return PerPoint(launches, stencil, Points(launches, cells), basis, method=_WAYS[_way(stencil)]), size
 
 
 def _made_local(

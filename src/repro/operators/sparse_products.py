@@ -20,13 +20,13 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import View, not_copied, on_device, refuse_mask
+from repro.operators.arrays import View, copy_refusal, on_device, refuse_mask
 from repro.operators.base import one_of
 from repro.operators.device_exchange import (
     CUPYS_MATRICES,
+    cupy_device,
     cupys_rows,
-    device_of,
-    is_cupys,
+    is_from_module,
     load_module,
     store_cupys,
     to_cupy,
@@ -127,16 +127,16 @@ class ProductPlan:
             )
         dtype = self._c.dtype
         factors = {"a_values": (self._factors.a, a_values), "b_values": (self._factors.b, b_values)}
-        given = {name: self._values(storage, values, name) for name, (storage, values) in factors.items()}
-        into = None if out is None else self._runtime.view(out, "out", dtype, self.nnz, dtype.itemsize, write=True)
-        streams = [view.stream for view in (*given.values(), into) if isinstance(view, View)]
+        new_values = {name: self._values(storage, values, name) for name, (storage, values) in factors.items()}
+        out_view = None if out is None else self._runtime.view(out, "out", dtype, self.nnz, dtype.itemsize, write=True)
+        streams = [view.stream for view in (*new_values.values(), out_view) if isinstance(view, View)]
         try:
             with self._runtime.after(*streams):
-                a, b = (self._given(storage, given[name]) for name, (storage, _) in factors.items())
-                self._launch(a, b, self._c.values if into is None else into.buffer)
+                a, b = (self._value_buffer(storage, new_values[name]) for name, (storage, _) in factors.items())
+                self._launch(a, b, self._c.values if out_view is None else out_view.buffer)
                 return self._read() if out is None else out
         except OutOfDeviceMemory as error:
-            raise self._runtime.no_room(error) from None
+            raise self._runtime.out_of_memory_error(error) from None
 
     def _values(self, storage: Storage, values: Any, subject: str) -> NDArray[np.floating] | View | None:
         """Return checked values: a host array in the product's dtype, or a view of a device array; None for None."""
@@ -157,7 +157,7 @@ class ProductPlan:
         todo = "scale them, or make a plan for matrices in float64"
         return np.ascontiguousarray(cast(array, storage.dtype, subject, todo, as_vector=True))
 
-    def _given(self, storage: Storage, values: NDArray[np.floating] | View | None) -> Buffer:
+    def _value_buffer(self, storage: Storage, values: NDArray[np.floating] | View | None) -> Buffer:
         """Return the device memory of an operand's values; host values are copied to it before."""
         if isinstance(values, View):
             return values.buffer
@@ -196,7 +196,7 @@ class ProductPlan:
         self._release()
 
     def __reduce__(self) -> NoReturn:
-        raise not_copied(self, "make another by repro.spgemm(A, B, plan=True)")
+        raise copy_refusal(self, "make another by repro.spgemm(A, B, plan=True)")
 
     def __repr__(self) -> str:
         rows, columns = self.shape
@@ -265,7 +265,7 @@ def spgemm(
             first, second = (stack.enter_context(operand.stored(runtime, precision)) for operand in operands)
             load = load_products(runtime, precision)
             products = Multiplication(runtime.device, load, DTYPES[precision])
-            cupys = any(is_cupys(operand.matrix, CUPYS_MATRICES) for operand in operands)
+            cupys = any(is_from_module(operand.matrix, CUPYS_MATRICES) for operand in operands)
             grown = any(isinstance(operand.matrix, DynamicCSR) for operand in operands)
             factors = Factors(first, second, "chain" if grown else "exact")
             if format == "dynamic":
@@ -283,7 +283,7 @@ def spgemm(
             if plan:
                 return rows, ProductPlan(runtime, load, factors, product, rows)
     except OutOfDeviceMemory as error:
-        raise runtime.no_room(error) from None
+        raise runtime.out_of_memory_error(error) from None
     if sort:
         rows.sort_indices()
     return rows
@@ -337,7 +337,7 @@ class Operand:
             with self.matrix.lent() as storage:
                 yield storage
             return
-        if is_cupys(self.matrix, CUPYS_MATRICES):
+        if is_from_module(self.matrix, CUPYS_MATRICES):
             storage = store_cupys(runtime, self.matrix, precision)
         else:
             storage = matrix_on_device(runtime, self.matrix, np.dtype(DTYPES[precision]))
@@ -351,7 +351,7 @@ def _operand(matrix: Any, subject: str) -> Operand:
     if isinstance(matrix, DynamicCSR):
         return Operand(matrix, precision_of(matrix.dtype), subject)
     rows, precision = (
-        cupys_rows(matrix, subject) if is_cupys(matrix, CUPYS_MATRICES) else as_rows(matrix, subject=subject)
+        cupys_rows(matrix, subject) if is_from_module(matrix, CUPYS_MATRICES) else as_rows(matrix, subject=subject)
     )
     return Operand(rows, precision, subject)
 
@@ -359,11 +359,11 @@ def _operand(matrix: Any, subject: str) -> Operand:
 def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
     """Return the runtime of the named device; for `auto`, the runtime of the device that holds an operand."""
     grown = [operand for operand in operands if isinstance(operand.matrix, DynamicCSR)]
-    cupys = [operand for operand in operands if is_cupys(operand.matrix, CUPYS_MATRICES)]
+    cupys = [operand for operand in operands if is_from_module(operand.matrix, CUPYS_MATRICES)]
     if device == "auto" and grown:
         runtime: Runtime = grown[0].matrix.runtime
     else:
-        runtime = open_runtime(device_of(cupys[0].matrix) if device == "auto" and cupys else device)
+        runtime = open_runtime(cupy_device(cupys[0].matrix) if device == "auto" and cupys else device)
     for operand in grown:
         if operand.matrix.runtime is not runtime:
             raise ReproError(
@@ -386,26 +386,26 @@ class StoredPattern:
     Columns are ascending. It takes 4 bytes of host memory for each entry and each row, and 8 for each diagonal entry.
     """
 
-    def __init__(self, stored: Storage) -> None:
-        self._shape = stored.shape
-        self._columns = np.empty(stored.report().pointer, np.int32)
-        sizes = np.empty(stored.shape[0], np.int32)
-        for buffer, array in ((stored.columns, self._columns), (stored.sizes, sizes)):
+    def __init__(self, storage: Storage) -> None:
+        self._shape = storage.shape
+        self._columns = np.empty(storage.report().pointer, np.int32)
+        sizes = np.empty(storage.shape[0], np.int32)
+        for buffer, array in ((storage.columns, self._columns), (storage.sizes, sizes)):
             if array.size:
-                stored.device.download(buffer, array)
+                storage.device.download(buffer, array)
         self._offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-        rows = np.repeat(np.arange(stored.shape[0], dtype=np.int32), sizes)
+        rows = np.repeat(np.arange(storage.shape[0], dtype=np.int32), sizes)
         #: Indices of the diagonal entries; rows without a diagonal entry are left out.
         self.diagonal = np.flatnonzero(self._columns == rows)
 
-    def values_of(self, given: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    def values_of(self, operand: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return a SciPy matrix's values in the order of this pattern, as `dtype`.
 
         It raises `ReproError` if the matrix has another pattern, or is damaged or unsuitable.
         """
-        if self._has_arrays(given):  # its arrays need no further check then
-            return cast(given.data, dtype, "A: data", SCALE)
-        matrix = as_rows(given, dtype, "A")[0]
+        if self._has_arrays(operand):  # its arrays need no further check then
+            return cast(operand.data, dtype, "A: data", SCALE)
+        matrix = as_rows(operand, dtype, "A")[0]
         if not self._has_arrays(matrix):
             matrix = canonical(matrix)
             if not self._has_arrays(matrix):

@@ -27,7 +27,7 @@ from repro.errors import ReproError, Unsupported
 from repro.export.campaign_choice import EXPORTED_STUDY, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, on_device
 from repro.operators.base import Closeable, DeviceOperator, one_of
-from repro.operators.device_exchange import CUPYS_MATRICES, cupys_rows, device_of, is_cupys
+from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
 from repro.operators.persistent_solver import ChipSolver
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_problem
@@ -61,14 +61,14 @@ class Product:
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
         self._variant = Variant(id, *runtime.compiled(source, name))
         # products are not verified here, so x and the reference are empty
-        none = np.empty((0, kind.algebra.size))
-        operands = ProductOperands(matrix, precision, none.astype(kind.scalar), none, none)
+        no_vectors = np.empty((0, kind.algebra.size))
+        operands = ProductOperands(matrix, precision, no_vectors.astype(kind.scalar), no_vectors, no_vectors)
         self._workspace = Workspace(runtime.devices, operands)
         try:
             with runtime.after():
                 self._variant.bind(self._workspace)
         except OutOfDeviceMemory as error:
-            raise runtime.no_room(error) from None
+            raise runtime.out_of_memory_error(error) from None
         except Unsupported as error:
             raise ReproError(
                 "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
@@ -165,18 +165,18 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
         )
     elif ":" in tuned:
         campaign, _, name = tuned.partition(":")
-        chosen = find_campaign_choice(
+        choice = find_campaign_choice(
             results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
         )
-        if chosen.entry != problem.entry:
+        if choice.entry != problem.entry:
             raise ReproError(
                 "the campaign's problem has another entry",
                 where=tuned,
                 expected=problem.entry,
-                actual=chosen.entry,
+                actual=choice.entry,
                 todo="name a problem like this matrix",
             )
-        tuned = chosen.name
+        tuned = choice.name
     return fitting_variant(tuned, target)
 
 
@@ -250,9 +250,9 @@ class SpmvOperator(DeviceOperator, Closeable):
         super().__init__(product.runtime, kind, (size, size))
         self._problem = problem
         self._product: Product | None = product
-        # transposes, by whether they are conjugated: this operator owns those in `_made`; `_transposes` also has the
-        # one that owns this operator
-        self._made: dict[bool, SpmvOperator] = {}
+        # transposes, by whether they are conjugated: this operator owns those in `_own_transposes`; `_transposes` also
+        # has the one that owns this operator
+        self._own_transposes: dict[bool, SpmvOperator] = {}
         self._transposes: dict[bool, ref[SpmvOperator]] = {}
         self._solvers: dict[str, ChipSolver] = {}
         self.name = str(product.id)
@@ -306,15 +306,15 @@ class SpmvOperator(DeviceOperator, Closeable):
         """Free the memory of the matrix, of its transposes and solvers; the operator cannot be used afterwards."""
         with self._runtime.after():  # holds the lock, so no other thread is in the middle of a product
             product, self._product = self._product, None
-            for transpose in self._made.values():
+            for transpose in self._own_transposes.values():
                 transpose.close()
-            self._made.clear()
+            self._own_transposes.clear()
             for solver in self._solvers.values():
                 solver.close()
             self._solvers.clear()
             if product is not None:
                 product.release()  # waits for the device, so the staging arrays can be freed next
-                for name in ("_staging", "_in_order"):
+                for name in ("_staging", "_ordered_vectors"):
                     self.__dict__.pop(name, None)
 
     def __rmul__(self, x: Any) -> Any:
@@ -330,18 +330,18 @@ class SpmvOperator(DeviceOperator, Closeable):
     def _transposed(self, conjugate: bool) -> SpmvOperator:
         """Return the transpose, conjugated or not; for real entries callers always pass True, so only one is made."""
         with self._runtime.after():  # the lock lets only one thread make the transpose
-            product, kept = self._open(), self._transposes.get(conjugate)
-            there = None if kept is None else kept()
-            if there is None or there._product is None:
+            product, reference = self._open(), self._transposes.get(conjugate)
+            transpose = None if reference is None else reference()
+            if transpose is None or transpose._product is None:
                 matrix = transposed(self._problem, conjugate=conjugate)
                 if matrix is self._problem:
-                    there = self
+                    transpose = self
                 else:
-                    there = SpmvOperator(matrix, Product(self._runtime, matrix, self.precision, product.id))
-                    there._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
-                    self._made[conjugate] = there
-                self._transposes[conjugate] = ref(there)
-            return there
+                    transpose = SpmvOperator(matrix, Product(self._runtime, matrix, self.precision, product.id))
+                    transpose._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
+                    self._own_transposes[conjugate] = transpose
+                self._transposes[conjugate] = ref(transpose)
+            return transpose
 
     def _open(self) -> Product:
         if self._product is None:
@@ -359,13 +359,13 @@ class SpmvOperator(DeviceOperator, Closeable):
         if product.direct:
             product.multiply(x.buffer, y.buffer)
             return
-        ordered_x, ordered_y = self._in_order
+        ordered_x, ordered_y = self._ordered_vectors
         product.vectors.arrange(x.buffer, ordered_x.buffer)
         product.multiply(ordered_x.buffer, ordered_y.buffer)
         product.vectors.restore(ordered_y.buffer, y.buffer)
 
     @cached_property
-    def _in_order(self) -> tuple[DeviceArray, DeviceArray]:
+    def _ordered_vectors(self) -> tuple[DeviceArray, DeviceArray]:
         """Temporary x and y in the order of the layout, used if this differs from the user's order."""
         vectors = self._open().vectors
         return vectors.empty(), vectors.empty()
@@ -420,7 +420,7 @@ def operator(
     problem, precision = as_problem(matrix, entry, precision)
     runtime: Runtime = open_runtime(device)
     if runtime.device.backend == "opencl":
-        _say_that_the_cpu_is_slow()
+        _warn_of_slow_cpu()
     if tuned == "now":
         id = fastest(runtime, problem, precision)
     else:
@@ -482,12 +482,12 @@ def solve(
     if isinstance(A, SpmvOperator):
         return A.solve(b, method, tol, maxiter, x0=x0)
     one_of(method, "method", METHODS)
-    if is_cupys(A, CUPYS_MATRICES):
+    if is_from_module(A, CUPYS_MATRICES):
         rows, _ = cupys_rows(A, "A")
-        device = device_of(rows) if device == "auto" else device
+        device = cupy_device(rows) if device == "auto" else device
         A = rows.get()
-    problem, working = as_problem(A, entry, precision)
-    with ChipSolver(open_runtime(device), problem, working, method) as solver:
+    problem, working_precision = as_problem(A, entry, precision)
+    with ChipSolver(open_runtime(device), problem, working_precision, method) as solver:
         return solver.solve(b, x0, tol, maxiter)
 
 
@@ -496,7 +496,7 @@ def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOpera
 
 
 @cache
-def _say_that_the_cpu_is_slow() -> None:
+def _warn_of_slow_cpu() -> None:
     """Warn that the CPU is slow, once per process, since the cached function runs only once."""
     warnings.warn(
         "the operator runs on the CPU, where it is for trying out what will run on a GPU: docs/operator.md has times "

@@ -73,20 +73,20 @@ class Vectors:
 
     def put(self, host: ArrayLike) -> DeviceArray:
         """Copy a NumPy array in natural order, `(n·numbers,)`, to a new vector on the device."""
-        given = np.asarray(host)
+        host_array = np.asarray(host)
         expected = self.n * self.kind.numbers
-        if given.size != expected:
-            raise ReproError("a vector has another size", expected=expected, actual=given.size)
-        members = self.kind.members(given, "vector")
-        ordered = members if self._rows is None else members[self._rows]
-        return self.runtime.put(pack_vector(ordered, self.order).view(self.dtype))
+        if host_array.size != expected:
+            raise ReproError("a vector has another size", expected=expected, actual=host_array.size)
+        members = self.kind.members(host_array, "vector")
+        members_in_order = members if self._rows is None else members[self._rows]
+        return self.runtime.put(pack_vector(members_in_order, self.order).view(self.dtype))
 
     def get(self, vector: Any) -> NDArray[Any]:
         """Wait for the device and copy a vector to a NumPy array in natural order, `(n·numbers,)`."""
-        seen = self._view(vector, "vector")
+        vector_view = self._view(vector, "vector")
         plain = self.runtime.empty((self.n * self.kind.algebra.size,), self.kind.scalar)
-        with self.runtime.after(seen.stream):
-            self.restore(seen.buffer, plain.buffer)
+        with self.runtime.after(vector_view.stream):
+            self.restore(vector_view.buffer, plain.buffer)
         return plain.get().view(self.kind.dtype)
 
     def axpby(self, a: complex | ArrayLike, x: Any, b: complex | ArrayLike, y: Any) -> Any:
@@ -105,15 +105,15 @@ class Vectors:
         ReproError
             A factor or a vector has the wrong type.
         """
-        from_x, to_y = self._view(x, "x"), self._view(y, "y", write=True)
+        x_view, y_view = self._view(x, "x"), self._view(y, "y", write=True)
         reads = bool(np.any(b))
         real = _is_real(a) and _is_real(b)
         name = ("" if real else "entry_") + ("axpby" if reads else "ax")
         left, right = (
             self._number(f, subject) if real else self._entry(f, subject) for f, subject in ((a, "a"), (b, "b"))
         )
-        arguments = [np.int32(self.n), *left, from_x.buffer, *(right if reads else ()), to_y.buffer]
-        with self.runtime.after(from_x.stream, to_y.stream):
+        arguments = [np.int32(self.n), *left, x_view.buffer, *(right if reads else ()), y_view.buffer]
+        with self.runtime.after(x_view.stream, y_view.stream):
             self._launch(name, arguments)
         return y
 
@@ -173,20 +173,20 @@ class Vectors:
         """Return the members of a factor of `axpby`, which is given as an entry or as a real number."""
         algebra = self.kind.algebra
         members = len(algebra.members)
-        given = np.asarray(value)
+        factor = np.asarray(value)
         if members and _is_real(value):
             basis = algebra.expand(np.eye(members)).reshape(members, -1)
-            given = given * np.round(np.linalg.pinv(basis.T) @ np.eye(algebra.size).ravel())
-        elif self.kind.entry == "complex" and given.shape == ():
-            given = np.array([given.real, given.imag])
-        if not members or given.size != members or np.iscomplexobj(given):
+            factor = factor * np.round(np.linalg.pinv(basis.T) @ np.eye(algebra.size).ravel())
+        elif self.kind.entry == "complex" and factor.shape == ():
+            factor = np.array([factor.real, factor.imag])
+        if not members or factor.size != members or np.iscomplexobj(factor):
             raise ReproError(
                 "a factor is neither a number nor an entry",
                 where=subject,
                 expected="a real number" + f", or the {members} members of a {self.kind.entry} entry" * bool(members),
                 actual=repr(value),
             )
-        return [self.kind.scalar.type(member) for member in cast(given.ravel(), self.kind.scalar, subject, TODO)]
+        return [self.kind.scalar.type(member) for member in cast(factor.ravel(), self.kind.scalar, subject, TODO)]
 
     def _view(self, vector: Any, subject: str, write: bool = False) -> View:
         return self.runtime.view(vector, subject, self.dtype, self.size, self._alignment, write)

@@ -88,10 +88,10 @@ class Releasable(Protocol):
 R = TypeVar("R", bound=Releasable)
 
 
-def keep(stack: ExitStack, thing: R) -> R:
-    """Register `thing` for release when the stack is closed, and return it."""
-    stack.callback(thing.release)
-    return thing
+def keep(stack: ExitStack, resource: R) -> R:
+    """Register `resource` for release when the stack is closed, and return it."""
+    stack.callback(resource.release)
+    return resource
 
 
 def reserve(stack: ExitStack, device: Device, guards: Guards | None, nbytes: int, name: str) -> Buffer:
@@ -167,8 +167,8 @@ def runs_of(n: int, tile: int, max_runs: int, min_tiles: int = 1) -> tuple[int, 
     If there are at most `min_tiles` tiles, they are one run.
     """
     tiles = -(-n // tile)
-    per_run = min_tiles if tiles <= min_tiles else -(-tiles // max_runs)
-    return per_run * tile, max(1, -(-tiles // per_run))
+    tiles_per_run = min_tiles if tiles <= min_tiles else -(-tiles // max_runs)
+    return tiles_per_run * tile, max(1, -(-tiles // tiles_per_run))
 
 
 #: Threads per block of the counting and scattering kernels, and keys per thread of a tile.
@@ -232,9 +232,11 @@ class RadixSort:
             digit = min(width, bits - shift)
             size: list[Argument] = [np.int32(n), np.int32(run), np.int32(shift), np.int32(digit)]
             if shift == 0 and order is not None:
-                gathered = _other(self._keys, keys)
-                launches.append(self._bind("sort_count_ordered", runs, [*size, keys, self._counters, order, gathered]))
-                keys = gathered
+                gathered_keys = _other_buffer(self._keys, keys)
+                launches.append(
+                    self._bind("sort_count_ordered", runs, [*size, keys, self._counters, order, gathered_keys])
+                )
+                keys = gathered_keys
             else:
                 launches.append(self._bind("sort_count", runs, [*size, keys, self._counters]))
             launches.append(
@@ -245,23 +247,23 @@ class RadixSort:
                     [np.int32(runs), self._counters, self._totals],
                 )
             )
-            to, behind = _other(self._keys, keys), _other(self._orders, order)
-            arguments = [*size, self._counters, self._totals, keys, to, behind]
+            target_keys, target_order = _other_buffer(self._keys, keys), _other_buffer(self._orders, order)
+            arguments = [*size, self._counters, self._totals, keys, target_keys, target_order]
             if order is None:
                 launches.append(self._bind("sort_scatter_first", runs, arguments))
             else:
                 launches.append(self._bind("sort_scatter", runs, [*arguments, order]))
-            keys, order = to, behind
+            keys, order = target_keys, target_order
         assert order is not None
         return BoundSort(in_order(launches), keys, order)
 
     def _bind_tile(self, keys: Buffer, n: int, bits: int, width: int, order: Buffer | None) -> BoundSort:
         """Return a sort of keys that fit into one tile; all passes run in one launch."""
-        to, behind = _other(self._keys, keys), _other(self._orders, order)
-        arguments: list[Argument] = [np.int32(n), np.int32(width), np.int32(bits), keys, to, behind]
+        target_keys, target_order = _other_buffer(self._keys, keys), _other_buffer(self._orders, order)
+        arguments: list[Argument] = [np.int32(n), np.int32(width), np.int32(bits), keys, target_keys, target_order]
         if order is None:
-            return BoundSort(self._bind("sort_tile", 1, arguments), to, behind)
-        return BoundSort(self._bind("sort_tile_ordered", 1, [*arguments, order]), to, behind)
+            return BoundSort(self._bind("sort_tile", 1, arguments), target_keys, target_order)
+        return BoundSort(self._bind("sort_tile_ordered", 1, [*arguments, order]), target_keys, target_order)
 
     def _bind(self, kernel: str, runs: int, arguments: list[Argument]) -> Callable[[], None]:
         return self._device.bind(self._program.kernel(kernel), runs, SORT_BLOCK_SIZE[self._device.backend], arguments)
@@ -271,11 +273,11 @@ class RadixSort:
         self._stack.close()
 
 
-def _other(pair: tuple[Buffer, Buffer], buffer: Buffer | None) -> Buffer:
+def _other_buffer(pair: tuple[Buffer, Buffer], buffer: Buffer | None) -> Buffer:
     return pair[1] if buffer is pair[0] else pair[0]
 
 
-def bits_of(count: int) -> int:
+def bit_count(count: int) -> int:
     return max(count - 1, 0).bit_length()
 
 
@@ -296,9 +298,9 @@ class Launches:
         """Return a copy whose memory is released by another stack; device and modules stay the same."""
         return Launches(self.device, self.load, stack, self.guards)
 
-    def keep(self, thing: R) -> R:
-        """Register `thing` for release when `stack` is closed, and return it."""
-        return keep(self.stack, thing)
+    def keep(self, resource: R) -> R:
+        """Register `resource` for release when `stack` is closed, and return it."""
+        return keep(self.stack, resource)
 
     def allocate(self, nbytes: int, name: str = "what is passed on") -> Buffer:
         return reserve(self.stack, self.device, self.guards, nbytes, name)
@@ -350,12 +352,12 @@ class Launches:
         self.keep(Scan(self.device, self.load("sort"), max(count, 1))).bind(sizes, sums, count)()
         return read_total(self.device, sums, count)
 
-    def sort(self, keys: Buffer, count: int, below: int) -> BoundSort:
-        """Return the sorted int32 `keys` `(count,)`, whose values are from 0 to `below` - 1; the sort is stable."""
+    def sort(self, keys: Buffer, count: int, key_limit: int) -> BoundSort:
+        """Return the sorted int32 `keys` `(count,)`, whose values are from 0 to `key_limit` - 1; the sort is stable."""
         memory = self.keep(RadixSort(self.device, self.load("sort"), max(count, 1)))
-        sorted_by = memory.bind(keys, count, bits_of(below))
-        sorted_by.launch()
-        return sorted_by
+        bound_sort = memory.bind(keys, count, bit_count(key_limit))
+        bound_sort.launch()
+        return bound_sort
 
 
 class KernelLauncher(Launches):
@@ -366,10 +368,12 @@ class KernelLauncher(Launches):
 
     guards: Guards
 
-    def __init__(self, workspace: Workspace, built: Mapping[str, ModuleFile], stack: ExitStack, index: int = 0) -> None:
-        load = cache(lambda module: built[module].program(workspace, index))
+    def __init__(
+        self, workspace: Workspace, module_files: Mapping[str, ModuleFile], stack: ExitStack, index: int = 0
+    ) -> None:
+        load = cache(lambda module: module_files[module].program(workspace, index))
         super().__init__(workspace.devices[index], load, stack, workspace.guards)
-        self.workspace, self._built = workspace, built
+        self.workspace, self._built = workspace, module_files
 
     def on(self, index: int) -> KernelLauncher:
         """Return a `KernelLauncher` for device number `index`; its memory is released with that of this object."""
@@ -434,7 +438,7 @@ class Repeated:
 
     def __init__(self, device: Device, launch: Launch, behind_first: bool = False) -> None:
         self._device, self._launch, self._behind_first = device, launch, behind_first
-        self._called = self._tried = False
+        self._called = self._capture_tried = False
         self._captured: Captured | None = None
 
     @property
@@ -442,15 +446,15 @@ class Repeated:
         return self._captured is not None
 
     def __call__(self) -> None:
-        if self._called and not self._tried:
+        if self._called and not self._capture_tried:
             self._capture()
         (self._captured.replay if self._captured else self._launch)()
         self._called = True
-        if self._behind_first and not self._tried:
+        if self._behind_first and not self._capture_tried:
             self._capture()
 
     def _capture(self) -> None:
-        self._tried = True
+        self._capture_tried = True
         with suppress(CaptureError):  # without a graph, kernels are launched one by one
             self._captured = self._device.capture(self._launch)
 
@@ -459,7 +463,7 @@ class Repeated:
             self._captured.release()
 
 
-def each_of(phases: Sequence[str]) -> Callable[[Phase], None]:
+def phases_in_order(phases: Sequence[str]) -> Callable[[Phase], None]:
     """Return a script for `Stage.bind` that runs the given phases once each, in order."""
 
     def script(phase: Phase) -> None:

@@ -30,9 +30,9 @@ class Kernels:
         self._program = program
         self._block_size = BLOCK_SIZE[device.backend]
 
-    def over(self, name: str, count: int, arguments: Sequence[Argument], of_each: int = 1) -> Launch:
-        """Return a launch with one thread for every `of_each` of `count` elements, and with at least one block."""
-        return self.blocks(name, -(-count // (self._block_size * of_each)), arguments)
+    def over(self, name: str, count: int, arguments: Sequence[Argument], per_thread: int = 1) -> Launch:
+        """Return a launch with one thread for every `per_thread` of `count` elements, and with at least one block."""
+        return self.blocks(name, -(-count // (self._block_size * per_thread)), arguments)
 
     def blocks(self, name: str, count: int, arguments: Sequence[Argument], block_size: int | None = None) -> Launch:
         """Return a launch of `count` blocks, at least one."""

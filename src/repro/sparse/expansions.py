@@ -37,8 +37,8 @@ class Representation:
 
         It is `AoS`, followed by the indices of the members with changed signs.
         """
-        changed = "".join(str(i) for i, sign in enumerate(self.signs) if sign < 0)
-        return f"AoS-minus-{changed}" if changed else "AoS"
+        negated = "".join(str(i) for i, sign in enumerate(self.signs) if sign < 0)
+        return f"AoS-minus-{negated}" if negated else "AoS"
 
     def dtype(self, real: np.dtype[np.floating[Any]]) -> np.dtype[np.inexact[Any]]:
         """Return the number type of the expansion: `real` itself, or the complex type of the same precision."""
@@ -46,8 +46,8 @@ class Representation:
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return vector members `(n, k)` as a flat vector with the order and signs that the library needs."""
-        signed: NDArray[Any] = values * np.asarray(self.signs, values.dtype)
-        return signed.ravel()
+        signed_values: NDArray[Any] = values * np.asarray(self.signs, values.dtype)
+        return signed_values.ravel()
 
 
 def complex_blocks(values: NDArray[Any]) -> Numbers:

@@ -61,7 +61,7 @@ def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Wor
     runnable.launch()
     # `result` is called again, because a library on the host uploads its result only then
     y = runnable.result() or y
-    reference, bound = _expected(operands, runnable, workspace)
+    reference, bound = _expected_buffers(operands, runnable, workspace)
     count = reference.nbytes // operands.reference.itemsize  # number of elements, including padding
     report = workspace.buffer("report", lambda: device.allocate(8))
     block_size = VERIFY_BLOCK_SIZE[device.backend]
@@ -89,10 +89,10 @@ def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items:
     return require_correct(wrong, error.size, items, float(np.max(ratio, initial=0.0)))
 
 
-def require_correct(wrong: int, count: int, items: str, largest: float, of_nan: str = "") -> float:
+def require_correct(wrong: int, count: int, items: str, largest: float, nan_note: str = "") -> float:
     """Return `largest`, the largest ratio of an error to its bound, if no item is wrong.
 
-    `wrong` of `count` items are wrong. NaN in a result makes `largest` NaN; the message then ends with `of_nan`.
+    `wrong` of `count` items are wrong. NaN in a result makes `largest` NaN; the message then ends with `nan_note`.
 
     Raises
     ------
@@ -101,12 +101,14 @@ def require_correct(wrong: int, count: int, items: str, largest: float, of_nan: 
     """
     if not wrong:
         return largest
-    known = not np.isnan(largest)
-    worst = f"the largest error is {largest:.3g} of its bound" if known else f"some are NaN{of_nan}"
-    raise IncorrectError(f"{wrong} of {count} {items} are wrong; {worst}", largest if known else None)
+    comparable = not np.isnan(largest)
+    worst = f"the largest error is {largest:.3g} of its bound" if comparable else f"some are NaN{nan_note}"
+    raise IncorrectError(f"{wrong} of {count} {items} are wrong; {worst}", largest if comparable else None)
 
 
-def _expected(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Workspace) -> tuple[Buffer, Buffer]:
+def _expected_buffers(
+    operands: ExpectedProduct, runnable: ProductRunnable, workspace: Workspace
+) -> tuple[Buffer, Buffer]:
     """Return reference and bound on the device, in the order of the runnable's result."""
     order, upload = runnable.arrangement, workspace.device.upload
     return (
@@ -234,8 +236,8 @@ class CompiledProduct(BoundProduct, Candidate):
 
         Both are None on the CPU.
         """
-        reported = (self.module.resources or {}).get(kernel, {})
-        return {name: reported.get(name) for name in ("registers", "spills")}
+        reported_resources = (self.module.resources or {}).get(kernel, {})
+        return {name: reported_resources.get(name) for name in ("registers", "spills")}
 
 
 class KernelProduct(CompiledProduct):
@@ -439,11 +441,11 @@ def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
     dtype = DTYPES[precision]
     x = np.random.default_rng(seed).uniform(-1.0, 1.0, (matrix.n, entry.size)).astype(dtype)
     exact = x.astype(np.float64).ravel()
-    rounded = rounded_values(matrix.name, matrix.values, lambda: entry_rows(matrix), precision)
-    expanded = expand(matrix, rounded)
-    reference = expanded @ exact
-    expanded.data = np.abs(expanded.data)
-    size = expanded @ np.abs(exact)
+    values = rounded_values(matrix.name, matrix.values, lambda: entry_rows(matrix), precision)
+    matrix_in_reals = expand(matrix, values)
+    reference = matrix_in_reals @ exact
+    matrix_in_reals.data = np.abs(matrix_in_reals.data)
+    size = matrix_in_reals @ np.abs(exact)
     _require_products(matrix, size, precision)
     terms = np.repeat((matrix.row_lengths + 2) * entry.size, entry.size)
     bound = terms * float(np.finfo(dtype).eps) * size
@@ -460,9 +462,9 @@ def rounded_values(
     of each entry, `(nnz,)`.
     """
     with np.errstate(over="ignore"):
-        rounded = values.astype(DTYPES[precision], copy=False)
-    limits = np.finfo(rounded.dtype)
-    infinite = (np.isfinite(values) & ~np.isfinite(rounded)).any(axis=1)
+        rounded_array = values.astype(DTYPES[precision], copy=False)
+    limits = np.finfo(rounded_array.dtype)
+    infinite = (np.isfinite(values) & ~np.isfinite(rounded_array)).any(axis=1)
     if infinite.any():
         raise _beyond(
             f"values are too large for {precision} precision",
@@ -471,12 +473,12 @@ def rounded_values(
             f"{np.count_nonzero(infinite)} of {len(values)} entries are larger, up to {np.abs(values).max():.3g}",
             precision,
         )
-    if values.shape[1] and ((values != 0) & (np.abs(rounded) < limits.tiny)).any():
+    if values.shape[1] and ((values != 0) & (np.abs(rounded_array) < limits.tiny)).any():
         largest, row = np.abs(values).max(axis=1), rows()
-        kept, was = (np.zeros(int(row.max()) + 1) for _ in range(2))
-        np.maximum.at(was, row, largest)
-        np.maximum.at(kept, row, np.abs(rounded).max(axis=1))
-        lost = (kept < limits.tiny) & (was > 0)
+        rounded_maxima, exact_maxima = (np.zeros(int(row.max()) + 1) for _ in range(2))
+        np.maximum.at(exact_maxima, row, largest)
+        np.maximum.at(rounded_maxima, row, np.abs(rounded_array).max(axis=1))
+        lost = (rounded_maxima < limits.tiny) & (exact_maxima > 0)
         if lost.any():
             raise _beyond(
                 f"values are too small for {precision} precision",
@@ -485,7 +487,7 @@ def rounded_values(
                 f"{np.count_nonzero(lost)} rows have smaller ones alone",
                 precision,
             )
-    return rounded
+    return rounded_array
 
 
 def entry_rows(matrix: Matrix) -> NDArray[np.int64]:

@@ -68,8 +68,8 @@ def bisect(graph: Graph, leaf: int) -> Order:
     n = graph.shape[0]
     if n <= leaf:
         return np.arange(n)
-    order, joined = _traverse(graph)
-    places, steps = _coordinates(_renumber(joined, order))
+    order, connected = _traverse(graph)
+    places, steps = _coordinates(_renumber(connected, order))
     arrangement = np.arange(n)  # index into `order` of the vertex at each place
     size = leaf
     while size < n:
@@ -80,14 +80,14 @@ def bisect(graph: Graph, leaf: int) -> Order:
     order, places = order[arrangement], _axes(places, steps, arrangement, size, AXES)
     graph, arrangement = _renumber(graph, order), np.arange(n)  # parts become contiguous
     while size > leaf:
-        part = _cut(graph, arrangement, size)
+        part = _cut_parts(graph, arrangement, size)
         axes = np.empty((2, n), np.float32)
         axes[:, arrangement] = _axes(places, None, arrangement, size, 2).T
         degree = DEGREE + DEGREE_STEP * ((size // leaf).bit_length() - 2)
-        first, *second = _smoothed(graph, axes[: 2 if size <= BOTH * leaf else 1], part, degree)
-        turned = [direction for other in second for direction in (other, first + other, first - other)]
-        arrangement = arrangement[_sides(_shortest(graph, [first, *turned], part, arrangement, size), size)]
-        arrangement = arrangement[_sides(_swapped(graph, arrangement, size), size)]
+        first, *second = _smooth(graph, axes[: 2 if size <= BOTH * leaf else 1], part, degree)
+        directions = [direction for other in second for direction in (other, first + other, first - other)]
+        arrangement = arrangement[_sides(_shortest(graph, [first, *directions], part, arrangement, size), size)]
+        arrangement = arrangement[_sides(_swaps(graph, arrangement, size), size)]
         size //= 2
     return order[arrangement]
 
@@ -98,14 +98,16 @@ def _traverse(graph: Graph) -> tuple[Order, Graph]:
     if len(order) < graph.shape[0]:
         _, label = sp.csgraph.connected_components(graph, directed=False)
         first = np.unique(label, return_index=True)[1]
-        order = sp.csgraph.breadth_first_order(_linked(graph, first[:-1], first[1:]), 0, return_predecessors=False)
+        order = sp.csgraph.breadth_first_order(
+            _link_components(graph, first[:-1], first[1:]), 0, return_predecessors=False
+        )
         last = order[-1 - np.unique(label[order[::-1]], return_index=True)[1]]
-        graph = _linked(graph, last[:-1], first[1:])
+        graph = _link_components(graph, last[:-1], first[1:])
         order = sp.csgraph.breadth_first_order(graph, 0, return_predecessors=False)
     return order.astype(np.int64), graph
 
 
-def _linked(graph: Graph, ends: Order, others: Order) -> Graph:
+def _link_components(graph: Graph, ends: Order, others: Order) -> Graph:
     links = sp.coo_array((np.ones(len(ends), np.float32), (ends, others)), shape=graph.shape)
     return sp.csr_array(graph + links + links.T)
 
@@ -126,8 +128,8 @@ def _coordinates(graph: Graph) -> tuple[Floats, Floats]:
     n = graph.shape[0]
     degrees = np.diff(graph.indptr)
     weights = (1 / degrees).astype(np.float32)
-    drawn = (np.random.default_rng(SEED).random(n) * degrees).astype(np.int64)
-    neighbour = graph.indices[graph.indptr[:-1] + drawn]
+    draws = (np.random.default_rng(SEED).random(n) * degrees).astype(np.int64)
+    neighbour = graph.indices[graph.indptr[:-1] + draws]
     distances, steps = np.empty((n, LANDMARKS), np.float32), np.empty((n, LANDMARKS), np.float32)
     nearest = np.full(n, np.inf, np.float32)
     searched = graph.astype(np.float64)  # SciPy's search would convert it each time
@@ -151,11 +153,11 @@ def _distances(graph: Graph, root: int) -> Floats:
     place[order] = np.arange(n, dtype=np.int32)
     children = np.bincount(place[parent[order[1:]]], minlength=n)
     # breadth-first order is sorted by distance, and children by parent
-    own = np.cumsum(children) - children + 1
+    first_children = np.cumsum(children) - children + 1
     first, start = np.zeros(n, np.float32), 1
     while start < n:
         first[start] = 1
-        start = own[start]
+        start = first_children[start]
     distances = np.empty(n, np.float32)
     distances[order] = np.cumsum(first)
     return distances
@@ -164,8 +166,8 @@ def _distances(graph: Graph, root: int) -> Floats:
 def _blocks(values: NDArray[T], size: int) -> list[NDArray[T]]:
     """Split values into blocks: full parts as `(parts, size, …)`, and an incomplete last part as `(1, rest, …)`."""
     full = len(values) // size * size
-    both = values[:full], values[full:]
-    return [block.reshape(-1, min(size, len(block)), *block.shape[1:]) for block in both if len(block)]
+    pieces = values[:full], values[full:]
+    return [block.reshape(-1, min(size, len(block)), *block.shape[1:]) for block in pieces if len(block)]
 
 
 def _axes(places: Floats, steps: Floats | None, arrangement: Order, size: int, count: int) -> Floats:
@@ -174,11 +176,11 @@ def _axes(places: Floats, steps: Floats | None, arrangement: Order, size: int, c
     `steps` are the differences of coordinates to a neighbour; they set the unit of length along each direction. None:
     the coordinates already have this unit. Each `size` successive vertices of `arrangement` are one part.
     """
-    axes = [_axes_of(places, steps, part, count).reshape(-1, count) for part in _blocks(arrangement, size)]
+    axes = [_equal_axes(places, steps, part, count).reshape(-1, count) for part in _blocks(arrangement, size)]
     return np.concatenate(axes)
 
 
-def _axes_of(places: Floats, steps: Floats | None, parts: Order, count: int) -> Floats:
+def _equal_axes(places: Floats, steps: Floats | None, parts: Order, count: int) -> Floats:
     """Compute `_axes` for parts of equal size; row p of `parts`, `(parts, size)`, has the vertices of part p.
 
     The directions are computed from a sample of the vertices.
@@ -198,11 +200,11 @@ def _axes_of(places: Floats, steps: Floats | None, parts: Order, count: int) -> 
         spread = whiten @ spread @ whiten.transpose(0, 2, 1)
     longest = np.linalg.eigh(spread).eigenvectors[:, :, : -count - 1 : -1]
     directions = longest if whiten is None else whiten.transpose(0, 2, 1) @ longest
-    along = directions.astype(np.float32)
-    return np.asarray(places[parts] @ along - mean @ along)
+    direction = directions.astype(np.float32)
+    return np.asarray(places[parts] @ direction - mean @ direction)
 
 
-def _cut(graph: Graph, arrangement: Order, size: int) -> NDArray[np.int64]:
+def _cut_parts(graph: Graph, arrangement: Order, size: int) -> NDArray[np.int64]:
     """Remove the edges between parts from `graph`, in place; return the part number of each vertex, `(n,)`."""
     part = np.empty(len(arrangement), np.int32)
     part[arrangement] = np.arange(len(arrangement), dtype=np.int32) // size
@@ -211,13 +213,13 @@ def _cut(graph: Graph, arrangement: Order, size: int) -> NDArray[np.int64]:
     return part.astype(np.int64)
 
 
-def _smoothed(graph: Graph, axes: Floats, part: NDArray[np.int64], degree: int) -> list[Floats]:
+def _smooth(graph: Graph, axes: Floats, part: NDArray[np.int64], degree: int) -> list[Floats]:
     """Return the low-pass filtered columns of `axes`, `(n, count)`, normalised per part to mean 0 and norm 1."""
     degrees = np.diff(graph.indptr).astype(np.float32)
     total = np.maximum(np.bincount(part, degrees), 1)
-    # Chebyshev's recurrence; eigenvalues from -1 to `kept` are mapped to -1 to 1
-    kept = 1 - (RESOLUTION / degree) ** 2
-    scale, shift = 2 / (kept + 1), np.float32(2 * (kept - 1) / (kept + 1))
+    # Chebyshev's recurrence; eigenvalues from -1 to `passband` are mapped to -1 to 1
+    passband = 1 - (RESOLUTION / degree) ** 2
+    scale, shift = 2 / (passband + 1), np.float32(2 * (passband - 1) / (passband + 1))
     walk = (2 * scale / np.maximum(degrees, 1)).astype(np.float32)
 
     def centred(scores: Floats) -> Floats:
@@ -225,14 +227,14 @@ def _smoothed(graph: Graph, axes: Floats, part: NDArray[np.int64], degree: int) 
 
     smooth = []
     for axis in axes:
-        before = centred(axis)
-        scores = (walk * (graph @ before) - shift * before) / 2
+        previous_scores = centred(axis)
+        scores = (walk * (graph @ previous_scores) - shift * previous_scores) / 2
         for _ in range(degree - 1):
-            after = graph @ scores
-            after *= walk
-            after -= shift * scores
-            after -= before
-            before, scores = scores, after
+            next_scores = graph @ scores
+            next_scores *= walk
+            next_scores -= shift * scores
+            next_scores -= previous_scores
+            previous_scores, scores = scores, next_scores
         scores = centred(scores)
         lengths = np.sqrt(np.bincount(part, scores * scores)) + 1e-30
         smooth.append(scores / lengths.astype(np.float32)[part])
@@ -251,10 +253,10 @@ def _shortest(
     for scores in directions:
         lower = _lower(scores[arrangement], size)
         side[arrangement] = np.where(lower, -1, 1)
-        cut = -np.bincount(part, side * (graph @ side))
-        better = np.repeat(cut < fewest, size)[: len(arrangement)]
+        cut_sizes = -np.bincount(part, side * (graph @ side))
+        better = np.repeat(cut_sizes < fewest, size)[: len(arrangement)]
         shortest[better] = lower[better]
-        fewest = np.minimum(fewest, cut)
+        fewest = np.minimum(fewest, cut_sizes)
     return shortest
 
 
@@ -269,9 +271,9 @@ def _lower(scores: Floats, size: int) -> NDArray[np.bool_]:
             lower.append(np.ones(block.size, bool))
             continue
         middle = np.partition(block, half - 1, axis=1)[:, half - 1, None]
-        below, equal = block < middle, block == middle
-        missing = half - below.sum(axis=1, keepdims=True)
-        lower.append((below | (equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= missing))).ravel())
+        smaller, equal = block < middle, block == middle
+        missing = half - smaller.sum(axis=1, keepdims=True)
+        lower.append((smaller | (equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= missing))).ravel())
     return np.concatenate(lower)
 
 
@@ -283,7 +285,7 @@ def _sides(lower: NDArray[np.bool_], size: int) -> Order:
     return np.concatenate([np.hstack(sides).ravel(), first[full * half :], second[full * half :]])
 
 
-def _swapped(graph: Graph, arrangement: Order, size: int) -> NDArray[np.bool_]:
+def _swaps(graph: Graph, arrangement: Order, size: int) -> NDArray[np.bool_]:
     """Return which places are in the first half of their part after swaps.
 
     In each round, each part moves the vertex with the largest gain from the first half to the second, then one vertex
@@ -297,28 +299,28 @@ def _swapped(graph: Graph, arrangement: Order, size: int) -> NDArray[np.bool_]:
     parts = -(-n // size)
     gains = np.full(parts * size, -np.inf, np.float32)  # by place; -inf: moved or absent
     gains[:n] = -(side * (graph @ side))[arrangement]
-    by_part = gains.reshape(parts, size)
+    gains_by_part = gains.reshape(parts, size)
     total, best = np.zeros(parts, np.float32), np.zeros(parts, np.float32)
     best_round = np.full(parts, -1)
     active, moves = np.arange(parts), []
-    for now in range(SWAPS):
+    for step in range(SWAPS):
         for columns in (slice(0, half), slice(half, size)):
-            candidates = by_part if len(active) == parts else by_part[active]
-            moved = active * size + columns.start + candidates[:, columns].argmax(axis=1)
-            there = gains[moved] > -np.inf
-            active, moved = active[there], moved[there]
-            total[active] += gains[moved]
-            gains[moved] = -np.inf
-            moves.append((now, moved))
-            _move(graph, arrangement[moved], side, gains, place)
+            candidates = gains_by_part if len(active) == parts else gains_by_part[active]
+            places = active * size + columns.start + candidates[:, columns].argmax(axis=1)
+            present = gains[places] > -np.inf
+            active, places = active[present], places[present]
+            total[active] += gains[places]
+            gains[places] = -np.inf
+            moves.append((step, places))
+            _move(graph, arrangement[places], side, gains, place)
         better = active[total[active] > best[active]]
-        best[better], best_round[better] = total[better], now
-        active = active[best_round[active] >= now - PATIENCE]
+        best[better], best_round[better] = total[better], step
+        active = active[best_round[active] >= step - PATIENCE]
         if not len(active):
             break
-    for when, moved in moves:
-        kept = moved[best_round[moved // size] >= when]
-        lower[kept] = ~lower[kept]
+    for move_step, places in moves:
+        kept_places = places[best_round[places // size] >= move_step]
+        lower[kept_places] = ~lower[kept_places]
     return lower
 
 

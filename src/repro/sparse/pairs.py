@@ -63,19 +63,19 @@ def orient(a: NDArray[np.integer], b: NDArray[np.integer], work: NDArray[np.int6
     owned_by_a = (a + b) % 2 == 0
     owner, other = np.where(owned_by_a, a, b), np.where(owned_by_a, b, a)
     work = work + np.bincount(owner, minlength=len(work))
-    taken = np.empty(len(work), np.int64)
+    claims = np.empty(len(work), np.int64)
     for _ in range(ROUNDS):
         uneven = np.flatnonzero(work[owner] > work[other] + 1)
         if not len(uneven):
             break
         for end in (owner, other):  # the last of conflicting writes selects one pair for each row
-            taken[end[uneven]] = uneven
-            uneven = uneven[taken[end[uneven]] == uneven]
+            claims[end[uneven]] = uneven
+            uneven = uneven[claims[end[uneven]] == uneven]
         work[owner[uneven]] -= 1
         work[other[uneven]] += 1
         owner[uneven], other[uneven] = other[uneven], owner[uneven]
-    owned: NDArray[np.bool_] = owner == a
-    return owned
+    owns: NDArray[np.bool_] = owner == a
+    return owns
 
 
 #: Value of the kernels' argument `sign` for each kind of symmetry.
@@ -171,48 +171,48 @@ def cut_into_tiles(problem: Matrix, symmetry: Symmetry, tile_rows: int, rows: ND
     tile = np.empty(problem.n, np.int64)
     tile[np.arange(problem.n) if rows is None else rows] = np.arange(problem.n) // tile_rows
     split = _split(problem, symmetry.across, tile)
-    stored = split.owned | split.foreign
-    entries = np.flatnonzero(stored)
-    lengths = np.bincount(split.row[stored], minlength=problem.n)
+    stored_entries = split.owned | split.foreign
+    entries = np.flatnonzero(stored_entries)
+    lengths = np.bincount(split.row[stored_entries], minlength=problem.n)
     placement = _place_rows(tile, lengths, tile_rows, natural=rows is None)
-    received = np.bincount(split.row[split.received], minlength=problem.n)
+    received_products = np.bincount(split.row[split.received], minlength=problem.n)
     counts, columns, foreign = _foreign_columns(problem, split, tile, count)
     max_received = int(counts.max())
-    _check(received, tile_rows, max_received)
-    leading = min(max_received, int(LEADING * counts.sum() / count))
-    check_slots(problem, f"columns of pairs within {tile_rows} rows", count * leading + len(columns), 0)
-    columns, first_further = _led(counts, columns, leading)
+    _check(received_products, tile_rows, max_received)
+    n_leading = min(max_received, int(LEADING * counts.sum() / count))
+    check_slots(problem, f"columns of pairs within {tile_rows} rows", count * n_leading + len(columns), 0)
+    columns, first_further = _leading_first(counts, columns, n_leading)
     diagonal = np.full(count * tile_rows, -1)
     diagonal[placement.place[split.row[split.diagonal]]] = np.flatnonzero(split.diagonal)
-    products = np.bincount(tile, received, minlength=count).astype(np.int64)
+    products = np.bincount(tile, received_products, minlength=count).astype(np.int64)
     return Tiles(
         problem,
         tile_rows,
         SIGNS[symmetry.kind],
         None if rows is None else placement.order,
         lengths[placement.order],
-        _words(placement, received, count, tile_rows),
+        _words(placement, received_products, count, tile_rows),
         diagonal,
         entries,
         _codes(problem, split, placement, foreign, tile_rows)[entries],
         np.repeat(placement.place.astype(np.int32), problem.row_lengths)[entries],
-        _rank(stored, problem)[entries],
+        _rank(stored_entries, problem)[entries],
         columns,
         first_further,
-        leading,
-        tile_rows + leading + int((products + np.diff(first_further)).max()),
+        n_leading,
+        tile_rows + n_leading + int((products + np.diff(first_further)).max()),
     )
 
 
-def _split(problem: Matrix, across: NDArray[np.int32], tile: NDArray[np.int64]) -> Split:
+def _split(problem: Matrix, partner: NDArray[np.int32], tile: NDArray[np.int64]) -> Split:
     row = np.repeat(np.arange(problem.n), problem.row_lengths)
     diagonal = row == problem.indices
     foreign = tile[row] != tile[problem.indices]
     pairs = np.flatnonzero(~foreign & (row < problem.indices))
     first_owns = orient(row[pairs], problem.indices[pairs], np.bincount(row[foreign], minlength=problem.n))
-    owned = np.zeros(problem.nnz, bool)
-    owned[pairs], owned[across[pairs]] = first_owns, ~first_owns
-    return Split(row, across, diagonal, foreign, owned, ~(foreign | diagonal | owned))
+    owns = np.zeros(problem.nnz, bool)
+    owns[pairs], owns[partner[pairs]] = first_owns, ~first_owns
+    return Split(row, partner, diagonal, foreign, owns, ~(foreign | diagonal | owns))
 
 
 def _place_rows(tile: NDArray[np.int64], lengths: NDArray[np.int64], tile_rows: int, *, natural: bool) -> Placement:
@@ -226,10 +226,10 @@ def _place_rows(tile: NDArray[np.int64], lengths: NDArray[np.int64], tile_rows: 
     return Placement(tile, (np.arange(len(tile)) if natural else place) % tile_rows, place, order)
 
 
-def _rank(chosen: NDArray[np.bool_], problem: Matrix) -> NDArray[np.int32]:
-    """Return, for each entry, the number of entries marked by `chosen` before it in the same row."""
-    before = np.zeros(len(chosen) + 1, np.int32)
-    np.cumsum(chosen, out=before[1:])
+def _rank(mask: NDArray[np.bool_], problem: Matrix) -> NDArray[np.int32]:
+    """Return, for each entry, the number of entries marked by `mask` before it in the same row."""
+    before = np.zeros(len(mask) + 1, np.int32)
+    np.cumsum(mask, out=before[1:])
     ranks: NDArray[np.int32] = before[:-1] - np.repeat(before[problem.indptr[:-1]], problem.row_lengths)
     return ranks
 
@@ -245,10 +245,12 @@ def _codes(
     return codes
 
 
-def _words(placement: Placement, received: NDArray[np.int64], count: int, tile_rows: int) -> NDArray[np.uint32]:
+def _words(
+    placement: Placement, received_products: NDArray[np.int64], count: int, tile_rows: int
+) -> NDArray[np.uint32]:
     """Return the 32-bit words of `Tiles.words`, one for each place."""
     slots = np.zeros((count, tile_rows), np.int64)
-    slots[placement.tile, placement.number] = received
+    slots[placement.tile, placement.number] = received_products
     first = np.cumsum(slots, axis=1) - slots
     number = np.tile(np.arange(tile_rows), count)
     number[placement.place] = placement.number
@@ -265,13 +267,13 @@ def _foreign_columns(
     The index of a foreign entry is the position of its column among the foreign columns of its tile.
     """
     tile_of_entry = tile[split.row[split.foreign]]
-    keys, which = np.unique(tile_of_entry * problem.n + problem.indices[split.foreign], return_inverse=True)
+    keys, column_numbers = np.unique(tile_of_entry * problem.n + problem.indices[split.foreign], return_inverse=True)
     counts = np.bincount(keys // problem.n, minlength=tiles)
     first = np.cumsum(counts) - counts
-    return counts, (keys % problem.n).astype(np.int32), which - first[tile_of_entry]
+    return counts, (keys % problem.n).astype(np.int32), column_numbers - first[tile_of_entry]
 
 
-def _led(
+def _leading_first(
     counts: NDArray[np.int64], columns: NDArray[np.int32], leading: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Reorder the foreign columns: up to `leading` columns of each tile first.
@@ -282,17 +284,17 @@ def _led(
     tile = np.repeat(np.arange(tiles), counts)
     rank = np.arange(len(columns)) - np.repeat(np.cumsum(counts) - counts, counts)
     leads = rank < leading
-    led = np.full((tiles, leading), NO_COLUMN, np.int32)
-    led[tile[leads], rank[leads]] = columns[leads]
+    leading_columns = np.full((tiles, leading), NO_COLUMN, np.int32)
+    leading_columns[tile[leads], rank[leads]] = columns[leads]
     further = np.cumsum(np.maximum(counts - leading, 0))
-    return np.concatenate([led.ravel(), columns[~leads]]), tiles * leading + np.concatenate([[0], further])
+    return np.concatenate([leading_columns.ravel(), columns[~leads]]), tiles * leading + np.concatenate([[0], further])
 
 
-def _check(received: NDArray[np.int64], tile_rows: int, foreign: int) -> None:
+def _check(received_products: NDArray[np.int64], tile_rows: int, foreign: int) -> None:
     """Raise `Unsupported` if a tile has more slots or foreign columns than the bits of a code or word can express."""
     limit = min(MAX_SLOTS, NO_PAIR // tile_rows)
-    if received.max(initial=0) > limit:
-        raise Unsupported(f"a row receives {received.max()} products in its tile, more than {limit}")
+    if received_products.max(initial=0) > limit:
+        raise Unsupported(f"a row receives {received_products.max()} products in its tile, more than {limit}")
     if foreign > (limit := NO_PAIR - tile_rows):
         raise Unsupported(f"a tile of {tile_rows} rows reads {foreign} columns of others, more than {limit}")
 
@@ -326,14 +328,16 @@ def find_pairs(
 
 def lay_out_pairs(tiles: Tiles, run: int) -> Pairs:
     """Assign the stored entries of tiles to slots; runs of `run` entries of a row are stored side by side."""
-    padded = np.zeros(tiles.count * tiles.tile_rows, np.int64)
-    padded[: len(tiles.lengths)] = tiles.lengths
-    runs = -(-padded.reshape(-1, SLICE).max(axis=1) // run)  # number of runs of the longest row of each slice
+    padded_lengths = np.zeros(tiles.count * tiles.tile_rows, np.int64)
+    padded_lengths[: len(tiles.lengths)] = tiles.lengths
+    runs = -(-padded_lengths.reshape(-1, SLICE).max(axis=1) // run)  # number of runs of the longest row of each slice
     starts = np.concatenate([[0], np.cumsum(SLICE * run * runs)])
     slots = int(starts[-1])
     check_slots(tiles.problem, f"pairs within {tiles.tile_rows} rows", slots, SLICE)
-    slice_of_entry, within = np.divmod(tiles.place, SLICE)
-    position = starts[slice_of_entry] + SLICE * (tiles.step - tiles.step % run) + run * within + tiles.step % run
+    slice_of_entry, place_in_slice = np.divmod(tiles.place, SLICE)
+    position = (
+        starts[slice_of_entry] + SLICE * (tiles.step - tiles.step % run) + run * place_in_slice + tiles.step % run
+    )
     codes = _padding(tiles.words & (tiles.tile_rows - 1), starts, run)
     codes[position] = tiles.codes
     orders = [] if tiles.order is None else [tiles.order]

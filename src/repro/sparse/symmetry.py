@@ -49,9 +49,9 @@ def adjoint_factors(name: str) -> NDArray[np.float64]:
     entry = get_entry(name)
     members, k = len(entry.members), entry.size
     blocks = entry.expand(np.eye(members))
-    basis, swapped = (products.reshape(members, k * k) for products in (blocks, blocks.transpose(0, 2, 1)))
-    factors = np.asarray(np.round(swapped @ np.linalg.pinv(basis)), np.float64)
-    if not np.array_equal(factors @ basis, swapped):
+    basis, transposed_products = (products.reshape(members, k * k) for products in (blocks, blocks.transpose(0, 2, 1)))
+    factors = np.asarray(np.round(transposed_products @ np.linalg.pinv(basis)), np.float64)
+    if not np.array_equal(factors @ basis, transposed_products):
         raise ReproError("the transpose of this entry type is not of the same type", where=name)
     return factors
 
@@ -122,24 +122,24 @@ def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
     """
     indptr, columns, order = transposed_order(matrix)
     if not (np.array_equal(indptr, matrix.indptr) and np.array_equal(columns, matrix.indices)):
-        where = "row {}, column {}".format(*_without_partner(matrix))
-        return Symmetry("", f"{NOT_SYMMETRIC}: there is an entry in {where}, and none across from it")
+        place = "row {}, column {}".format(*_unpaired_entry(matrix))
+        return Symmetry("", f"{NOT_SYMMETRIC}: there is an entry in {place}, and none across from it")
     adjoint = adjoint_members(matrix.entry)
     first_kind, *other_kinds = KINDS_OF_SYMMETRY.get(matrix.entry, (SYMMETRIC,))
-    first = _first_that_differs(values, order, adjoint)
+    first = _first_difference(values, order, adjoint)
     if first is None:
         return Symmetry(first_kind, across=order)
     if other_kinds:
-        other = _first_that_differs(values, order, [(member, 1) for member, _ in enumerate(adjoint)])
+        other = _first_difference(values, order, [(member, 1) for member, _ in enumerate(adjoint)])
         if other is None:
             return Symmetry(SYMMETRIC, across=order)
         first = max(first, other)  # the matrix is neither Hermitian nor symmetric only at the later of both entries
     row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1
-    where = f"row {row}, column {matrix.indices[first]}"
-    return Symmetry("", f"{NOT_SYMMETRIC}: the values of {where}, and across from it do not agree exactly")
+    place = f"row {row}, column {matrix.indices[first]}"
+    return Symmetry("", f"{NOT_SYMMETRIC}: the values of {place}, and across from it do not agree exactly")
 
 
-def _first_that_differs(
+def _first_difference(
     values: NDArray[np.floating], order: NDArray[np.int32], adjoint: list[tuple[int, int]]
 ) -> int | None:
     """Return the index of the first entry that differs from its transposed entry, or None.
@@ -155,16 +155,16 @@ def _first_that_differs(
     return None
 
 
-def _without_partner(matrix: Matrix) -> tuple[int, int]:
+def _unpaired_entry(matrix: Matrix) -> tuple[int, int]:
     """Return row and column of the first entry A_ij for which there is no entry A_ji."""
     shape = (matrix.n, matrix.n)
     pattern = sp.csr_array((np.ones(matrix.nnz, np.int8), matrix.indices, matrix.indptr), shape=shape)
-    alone = (pattern - pattern.T).tocsr()
-    alone.eliminate_zeros()
-    alone.sort_indices()
-    alone = alone.tocoo()
-    first = int((alone.data > 0).argmax())
-    return int(alone.coords[0][first]), int(alone.coords[1][first])
+    unpaired = (pattern - pattern.T).tocsr()
+    unpaired.eliminate_zeros()
+    unpaired.sort_indices()
+    unpaired = unpaired.tocoo()
+    first = int((unpaired.data > 0).argmax())
+    return int(unpaired.coords[0][first]), int(unpaired.coords[1][first])
 
 
 #: Bytes per entry for the code that replaces the column index in pair storage.
@@ -193,24 +193,26 @@ class PairCounts:
     def foreign_per_tile(self) -> float:
         return self.foreign / self.tiles
 
-    def nbytes(self, members: int, on_diagonal: int, number_bytes: int) -> int:
+    def nbytes(self, members: int, diagonal_numbers: int, number_bytes: int) -> int:
         """Return the bytes of the matrix if each pair within a tile is stored once, without padding.
 
-        Each row takes a diagonal entry of `on_diagonal` numbers and one word. Each tile takes one offset, and an index
-        for each foreign column. Each other stored entry takes `members` numbers and a code. A number takes
+        Each row takes a diagonal entry of `diagonal_numbers` numbers and one word. Each tile takes one offset, and an
+        index for each foreign column. Each other stored entry takes `members` numbers and a code. A number takes
         `number_bytes`.
         """
-        stored = self.within // 2 + self.across
-        numbers = stored * members + self.rows * on_diagonal
-        return numbers * number_bytes + stored * CODE_BYTES + (self.rows + self.tiles + self.foreign) * INDEX_BYTES
+        stored_pairs = self.within // 2 + self.across
+        numbers = stored_pairs * members + self.rows * diagonal_numbers
+        return (
+            numbers * number_bytes + stored_pairs * CODE_BYTES + (self.rows + self.tiles + self.foreign) * INDEX_BYTES
+        )
 
 
 def count_pairs(matrix: Matrix, tile_rows: int) -> PairCounts:
     """Count pairs within tiles of `tile_rows` consecutive rows; the pattern of the matrix must be symmetric."""
     row = np.repeat(np.arange(matrix.n), matrix.row_lengths)
     tile = row // tile_rows
-    across = tile != matrix.indices // tile_rows
-    foreign = np.unique(tile[across] * matrix.n + matrix.indices[across])
-    beside = int(np.count_nonzero(row != matrix.indices))
-    crossing = int(np.count_nonzero(across))
-    return PairCounts(matrix.n, -(-matrix.n // tile_rows), beside - crossing, crossing, len(foreign))
+    crosses_tiles = tile != matrix.indices // tile_rows
+    foreign = np.unique(tile[crosses_tiles] * matrix.n + matrix.indices[crosses_tiles])
+    off_diagonal = int(np.count_nonzero(row != matrix.indices))
+    crossing = int(np.count_nonzero(crosses_tiles))
+    return PairCounts(matrix.n, -(-matrix.n // tile_rows), off_diagonal - crossing, crossing, len(foreign))

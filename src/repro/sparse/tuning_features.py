@@ -90,7 +90,7 @@ def choose_by_memory(rows: Sequence[Row], weight: float, ids: Iterable[BaseId] =
 
 
 def _best_by_memory(rows: Sequence[Row], weight: float, clock: str) -> str | None:
-    timed = [
+    timed_rows = [
         row
         for row in rows
         if row.kind == "variant"
@@ -99,12 +99,12 @@ def _best_by_memory(rows: Sequence[Row], weight: float, clock: str) -> str | Non
         and row.median(clock)
         and row["ordering"] == "natural"
     ]
-    timed = [row for row in timed if row.protocol == "full"] or timed
-    if not timed:
+    timed_rows = [row for row in timed_rows if row.protocol == "full"] or timed_rows
+    if not timed_rows:
         return None
-    seconds = np.array([row.median(clock) for row in timed], dtype=np.float64)
-    sizes = np.array([row["matrix_bytes"] for row in timed], dtype=np.float64)
-    return timed[least_weighted_cost(seconds, sizes, weight)].name
+    seconds = np.array([row.median(clock) for row in timed_rows], dtype=np.float64)
+    sizes = np.array([row["matrix_bytes"] for row in timed_rows], dtype=np.float64)
+    return timed_rows[least_weighted_cost(seconds, sizes, weight)].name
 
 
 def library_of(campaign: Campaign) -> str:
@@ -114,5 +114,5 @@ def library_of(campaign: Campaign) -> str:
 def routine_text(routine: ReportedTime) -> str:
     """Return the name of a routine for tables, such as `bsrmv/real3`; `@ordering` is added unless it is natural."""
     row = routine.row
-    marked = "" if row["ordering"] == "natural" else f"@{row['ordering']}"
-    return f"{row['routine']}/{row['representation']}{marked}"
+    suffix = "" if row["ordering"] == "natural" else f"@{row['ordering']}"
+    return f"{row['routine']}/{row['representation']}{suffix}"

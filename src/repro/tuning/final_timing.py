@@ -17,7 +17,7 @@ import numpy as np
 from repro.bench.rows import REPORT, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import CALM_RESTS, WAKING, Samples, SamplingPlan, is_far, microseconds_text, outlying
+from repro.bench.timing import CALM_RESTS, WAKING, Samples, SamplingPlan, is_outlier, microseconds_text, outliers
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.worker import ContextLost, Watchdog
 from repro.bench.yardsticks import EMPTY
@@ -53,25 +53,25 @@ class Probe:
     def __init__(self, bench: Bench, yardsticks: Sequence[Runnable] = ()) -> None:
         self._bench = bench
         self._yardsticks = yardsticks
-        self._ready: list[Runnable] | None = None
+        self._ready_yardsticks: list[Runnable] | None = None
         self._best: dict[tuple[str, int], float] = {}
 
     def look(self) -> Slowdown | None:
         """Time the yardsticks; return a `Slowdown` if any is slower than before, else None."""
-        if self._ready is None:
-            self._ready = self._prepared()
-        slow = [slowdown for yardstick in self._ready if (slowdown := self._slow(yardstick))]
+        if self._ready_yardsticks is None:
+            self._ready_yardsticks = self._prepare_yardsticks()
+        slow = [slowdown for yardstick in self._ready_yardsticks if (slowdown := self._slow(yardstick))]
         if not slow:
             return None
         return Slowdown("; ".join(slowdown.words for slowdown in slow), max(slowdown.each_launch for slowdown in slow))
 
     def release(self) -> None:
-        ready, self._ready = self._ready or [], None
+        ready, self._ready_yardsticks = self._ready_yardsticks or [], None
         if not self._bench.lost:
             for yardstick in ready:
                 yardstick.release()
 
-    def _prepared(self) -> list[Runnable]:
+    def _prepare_yardsticks(self) -> list[Runnable]:
         ready = []
         for yardstick in self._yardsticks:
             try:
@@ -95,7 +95,7 @@ class Probe:
             except LaunchError:
                 return None  # the next launch of a runnable will report the failure
             self._best[yardstick_key] = min(self._best.get(yardstick_key, median), median)
-            if not is_far(median, best, bench.timing.tolerance(backend), WAKING[backend]):
+            if not is_outlier(median, best, bench.timing.tolerance(backend), WAKING[backend]):
                 return None
         words = f"{kind} median {microseconds_text(median)}, {microseconds_text(best)} before"
         return Slowdown(words, median - best if kind == EMPTY else np.inf)
@@ -176,7 +176,7 @@ class _RoundTimer:
         self._random = random
         self._progress = progress
         self._probe = probe
-        self._ready: dict[str, tuple[float, float | None]] = {}
+        self._preparations: dict[str, tuple[float, float | None]] = {}
 
     def time(self, runnables: Sequence[Runnable], rounds: Rounds) -> dict[str, Row]:
         """Return one row for each runnable; skip measuring if the store already has all rows."""
@@ -187,11 +187,11 @@ class _RoundTimer:
         # Times of an earlier process are not comparable with new ones, so only failures are kept.
         rows = {name: row for name, row in stored_rows.items() if row.status not in TIMED}
         todo = {r.name: r for r in runnables if r.name not in rows}
-        unprepared = [(name, runnable) for name, runnable in todo.items() if name not in self._ready]
+        unprepared = [(name, runnable) for name, runnable in todo.items() if name not in self._preparations]
         for number, (name, runnable) in enumerate(unprepared):
             self._progress("preparing", number, len(unprepared))
             with self._failing_alone(runnable, effort, todo, rows):
-                self._ready[name] = bench.prepare(runnable), bench.check(runnable)
+                self._preparations[name] = bench.prepare(runnable), bench.check(runnable)
         if unprepared:
             self._progress("preparing", len(unprepared), len(unprepared))
         samples_by_name: dict[str, list[Samples]] = {name: [] for name in todo}
@@ -206,7 +206,7 @@ class _RoundTimer:
             with self._failing_alone(runnable, effort, todo, rows):
                 bench.check_again(runnable)
         for name, runnable in todo.items():
-            preprocess, error = self._ready[name]
+            preprocess, error = self._preparations[name]
             samples = join_rounds(samples_by_name[name], *self._tolerances(runnable))
             row = bench.measured_row(runnable, REPORT, effort, samples, error=error, preprocess=preprocess)
             rows[name] = self._store.add(row)
@@ -313,7 +313,7 @@ def outlying_rounds(
     """
     disturbances = {number: samples.disturbed for number, samples in enumerate(rounds) if samples.disturbed}
     calm = [number for number in range(len(rounds)) if number not in disturbances]
-    far = outlying([rounds[number].seconds for number in calm], tolerance, host_tolerance, waking)
+    far = outliers([rounds[number].seconds for number in calm], tolerance, host_tolerance, waking)
     return disturbances | {calm[number]: reason for number, reason in far.items()}
 
 

@@ -77,7 +77,7 @@ def best_row(rows: Sequence[Row], clock: str) -> Row | None:
     return min(rows, key=lambda r: (r.protocol != "full", r.status != "ok", r.median(clock)), default=None)
 
 
-def ranked(rows: Sequence[Row], clock: str = "event") -> list[Row]:
+def rank_rows(rows: Sequence[Row], clock: str = "event") -> list[Row]:
     timed_rows = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
     return sorted(timed_rows, key=lambda row: (row.protocol != "full", row.median(clock)))
 

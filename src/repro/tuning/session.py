@@ -21,7 +21,7 @@ from repro.config.models import Rival, StudySettings, Timing
 from repro.problems.problem import Problem
 from repro.tuning.final_timing import Probe, shuffled_rounds
 from repro.tuning.recordings import FeaturesOf, Machine, Prune, load_recordings, prune_nothing
-from repro.tuning.search import Choice, Compilation, ProgressCallback, Search, pick, ranked
+from repro.tuning.search import Choice, Compilation, ProgressCallback, Search, pick, rank_rows
 from repro.tuning.strategies import Exhaustive, Predicted, RandomSample, Strategy
 
 #: Number of device-copy configurations to time; a few suffice to find the bandwidth.
@@ -195,7 +195,7 @@ def fastest_yardsticks(yardsticks: Sequence[tuple[Runnable, Row]]) -> list[Runna
         row.name
         for rows in rows_by_kind.values()
         for clock in CLOCKS
-        for row in (ranked(rows, clock) or _disturbed_rows(rows))[:REPEATED]
+        for row in (rank_rows(rows, clock) or _disturbed_rows(rows))[:REPEATED]
     }
     return [runnable for runnable, row in yardsticks if row.name in names]
 

@@ -5,7 +5,7 @@ import pytest
 
 from repro.filtering.kernels import BLOCK_SIZES, CONTOUR_BLOCK_SIZES
 from repro.filtering.reference import contour_rows
-from repro.filtering.stencil_geometry import at_points
+from repro.filtering.stencil_geometry import point_scales
 from support.siac_on_devices import (
     WAYS,
     bound_of,
@@ -69,7 +69,7 @@ def test_the_matrix_is_that_of_numpy(gpu, load, degree, threads, name):
 @pytest.mark.parametrize("name", MESHES)
 def test_points_with_an_h_of_their_own_are_filtered_as_by_numpy(gpu, load, degree, threads, name):
     mesh, points = MESHES[name], anywhere(300)
-    scales, modes = at_points(mesh, points), random_modes(mesh, degree)
+    scales, modes = point_scales(mesh, points), random_modes(mesh, degree)
     rows = contour_rows(mesh, points, degree, scale=scales)
     result, _ = filtered_locally(gpu, load, mesh, points, degree, modes, scales, threads=threads)
     assert (np.abs(result - rows @ modes.ravel()) <= bound_of(rows, modes, mesh, degree)).all()

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
 from repro.devices.device_group import Devices
-from repro.sparse.device_primitives import SORT_BLOCK_SIZE, SORT_ITEMS, ModuleFile, RadixSort, Scan, bits_of
+from repro.sparse.device_primitives import SORT_BLOCK_SIZE, SORT_ITEMS, ModuleFile, RadixSort, Scan, bit_count
 from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.runnables_baselines import HybridProduct
@@ -111,7 +111,7 @@ def test_sorts(gpu, gpu_rivals, gpu_workspace, n, bits, distinct):
     radix_sort = RadixSort(gpu, program, n)
     buffers = gpu.upload(keys), gpu.upload(others)
     first = radix_sort.bind(buffers[0], n, bits)
-    second = radix_sort.bind(buffers[1], n, bits_of(1000), first.order)
+    second = radix_sort.bind(buffers[1], n, bit_count(1000), first.order)
     order = np.empty(n, np.int32)
     first.launch()
     gpu.download(first.order, order)

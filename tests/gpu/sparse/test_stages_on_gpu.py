@@ -8,7 +8,7 @@ from repro.devices.base import LaunchError
 from repro.sparse.multigrid import reference
 from repro.sparse.multigrid.hierarchy import refresh_hierarchy
 from repro.sparse.multigrid.reference import MultigridSettings
-from support.hierarchies import bits_of, launch_each_phase, read, with_hubs
+from support.hierarchies import bit_count, launch_each_phase, read, with_hubs
 from support.matrices import poisson
 
 pytestmark = pytest.mark.gpu
@@ -29,9 +29,9 @@ CASES = {
 def test_one_launch_gives_the_same_bits_as_one_for_each_phase(gpu, levels_of, monkeypatch, name, precision):
     matrix, near, unknowns, given = CASES[name]
     settings = MultigridSettings(**given)
-    together = bits_of(gpu, levels_of(matrix, near, unknowns, settings, precision))
+    together = bit_count(gpu, levels_of(matrix, near, unknowns, settings, precision))
     launch_each_phase(monkeypatch)
-    assert together == bits_of(gpu, levels_of(matrix, near, unknowns, settings, precision))
+    assert together == bit_count(gpu, levels_of(matrix, near, unknowns, settings, precision))
 
 
 @pytest.mark.parametrize("name", ["27 points", "several unknowns"])
@@ -48,7 +48,7 @@ def test_a_refresh_as_a_graph_gives_the_bits_of_its_launches(gpu, load, levels_o
         for of_matrix in (*values, values[0]):
             gpu.write(levels[0].a.values, of_matrix)
             levels[:] = refresh_hierarchy(gpu, load("double"), levels)
-            bits.append(bits_of(gpu, levels))
+            bits.append(bit_count(gpu, levels))
         assert bits[0] == bits[-1] and bits[0] != bits[1]
         return bits, levels[0].refresh
 
@@ -62,9 +62,9 @@ def test_a_refresh_as_a_graph_gives_the_bits_of_its_launches(gpu, load, levels_o
 @pytest.mark.parametrize("name", ["5 points", "hubs"])
 def test_the_set_up_is_the_same_each_time(gpu, levels_of, name):
     matrix, *given = CASES[name]
-    first = bits_of(gpu, levels_of(matrix, *given[:2]))
+    first = bit_count(gpu, levels_of(matrix, *given[:2]))
     for _ in range(10):
-        assert bits_of(gpu, levels_of(matrix, *given[:2])) == first
+        assert bit_count(gpu, levels_of(matrix, *given[:2])) == first
 
 
 @pytest.mark.parametrize("name", LARGE)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from repro.sparse.device_primitives import Stage
 from repro.sparse.multigrid.reference import MultigridSettings
-from support.hierarchies import bits_of, launch_each_phase, with_hubs
+from support.hierarchies import bit_count, launch_each_phase, with_hubs
 from support.matrices import poisson
 
 pytestmark = pytest.mark.medium
@@ -29,9 +29,9 @@ def test_one_launch_gives_the_same_bits_as_one_for_each_phase(device, levels_of,
         pytest.skip("blocks cannot wait for each other")
     matrix, near, unknowns, given = CASES[name]
     settings = MultigridSettings(coarsest=20, **given)
-    together = bits_of(device, levels_of(sp.csr_array(matrix), near, unknowns, settings))
+    together = bit_count(device, levels_of(sp.csr_array(matrix), near, unknowns, settings))
     launch_each_phase(monkeypatch)
-    apart = bits_of(device, levels_of(sp.csr_array(matrix), near, unknowns, settings))
+    apart = bit_count(device, levels_of(sp.csr_array(matrix), near, unknowns, settings))
     assert len(together) > 10 and together == apart
 
 

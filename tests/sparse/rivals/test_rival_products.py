@@ -22,7 +22,7 @@ from repro.entries import entries
 from repro.errors import ModuleError, ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.rivals.c_interface import CBatch, CMatrix, CProblem, LibraryRival
-from repro.sparse.rivals.files import identity_of, include_folder, rival_files
+from repro.sparse.rivals.files import include_folder, rival_files, rival_identity
 from repro.sparse.rivals.forms import compile_source
 from repro.sparse.rivals.runnables import RivalProduct
 from repro.tuning.final_timing import shuffled_rounds
@@ -212,12 +212,12 @@ def test_a_change_of_what_a_rival_is_made_of_changes_its_identity(tmp_path: Path
     assert [path.name for path in rival_files(source)] == ["mine.cu", "part.h", "repro_rival.h"]
     assert [path.name for path in rival_files(python)] == ["mine.py"]
     assert [path.name for path in rival_files(package)] == ["__init__.py", "inner.py"]
-    before = [identity_of(rival) for rival in (source, python, package)]
+    before = [rival_identity(rival) for rival in (source, python, package)]
     Path("part.h").write_text("int one = 2;\n")
     Path("mine.py").write_text("import scipy\nclass A: ...\n")
     Path("pack/inner.py").write_text("A = 1\n")
-    assert all(one != other for one, other in zip(before, map(identity_of, (source, python, package)), strict=True))
-    assert identity_of(source) != identity_of(source.model_copy(update={"offsets": 64}))
+    assert all(one != other for one, other in zip(before, map(rival_identity, (source, python, package)), strict=True))
+    assert rival_identity(source) != rival_identity(source.model_copy(update={"offsets": 64}))
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,9 @@ def test_the_worst_of_several_wrong_numbers_is_named(shape, worst, named) -> Non
     given = exact.copy()
     given.flat[[0, 4]] += 1e-3, worst
     with pytest.raises(IncorrectError, match=f"2 of 6 numbers are wrong, the worst: {named}"):
-        trial._compared(given, exact, np.full(shape, 1e-6), "y")
+        trial._compare(given, exact, np.full(shape, 1e-6), "y")
     zero = np.zeros(shape)
-    assert trial._compared(zero, zero, zero, "y") == 0
+    assert trial._compare(zero, zero, zero, "y") == 0
 
 
 def test_a_library_that_keeps_memory_leaks(cpu_device, library) -> None:

@@ -10,7 +10,7 @@ from repro.problems.matrix import Matrix
 from repro.sparse import operands, pairs
 from repro.sparse.compound import runnables
 from repro.sparse.compound.packing import count_bytes, pack
-from repro.sparse.compound.runnables import packer_of
+from repro.sparse.compound.runnables import operand_packer
 from repro.sparse.compound.variants import Layout, all_layouts
 from repro.sparse.elementwise import pack_vector
 from repro.sparse.operands import symmetry_on
@@ -127,7 +127,7 @@ def test_values_that_are_in_the_working_precision_are_not_copied(make_bench, sma
     monkeypatch.setattr(runnables, "pack", seen(pack))
     monkeypatch.setattr(operands, "symmetry_of", seen(symmetry_of))
     bench = make_bench(problem, "double")
-    packer_of(bench.workspace, bench.operands, Layout("CSR", "AoS", "AoS"))()
+    operand_packer(bench.workspace, bench.operands, Layout("CSR", "AoS", "AoS"))()
     symmetry_on(bench.workspace)
     bench.release()
     assert [np.shares_memory(values, problem.values) for values in given] == [True, True]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from repro.codegen.targets import get_target
-from repro.codegen.templates import alignment, render_common, without_macros
+from repro.codegen.templates import alignment, expand_macros, render_common
 from repro.errors import ReproError
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.variants import Layout, Schedule, paper_space
@@ -45,7 +45,7 @@ def test_row_loops_as_published_are_not_unrolled_and_others_are_left_to_the_comp
 def test_opencl_kernels_that_differ_in_the_grid_alone_are_one(templates):
     assert kernel_name(Schedule("static", 32, 1), CPU) == kernel_name(Schedule("static", 32, 3), CPU)
     source = render_module(templates, "real", "double", Layout.parse("ELL-SoA-SoA"), paper_space(CPU), CPU, "tests")
-    assert without_macros(templates, "opencl", source).count("__kernel") == 8
+    assert expand_macros(templates, "opencl", source).count("__kernel") == 8
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def test_only_the_right_hand_side_is_restrict(templates):
     source = render_module(
         templates, "block3", "double", Layout.parse("CSR-AoS-AoS"), [Schedule("static", 32, 1)], GPU, "tests"
     )
-    source = without_macros(templates, "cuda", source)
+    source = expand_macros(templates, "cuda", source)
     kernel = source[source.index('extern "C"') :]
     assert kernel.count("__restrict__") == 1
     assert "const vector_entry* __restrict__ x" in kernel

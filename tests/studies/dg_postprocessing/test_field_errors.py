@@ -24,7 +24,7 @@ from dg_campaign import (
 
 from repro.errors import IncorrectError
 from repro.filtering.reference import contour_rows
-from repro.filtering.stencil_geometry import at_points
+from repro.filtering.stencil_geometry import point_scales
 from repro.filtering.triangulation import evaluation_points, of_field
 from repro.galerkin import evaluate
 from repro.problems.field import FUNCTIONS, generate_field
@@ -102,7 +102,7 @@ def test_weights_add_up_to_the_domain_and_values_are_the_fields_own(operands):
 
 @pytest.mark.parametrize("local", [False, True])
 def test_a_right_result_has_its_errors_in_its_row(operands, local):
-    h = at_points(operands.mesh, operands.points) if local else None
+    h = point_scales(operands.mesh, operands.points) if local else None
     filtered = contour_rows(operands.mesh, operands.points, 1, scale=h) @ operands.modes.ravel()
     right = Given(filtered, local=local)
     assert right.errors is None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, get_target
 from repro.errors import IncorrectError, ReproError
-from repro.sparse.device_primitives import FEW_TILES, SORT_BLOCK_SIZE, SORT_ITEMS, RadixSort, Scan, bits_of
+from repro.sparse.device_primitives import FEW_TILES, SORT_BLOCK_SIZE, SORT_ITEMS, RadixSort, Scan, bit_count
 from repro.sparse.device_primitives import SCAN_ITEMS as SUMMED
 from repro.sparse.elementwise import BLOCK_SIZE
 from repro.studies.dynamic_csr.kernels import render_key
@@ -108,8 +108,8 @@ def test_by_column_and_then_by_row(cpu_device, radix_sort, n, rows, columns, see
     random = np.random.default_rng(seed)
     row, column = (random.integers(0, count, n).astype(np.int32) for count in (rows, columns))
     buffers = cpu_device.upload(row), cpu_device.upload(column)
-    by_column = radix_sort.bind(buffers[1], n, bits_of(columns))
-    by_row = radix_sort.bind(buffers[0], n, bits_of(rows), by_column.order)
+    by_column = radix_sort.bind(buffers[1], n, bit_count(columns))
+    by_row = radix_sort.bind(buffers[0], n, bit_count(rows), by_column.order)
     for _ in range(2):  # the order that the first left is overwritten, and made again
         by_column.launch()
         by_row.launch()
@@ -161,7 +161,7 @@ def test_what_is_too_much_is_refused(cpu_device, radix_sort, scan):
 
 @pytest.mark.parametrize(("count", "bits"), [(0, 0), (1, 0), (2, 1), (256, 8), (257, 9)])
 def test_bits_of_numbers(count, bits):
-    assert bits_of(count) == bits
+    assert bit_count(count) == bits
 
 
 @pytest.mark.parametrize("name", ["sm_50", "sm_90"])

@@ -84,7 +84,7 @@ def render_module(
     clustered = layout.ordering == "clustered"
     unique = _by_kernel(schedules, target)
     # the first blocks of these schedules process one long row each, at the end of a clustered layout
-    with_long_rows = {name for name, s in unique.items() if s.kind in (DIRECT, CHUNK)} if clustered else set()
+    long_row_kernels = {name for name, s in unique.items() if s.kind in (DIRECT, CHUNK)} if clustered else set()
     return render_template(
         templates,
         f"{TEMPLATES}/module.j2",
@@ -101,10 +101,10 @@ def render_module(
         # long rows use plain loads
         loads=sorted(
             {s.load for s in unique.values() if s.shape and not _copies(s, algebra)}
-            | ({"ca"} if with_long_rows else set())
+            | ({"ca"} if long_row_kernels else set())
         ),
         copies=any(_copies(s, algebra) for s in unique.values()),
-        blocks_of_long_rows=sorted({unique[name].block_size for name in with_long_rows}),
+        blocks_of_long_rows=sorted({unique[name].block_size for name in long_row_kernels}),
         papers_schedules=any(not s.shape for s in unique.values()),
         row_loops=sorted({"_rolled" if s.rolled else "" for s in unique.values() if not s.shape}),
         loads_vectors=True,
@@ -116,8 +116,8 @@ def render_module(
             {
                 "kernel": name,
                 "shape": s.shape,
-                "long_rows": name in with_long_rows,
-                "staged": _staged(s, algebra, target.warp),
+                "long_rows": name in long_row_kernels,
+                "staged": _staging_sizes(s, algebra, target.warp),
                 **asdict(s),
             }
             for name, s in unique.items()
@@ -183,8 +183,8 @@ def pairs_constants(entry: str, layout: Layout) -> dict[str, Any]:
         ],
         "on_diagonal": [members[number] for number in kept_on_diagonal(entry)],
         "diagonal_members": [
-            (member, "" if same is None else members[same])
-            for member, same in zip(members, diagonal_members(entry), strict=True)
+            (member, "" if source_member is None else members[source_member])
+            for member, source_member in zip(members, diagonal_members(entry), strict=True)
         ],
     }
 
@@ -225,7 +225,7 @@ def _copies(schedule: Schedule, entry: Entry) -> bool:
     return schedule.prefetch == "a" and bool(entry.members)
 
 
-def _staged(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | None:
+def _staging_sizes(schedule: Schedule, entry: Entry, warp: int) -> dict[str, int] | None:
     """Return where a warp's prefetched entries are in shared memory, in numbers; None without asynchronous copies.
 
     `buffer0` and `buffer1` are the offsets of the two alternating batches; `entry` is the stride of entries in flight,
@@ -246,7 +246,7 @@ def _shape(schedule: Schedule, outer: Outer, entry: Entry, warp: int) -> dict[st
         "in_flight": schedule.in_flight,
         "load": schedule.load,
         "prefetch": schedule.prefetch,
-        "staged": _staged(schedule, entry, warp),
+        "staged": _staging_sizes(schedule, entry, warp),
         "distances": _distances(schedule.width, warp // schedule.width if outer.rows_adjacent else 1),
     }
 

@@ -83,11 +83,11 @@ def pack(
     place = outer.locate(problem, warp)
     check_slots(problem, layout, slots, place.step, STEPS if rows is None else STEPS_OF_BLOCK)
     columns = _columns(problem, place, slots, absent=values.shape[1] == 0)
-    packed = put_values(values, place.position, slots, layout.inner)
+    packed_values = put_values(values, place.position, slots, layout.inner)
     index, stride = place.index, place.stride
     if rows is not None:
         index, stride = np.concatenate([index, rows.astype(np.int32)]), int(long_rows(problem).sum())
-    return Packed({"index": index, "columns": columns, "values": packed}, slots, stride)
+    return Packed({"index": index, "columns": columns, "values": packed_values}, slots, stride)
 
 
 def pack_pairs(
@@ -105,15 +105,17 @@ def pack_pairs(
     tile_rows = TILE_ROWS[layout.outer]
     pairs = find_pairs(problem, symmetry, tile_rows, rows)
     tiles = pairs.tiles
-    kept = values[:, kept_on_diagonal(problem.entry)]
-    diagonal = np.where(tiles.diagonal[:, None] < 0, 0, kept[tiles.diagonal]).reshape(-1, tile_rows, kept.shape[1])
-    stored = put_values(values[tiles.entries], pairs.position, pairs.slots, layout.inner)
+    diagonal_values = values[:, kept_on_diagonal(problem.entry)]
+    diagonal = np.where(tiles.diagonal[:, None] < 0, 0, diagonal_values[tiles.diagonal]).reshape(
+        -1, tile_rows, diagonal_values.shape[1]
+    )
+    packed_values = put_values(values[tiles.entries], pairs.position, pairs.slots, layout.inner)
     arrays: Mapping[str, NDArray[Any]] = {
         "index": pairs.index,
         "codes": pairs.codes,
         "columns": tiles.columns,
         "diagonal": diagonal.transpose(0, 2, 1).ravel(),
-        "values": stored,
+        "values": packed_values,
     }
     return Packed(arrays, pairs.slots, tiles.sign, tiles.shared, tiles.leading)
 
@@ -123,12 +125,12 @@ def put_values(
 ) -> NDArray[np.floating]:
     """Return a flat array with values `(entries, members)` at their slots in an inner order, and zeros elsewhere."""
     if inner == "SoA":
-        packed = np.zeros((values.shape[1], slots), values.dtype)
-        packed[:, position] = values.T
-        return packed.ravel()
-    packed = np.zeros((tiled_slots(slots) if inner == "AoSoA" else slots, values.shape[1]), values.dtype)
-    packed[position] = values
-    return tile(packed) if inner == "AoSoA" else packed.ravel()
+        packed_values = np.zeros((values.shape[1], slots), values.dtype)
+        packed_values[:, position] = values.T
+        return packed_values.ravel()
+    packed_values = np.zeros((tiled_slots(slots) if inner == "AoSoA" else slots, values.shape[1]), values.dtype)
+    packed_values[position] = values
+    return tile(packed_values) if inner == "AoSoA" else packed_values.ravel()
 
 
 def _columns(problem: Matrix, place: Slots, slots: int, absent: bool) -> NDArray[np.int32]:

@@ -87,7 +87,7 @@ class Variant(CompiledProduct):
         if self.module.binary is not None and self._padding(workspace) <= MAX_PADDING:
             ordering = self.layout.unknowns
             workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
-            workspace.pack(self.packing, packer_of(workspace, operands, self.layout))
+            workspace.pack(self.packing, operand_packer(workspace, operands, self.layout))
 
     def prepare(self, workspace: Workspace) -> None:
         """Pack and upload the matrix, load the module, and bind the kernel.
@@ -114,24 +114,24 @@ class Variant(CompiledProduct):
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         device, operands = workspace.device, operands_of(workspace)
-        if (padded := self._padding(workspace)) > MAX_PADDING:
-            raise Unsupported(f"padded to {padded:.1f} times the entries, more than {MAX_PADDING}")
-        packed, buffers = workspace.upload_packed(self.packing, packer_of(workspace, operands, self.layout))
-        shared = self._shared_bytes(packed, operands)
-        self.matrix_bytes = packed.nbytes
+        if (fill_ratio := self._padding(workspace)) > MAX_PADDING:
+            raise Unsupported(f"padded to {fill_ratio:.1f} times the entries, more than {MAX_PADDING}")
+        facts, buffers = workspace.upload_packed(self.packing, operand_packer(workspace, operands, self.layout))
+        shared = self._shared_bytes(facts, operands)
+        self.matrix_bytes = facts.nbytes
         name = kernel_name(self.schedule, device.target)
         self._kernel_resources = self.resources(name)
         n = operands.problem.n
         long_rows = self.layout.ordering == "clustered" and not self.layout.of_pairs
-        blocks = self.schedule.blocks(n, device.sm_count, packed.stride if long_rows else 0)
-        matrix = [np.int32(n), np.int32(packed.slots), np.int32(packed.stride)]
-        matrix += [np.int32(packed.leading)] if self.layout.of_pairs else []
-        kept = self._kept_slots(packed, device)
+        blocks = self.schedule.blocks(n, device.sm_count, facts.stride if long_rows else 0)
+        matrix = [np.int32(n), np.int32(facts.slots), np.int32(facts.stride)]
+        matrix += [np.int32(facts.leading)] if self.layout.of_pairs else []
+        kept_slots = self._kept_slots(facts, device)
         program = self.program(workspace)
         counter = workspace.written("counter", 4, "its counter")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            arguments: list[Argument] = [*matrix, *buffers.values(), x, y, counter, *kept]
+            arguments: list[Argument] = [*matrix, *buffers.values(), x, y, counter, *kept_slots]
             run = self._queue(device, program, name, blocks, arguments, shared)
             return run if self.schedule.kind != DYNAMIC else in_order([lambda: device.fill(counter, 0), run])
 
@@ -149,29 +149,29 @@ class Variant(CompiledProduct):
         matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
         return workspace.cached(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
 
-    def _kept_slots(self, packed: PackedFacts, device: Device) -> list[np.int32]:
+    def _kept_slots(self, facts: PackedFacts, device: Device) -> list[np.int32]:
         """Return the number of slots to keep in L2, an argument of `el` kernels.
 
         It raises `Unsupported` if the whole matrix fits in L2.
         """
         if self.schedule.load != "el":
             return []
-        share = L2_SHARE * device.l2_bytes / packed.nbytes
+        share = L2_SHARE * device.l2_bytes / facts.nbytes
         if share >= 1 and device.backend == "cuda":
             raise Unsupported(
-                f"the matrix takes {packed.nbytes:,} bytes, and {L2_SHARE:.0%} of L2, which has {device.l2_bytes:,}, "
+                f"the matrix takes {facts.nbytes:,} bytes, and {L2_SHARE:.0%} of L2, which has {device.l2_bytes:,}, "
                 "would be kept for it: all of it"
             )
-        return [np.int32(min(1.0, share) * packed.slots)]
+        return [np.int32(min(1.0, share) * facts.slots)]
 
-    def _shared_bytes(self, packed: PackedFacts, operands: ProductOperands) -> int:
+    def _shared_bytes(self, facts: PackedFacts, operands: ProductOperands) -> int:
         """Return the bytes of dynamic shared memory per block of a pair format; 0 for other formats."""
         if not self.layout.of_pairs:
             return 0
         size = operands.entry.size
         entry_bytes = (padded_size(size) if self.layout.vector == "Padded" else size) * operands.dtype.itemsize
         tile_rows = TILE_ROWS[self.layout.outer]
-        return shared_bytes(packed.shared + (self.schedule.width - 1) * tile_rows, tile_rows, entry_bytes)
+        return shared_bytes(facts.shared + (self.schedule.width - 1) * tile_rows, tile_rows, entry_bytes)
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return members `(n, k)` as a flat array in the layout's ordering and vector order; needs `prepare` first."""
@@ -207,8 +207,8 @@ class DependentVariant(Variant):
         super().prepare(workspace)
         ordinary = Variant(self.id, self._module, self._folder, self.space)
         ordinary.bind(workspace)
-        expected, chained = (self._chain(workspace, each) for each in (ordinary, self))
-        if wrong := int((expected != chained).sum()):
+        expected, chained_result = (self._chain(workspace, variant) for variant in (ordinary, self))
+        if wrong := int((expected != chained_result).sum()):
             raise IncorrectError(
                 f"in a chain of dependent launches {wrong} of {expected.size} words differ from that of ordinary ones",
                 np.inf,
@@ -250,7 +250,7 @@ def padding(matrix: Matrix, outer: str, warp: int) -> float:
     return slots / matrix.nnz
 
 
-def packer_of(
+def operand_packer(
     workspace: Workspace, operands: ProductOperands, layout: Layout
 ) -> Callable[[], tuple[PackedFacts, Mapping[str, NDArray[Any]]]]:
     clustered = layout.ordering == "clustered"
@@ -261,11 +261,11 @@ def packer_of(
         if layout.of_pairs:
             symmetry = symmetry_on(workspace, layout.unknowns)
             rows = clusters_on(workspace) if symmetry.kind and clustered else None
-            stored = pack_pairs(matrix, values, symmetry, layout, rows)
+            packed_operand = pack_pairs(matrix, values, symmetry, layout, rows)
         else:
             rows = clusters_on(workspace) if clustered else None
-            stored = pack(matrix, values, layout, workspace.device.target.warp, rows)
-        return stored.facts, stored.arrays
+            packed_operand = pack(matrix, values, layout, workspace.device.target.warp, rows)
+        return packed_operand.facts, packed_operand.arrays
 
     return packed
 

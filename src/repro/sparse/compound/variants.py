@@ -39,14 +39,14 @@ def chunks(members: int, scalar_bytes: int) -> list[tuple[int, int]]:
 
     The numbers of members are powers of two, the largest first.
     """
-    cut, first = [], 0
+    widths, first = [], 0
     width = LOAD_BYTES // scalar_bytes
     while first < members:
         while width > members - first:
             width //= 2
-        cut.append((first, width))
+        widths.append((first, width))
         first += width
-    return cut
+    return widths
 
 
 def tiled_slots(slots: int) -> int:
@@ -61,11 +61,11 @@ def tile(entries: NDArray[F]) -> NDArray[F]:
     """
     count, members = entries.shape
     tiles = entries.reshape(count // TILE, TILE, members)
-    out = np.empty((count // TILE, TILE * members), entries.dtype)
+    tiled = np.empty((count // TILE, TILE * members), entries.dtype)
     for first, width in chunks(members, entries.dtype.itemsize):
-        part = out[:, TILE * first : TILE * (first + width)]
-        part[:] = tiles[:, :, first : first + width].reshape(len(out), TILE * width)
-    return out.ravel()
+        part = tiled[:, TILE * first : TILE * (first + width)]
+        part[:] = tiles[:, :, first : first + width].reshape(len(tiled), TILE * width)
+    return tiled.ravel()
 
 
 #: The papers' orders of the members of an entry.
@@ -172,10 +172,10 @@ def extended_layouts(entry: Entry) -> list[Layout]:
     entries with values.
     """
     vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
-    combined = [
+    combinations = [
         (outer, vector) for outer, vector in product(EXTENDED_FORMATS, vectors) if (outer, vector) not in NEVER_BEST
     ]
-    natural = [Layout(outer, "AoSoA", vector) for outer, vector in combined]
+    natural = [Layout(outer, "AoSoA", vector) for outer, vector in combinations]
     natural += [Layout(outer, "AoSoA", "AoS") for outer in TILE_ROWS if entry.members]
     clustered = (*CLUSTERED, *TILE_ROWS)
     return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in clustered]
@@ -313,7 +313,7 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     searched = [
         Schedule(kind, block_size, blocks_per_sm, width, in_flight, load)
         for width, in_flight, load, (kind, block_size, blocks_per_sm) in product(
-            widths, (1, 2, 4), ("ca", "cg", "cs"), _fitted(target, shapes)
+            widths, (1, 2, 4), ("ca", "cg", "cs"), _fit_shapes(target, shapes)
         )
     ]
     return searched + [replace(schedule, width=width) for width in widths for schedule in _loads_space(target)]
@@ -327,25 +327,26 @@ def _loads_space(target: Target) -> list[Schedule]:
     of the threads is resident, or, if copied, all of the shared memory. Asynchronous copies have no cache hints, and
     blocks of `chunk` have too many threads for them.
     """
-    kept = (1, 2) if target.dialect == "cuda" else ()  # OpenCL has no such cache hint, and `ca` would be the same
+    # OpenCL has no such cache hint, and `ca` would be the same
+    evict_last_depths = (1, 2) if target.dialect == "cuda" else ()
     half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
     one_pass, roomy, chunk = (DIRECT, 64, half), (DIRECT, 64, quarter), (CHUNK, 512, half)
     return [
         *(
             Schedule(*shape, in_flight=in_flight, load="el")
-            for shape in _fitted(target, [one_pass, chunk])
-            for in_flight in kept
+            for shape in _fit_shapes(target, [one_pass, chunk])
+            for in_flight in evict_last_depths
         ),
         *(
             Schedule(*shape, in_flight=in_flight, load=load, prefetch="p")
             for in_flight, shapes in ((1, [one_pass, chunk]), (2, [roomy]))
-            for shape in _fitted(target, shapes)
+            for shape in _fit_shapes(target, shapes)
             for load in ("ca", "cs")
         ),
         *(
             Schedule(*shape, in_flight=in_flight, prefetch="a")
             for in_flight, shape in ((1, one_pass), (2, roomy))
-            for shape in _fitted(target, [shape])
+            for shape in _fit_shapes(target, [shape])
         ),
     ]
 
@@ -368,10 +369,14 @@ def _pairs_space(target: Target, n_rows: int) -> list[Schedule]:
         three_quarters, five_eighths, half, quarter = (
             (DIRECT, block_size, _resident(target, block_size, eighth * eighths)) for eighths in (6, 5, 4, 2)
         )
-        crowded = [shape for shape in (three_quarters, five_eighths) if shape not in (half, quarter)]
+        crowded_shapes = [shape for shape in (three_quarters, five_eighths) if shape not in (half, quarter)]
         schedules += [
             Schedule(*shape, width, in_flight, load)
-            for shape, unrolls in ((half, (1, 2, 4)), (quarter, (1, 2, 4)), *((shape, (1, 2)) for shape in crowded))
+            for shape, unrolls in (
+                (half, (1, 2, 4)),
+                (quarter, (1, 2, 4)),
+                *((shape, (1, 2)) for shape in crowded_shapes),
+            )
             for in_flight, load in product(unrolls, ("ca", "cs"))
         ]
         roomy = Schedule(*quarter, width, 2)
@@ -392,12 +397,14 @@ def schedules(target: Target, space: Space, layout: Layout) -> tuple[Schedule, .
     return tuple(paper_space(target, rolled=space == PAPER))
 
 
-def _fitted(target: Target, shapes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+def _fit_shapes(target: Target, shapes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
     """Return kind, block size and blocks per multiprocessor for (kind, block size, threads per multiprocessor)."""
-    fitted = [(kind, min(block_size, target.threads_per_block), threads) for kind, block_size, threads in shapes]
+    limited_shapes = [
+        (kind, min(block_size, target.threads_per_block), threads) for kind, block_size, threads in shapes
+    ]
     return list(
         dict.fromkeys(
-            (kind, block_size, _resident(target, block_size, threads)) for kind, block_size, threads in fitted
+            (kind, block_size, _resident(target, block_size, threads)) for kind, block_size, threads in limited_shapes
         )
     )
 
@@ -531,7 +538,7 @@ def fitting(id: VariantId, target: Target) -> VariantId:
     schedule = id.schedule
     threads, blocks, width = schedule.block_size, schedule.blocks_per_sm, schedule.width
     resident, widths = threads * blocks, [1 << i for i in range(target.warp.bit_length())]
-    needs = {
+    requirements = {
         f"{threads} threads a block, not 1 to {target.threads_per_block}": 0 < threads <= target.threads_per_block,
         f"{threads} threads a block, no multiple of {target.warp}": threads % target.warp == 0,
         f"{blocks} blocks a multiprocessor, not 1 to {target.blocks_per_sm}": 0 < blocks <= target.blocks_per_sm,
@@ -539,7 +546,7 @@ def fitting(id: VariantId, target: Target) -> VariantId:
         f"{width} threads a row, no power of two up to {target.warp}": width in widths,
         f"{schedule.in_flight} entries in flight": schedule.in_flight > 0,
     }
-    if unmet := next((words for words, met in needs.items() if not met), None):
+    if unmet := next((words for words, met in requirements.items() if not met), None):
         raise ReproError(
             f"a schedule that {target.name} cannot hold: {unmet}",
             where=id,

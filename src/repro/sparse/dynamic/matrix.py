@@ -60,7 +60,7 @@ class Unfinished(ReproError):
 
 
 @contextmanager
-def _preparing() -> Iterator[None]:
+def _preparation() -> Iterator[None]:
     """Raise `ReproError` for the batch if there is no memory to sort it; the matrix is unchanged."""
     try:
         yield
@@ -131,7 +131,7 @@ class DynamicMatrix:
         if not batch.count or not self._storage.shape[0]:
             return self._refuse_all(batch)
         with self._operation("insert"):
-            with _preparing():
+            with _preparation():
                 arrange, sorted_batch = (None, None) if existing is None else self._operations.sorting(batch)
                 insertion = (
                     self._operations.insertion(batch, self.slack)
@@ -165,7 +165,7 @@ class DynamicMatrix:
             self._refuse_all(batch)
             return
         with self._operation("delete"):
-            with _preparing():
+            with _preparation():
                 deletion = self._operations.deletion(batch)
             deletion()
             if bad := self._report().bad:
@@ -188,12 +188,12 @@ class DynamicMatrix:
                     todo="use `tidy`, which works within the buffer; or make the capacity smaller",
                 ) from None
 
-    def tidy(self, at_least: int | None = None) -> None:
+    def tidy(self, min_segments: int | None = None) -> None:
         """Merge the segments of single rows within the buffer, while it has space.
 
-        Rows with `at_least` segments get a single new segment each; None: rows with at most one free slot.
+        Rows with `min_segments` segments get a single new segment each; None: rows with at most one free slot.
         """
-        limit = max(2, self._storage.segments - 1) if at_least is None else at_least
+        limit = max(2, self._storage.segments - 1) if min_segments is None else min_segments
         with self._operation("tidy"):
             self._operations.tidying(limit, min(self.slack, MAX_ENTRIES // max(self._storage.shape[0], 1)))()
             self._report()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.sparse.device_primitives import SORT_KEY_BITS, RadixSort, Scan, bits_of
+from repro.sparse.device_primitives import SORT_KEY_BITS, RadixSort, Scan, bit_count
 from repro.sparse.dynamic.kernels import (
     CONTINUED_ROW_WORDS,
     COPIES_PER_THREAD,
@@ -86,7 +86,7 @@ class Operations:
         if batch.grouped:
             insertion = self.sorted_insertion(batch, SortedBatch(batch.count, batch.rows), slack)
             return replace(insertion, launch=in_order([self._check(batch), insertion.launch]))
-        row_sort = self._sorter(batch.count).bind(batch.rows, batch.count, bits_of(self.storage.shape[0]))
+        row_sort = self._sorter(batch.count).bind(batch.rows, batch.count, bit_count(self.storage.shape[0]))
         insertion = self.sorted_insertion(batch, SortedBatch(batch.count, row_sort.keys, row_sort.order), slack)
         return replace(insertion, launch=in_order([self._check(batch), row_sort.launch, insertion.launch]))
 
@@ -176,7 +176,7 @@ class Operations:
         count, storage = batch.count, self.storage
         keys, rows, columns = (self._ints(name, count) for name in ("keys", "sorted rows", "sorted columns"))
         m, bits, n_rows, n_columns = map(np.int32, (count, self._hash_bits, *storage.shape))
-        key_sort = self._sorter(count).bind(keys, count, bits_of(storage.shape[0]) + self._hash_bits)
+        key_sort = self._sorter(count).bind(keys, count, bit_count(storage.shape[0]) + self._hash_bits)
         launch = in_order(
             [
                 self._over(
@@ -372,7 +372,7 @@ class Operations:
     @property
     def _hash_bits(self) -> int:
         """Number of bits of a column's hash in a sort key, in addition to the bits of the row."""
-        row_bits = bits_of(self.storage.shape[0])
+        row_bits = bit_count(self.storage.shape[0])
         return min(max(KEPT_BITS - row_bits, MIN_HASH_BITS), MAX_HASH_BITS, SORT_KEY_BITS - row_bits)
 
     def _sorter(self, count: int) -> RadixSort:

@@ -35,19 +35,19 @@ def baseline(backend: str) -> Callable[[Provider], Provider]:
 
 def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[ProductRunnable]:
     """Return new baselines for an entry, a backend and an ordering; `ReproError` if two have the same name."""
-    found: dict[str, tuple[ProductRunnable, Provider]] = {}
+    providers_by_name: dict[str, tuple[ProductRunnable, Provider]] = {}
     for provider in (provider for name, provider in _PROVIDERS if name == backend):
         for runnable in provider(entry, ordering):
-            if runnable.name in found:
-                modules = [author.__module__ for author in (found[runnable.name][1], provider)]
+            if runnable.name in providers_by_name:
+                modules = [author.__module__ for author in (providers_by_name[runnable.name][1], provider)]
                 raise ReproError(
                     "two baselines of one name",
                     where=runnable.name,
                     actual=f"one of {modules[0]}, one of {modules[1]}",
                     todo="rename one of them, or remove the package that has it",
                 )
-            found[runnable.name] = runnable, provider
-    return [runnable for runnable, _ in found.values()]
+            providers_by_name[runnable.name] = runnable, provider
+    return [runnable for runnable, _ in providers_by_name.values()]
 
 
 def suffix(ordering: str) -> str:
@@ -55,46 +55,48 @@ def suffix(ordering: str) -> str:
     return "" if ordering == "natural" else f"@{ordering}"
 
 
-def check_names(study_name: str, wanted: Literal["all"] | Sequence[str], entries: Iterable[str], backend: str) -> None:
+def check_names(
+    study_name: str, requested: Literal["all"] | Sequence[str], entries: Iterable[str], backend: str
+) -> None:
     """Raise `ReproError` for unknown names of baselines in a study's configuration, before anything is measured."""
     for entry in entries:
-        there = [baseline.name for baseline in for_problem(entry, backend)]
-        among(study_name, wanted, there, f"for {entry} entries on this device")
+        available = [baseline.name for baseline in for_problem(entry, backend)]
+        among(study_name, requested, available, f"for {entry} entries on this device")
 
 
 def among(
-    study_name: str, wanted: Literal["all"] | Sequence[str], there: Sequence[str], where: str = "on this device"
+    study_name: str, requested: Literal["all"] | Sequence[str], available: Sequence[str], where: str = "on this device"
 ) -> list[str]:
-    """Return those baselines of `there` that a study's configuration names; unknown names raise `ReproError`."""
-    if wanted == "all":
-        return list(there)
-    if unknown := set(wanted) - set(there):
+    """Return those baselines of `available` that a study's configuration names; unknown names raise `ReproError`."""
+    if requested == "all":
+        return list(available)
+    if unknown_names := set(requested) - set(available):
         raise ReproError(
             "unknown baseline",
             where=f"studies.{study_name}.baselines",
-            expected=f"{where} among {', '.join(there)}",
-            actual=", ".join(sorted(unknown)),
+            expected=f"{where} among {', '.join(available)}",
+            actual=", ".join(sorted(unknown_names)),
             todo="`repro list baselines` prints all",
         )
-    return [name for name in there if name in wanted]
+    return [name for name in available if name in requested]
 
 
 def asked_for(
-    wanted: Literal["all"] | Sequence[str], entry: str, backend: str, ordering: str = "natural"
+    requested: Literal["all"] | Sequence[str], entry: str, backend: str, ordering: str = "natural"
 ) -> list[ProductRunnable]:
     """Return new baselines, all or those with the wanted names, for the matrix in an ordering.
 
     Unknown names raise `ReproError`.
     """
-    everything = for_problem(entry, backend, ordering)
-    if wanted == "all":
-        return everything
+    baselines = for_problem(entry, backend, ordering)
+    if requested == "all":
+        return baselines
     natural = [baseline.name for baseline in for_problem(entry, backend)]
-    unknown = set(wanted) - set(natural)
-    if unknown:
-        expected, actual = f"among {', '.join(natural)}", ", ".join(sorted(unknown))
+    unknown_names = set(requested) - set(natural)
+    if unknown_names:
+        expected, actual = f"among {', '.join(natural)}", ", ".join(sorted(unknown_names))
         raise ReproError("unknown baseline", expected=expected, actual=actual)
-    return [baseline for name, baseline in zip(natural, everything, strict=True) if name in wanted]
+    return [baseline for name, baseline in zip(natural, baselines, strict=True) if name in requested]
 
 
 import_all(__name__, __path__)

@@ -59,18 +59,18 @@ class SharedRepresentation:
 
         A matrix with more numbers than 32-bit indices can address raises `OverflowError`.
         """
-        wanted = (*ARRAYS[name], VECTOR_NAME)
-        self._users.update(wanted)
+        array_names = (*ARRAYS[name], VECTOR_NAME)
+        self._users.update(array_names)
         try:
-            if any(array not in self._buffers for array in wanted):
+            if any(array not in self._buffers for array in array_names):
                 arrays = self._expand(workspace, name)
-                for array in wanted:
+                for array in array_names:
                     if array not in self._buffers:
                         self._buffers[array] = workspace.device.upload(arrays[array])
         except Exception:
             self.give_back(name)
             raise
-        return [self._buffers[array] for array in wanted]
+        return [self._buffers[array] for array in array_names]
 
     def give_back(self, name: str) -> None:
         """End one use of a format, and release the arrays that no routine uses any more."""
@@ -88,15 +88,15 @@ class SharedRepresentation:
             return to_bsr(operands.reordered(self._ordering), representation, operands.dtype)
 
         if name == "bsr":
-            return self._named(name, blocks(), x)
+            return self._named_arrays(name, blocks(), x)
         csr = self._csr or to_csr(blocks())
         if name == "sell":
             self._csr = None  # routines use formats in the order of `ARRAYS`, so no later format needs CSR
-            return self._named(name, to_sell(csr, SLICE_ROWS), x)
+            return self._named_arrays(name, to_sell(csr, SLICE_ROWS), x)
         self._csr = csr
-        return self._named(name, csr if name == "csr" else to_coo(csr), x)
+        return self._named_arrays(name, csr if name == "csr" else to_coo(csr), x)
 
-    def _named(self, name: str, arrays: Iterable[NDArray[Any]], x: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def _named_arrays(self, name: str, arrays: Iterable[NDArray[Any]], x: NDArray[Any]) -> dict[str, NDArray[Any]]:
         return dict(zip((*ARRAYS[name], VECTOR_NAME), (*arrays, x), strict=True))
 
 
@@ -299,16 +299,16 @@ class _Product:
         one, zero = scalars(self.dtype)
 
         def arguments(x: Buffer, y: Buffer) -> tuple[int, ...]:
-            of_x, of_y = self._describe_vectors(x, y)
-            return handle.value, handle.plain, one, matrix, of_x, zero, of_y, TYPES[self.dtype], algorithm
+            x_vector, y_vector = self._describe_vectors(x, y)
+            return handle.value, handle.plain, one, matrix, x_vector, zero, y_vector, TYPES[self.dtype], algorithm
 
         first = arguments(*self.vectors)
         handle.device.synchronize()
         start = time.perf_counter()
-        working = handle.prepare(self.stack, "sp_mv", first, self.guards)
+        workspace_address = handle.prepare(self.stack, "sp_mv", first, self.guards)
         handle.device.synchronize()
         seconds = time.perf_counter() - start
-        return lambda x, y: partial(handle.library.sp_mv, *arguments(x, y), working), seconds
+        return lambda x, y: partial(handle.library.sp_mv, *arguments(x, y), workspace_address), seconds
 
     def spmvop(self, algorithm: str) -> tuple[_Bind, float]:
         """Create a plan of CSR for `cusparseSpMVOp`; return the binding and the seconds that the plan took."""
@@ -319,21 +319,21 @@ class _Product:
         handle.device.fill(zeros, 0)
 
         def vectors(x: Buffer, z: Buffer) -> tuple[int, int, int]:
-            of_x, of_z = self._describe_vectors(x, z)
-            return of_x, handle.make_vector(self.stack, zeros, self.rows, self.dtype), of_z
+            x_vector, z_vector = self._describe_vectors(x, z)
+            return x_vector, handle.make_vector(self.stack, zeros, self.rows, self.dtype), z_vector
 
         first = vectors(*self.vectors)
         handle.device.synchronize()
         start = time.perf_counter()
-        if why := lacks_spmvop(version()):
-            raise Unsupported(f"cuSPARSE {version()}: {why}")
+        if shortcoming := lacks_spmvop(version()):
+            raise Unsupported(f"cuSPARSE {version()}: {shortcoming}")
         operands = handle.plain, matrix, *first, TYPES[self.dtype], SPMVOP_ALGORITHMS[algorithm]
         size = c_size_t()
         handle.run("cusparseSpMVOp_bufferSize", handle.value, *operands, byref(size))
-        working = self.guards.allocate(size.value, WORKING_MEMORY)
-        self.stack.callback(working.release)
-        described = self._make("Descr", handle.value, after=(*operands, address(working.memory)))
-        plan = self._make("Plan", handle.value, described, after=(None, 0))  # no code for an epilogue
+        work_buffer = self.guards.allocate(size.value, WORKING_MEMORY)
+        self.stack.callback(work_buffer.release)
+        descriptor = self._make("Descr", handle.value, after=(*operands, address(work_buffer.memory)))
+        plan = self._make("Plan", handle.value, descriptor, after=(None, 0))  # no code for an epilogue
         handle.device.synchronize()
         seconds = time.perf_counter() - start
         compute, failure = handle.function("cusparseSpMVOp"), handle.library.cuSPARSEError

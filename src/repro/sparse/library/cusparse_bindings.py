@@ -46,10 +46,10 @@ def _find() -> tuple[Any, str]:
         library = import_module("nvmath.bindings.cusparse")
         return library, ".".join(str(library.get_property(part)) for part in range(3))
     except (ImportError, RuntimeError) as error:  # nvmath raises RuntimeErrors where libraries are missing
-        why = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         return (
             None,
-            f"cuSPARSE is not there ({why}); install '.[cuda]' and, without a CUDA toolkit, nvmath-python[cu13]",
+            f"cuSPARSE is not there ({reason}); install '.[cuda]' and, without a CUDA toolkit, nvmath-python[cu13]",
         )
 
 
@@ -161,14 +161,14 @@ class Handle:
 
     def make(self, stack: ExitStack, create: str, destroyer: str, *arguments: Any) -> int:
         """Return a handle or descriptor made by the bindings, destroyed when the stack is closed."""
-        made, function = int(self.bound(create, *arguments)), getattr(self.library, destroyer)
+        handle, function = int(self.bound(create, *arguments)), getattr(self.library, destroyer)
 
         def destroy() -> None:
             with suppress(self.library.cuSPARSEError):  # if the context is lost, another call reports it
-                function(made)
+                function(handle)
 
         stack.callback(destroy)
-        return made
+        return handle
 
     def make_directly(
         self, stack: ExitStack, create: str, destroyer: str, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
@@ -177,24 +177,24 @@ class Handle:
 
         `before` and `after` are the arguments around the output pointer.
         """
-        made, destroy = c_void_p(), self.function(destroyer)
-        self.run(create, *before, byref(made), *after)
-        stack.callback(destroy, made.value)
-        return int(made.value or 0)
+        handle, destroy = c_void_p(), self.function(destroyer)
+        self.run(create, *before, byref(handle), *after)
+        stack.callback(destroy, handle.value)
+        return int(handle.value or 0)
 
     @cached_property
-    def _shared(self) -> ctypes.CDLL:
+    def _shared_library(self) -> ctypes.CDLL:
         return shared_library(self.library)
 
     def function(self, name: str) -> Callable[..., int]:
         """Return a C function of `PARAMETERS`, which returns a status; `Unsupported` if this version lacks it."""
         try:
-            function = getattr(self._shared, name)
+            function = getattr(self._shared_library, name)
         except AttributeError:
             raise Unsupported(f"cuSPARSE {version()} has no {name}") from None
         function.argtypes, function.restype = PARAMETERS[name], c_int
-        called: Callable[..., int] = function
-        return called
+        typed_function: Callable[..., int] = function
+        return typed_function
 
     def run(self, name: str, *arguments: Any) -> None:
         function = self.function(name)
@@ -228,17 +228,17 @@ class Handle:
     def prepare(self, stack: ExitStack, function: str, arguments: tuple[Any, ...], guards: Guards) -> int:
         """Let the library analyse a call of `sp_mv` or `sp_mm`; return the address of its working memory."""
         nbytes = self.bound(f"{function}_buffer_size", *arguments)
-        working = guards.allocate(nbytes, WORKING_MEMORY)
-        stack.callback(working.release)
+        work_buffer = guards.allocate(nbytes, WORKING_MEMORY)
+        stack.callback(work_buffer.release)
         library = self.library
         with self.refusals(self._label or ""):
             try:
-                getattr(library, f"{function}_preprocess")(*arguments, address(working.memory))
+                getattr(library, f"{function}_preprocess")(*arguments, address(work_buffer.memory))
             except (library.cuSPARSEError, RuntimeError, AttributeError) as error:
                 # preprocessing is optional; some formats and versions lack it
                 if getattr(error, "status", library.Status.NOT_SUPPORTED) != library.Status.NOT_SUPPORTED:
                     raise
-        return address(working.memory)
+        return address(work_buffer.memory)
 
     def launcher(self, run: Callable[[], object]) -> Callable[[], None]:
         """Wrap a call of the bindings so that its errors are raised as `LaunchError`."""

@@ -142,7 +142,7 @@ def bind_csr_product(
     algorithm = handle.algorithm(_ALGORITHMS[routine.function], routine.algorithm)
     dtype, (rows, columns) = matrix.dtype, matrix.shape
     with handle.refusals(routine.name):
-        described = handle.make_csr(stack, matrix.shape, matrix.nnz, matrix.addresses, dtype)
+        descriptor = handle.make_csr(stack, matrix.shape, matrix.nnz, matrix.addresses, dtype)
         if fields == 1:
             dense = [handle.make_vector(stack, buffer, length, dtype) for buffer, length in ((x, columns), (y, rows))]
         else:
@@ -152,9 +152,9 @@ def bind_csr_product(
             ]
         one, zero = scalars(dtype)
         plain = [handle.plain] * (1 if fields == 1 else 2)
-        arguments = handle.value, *plain, one, described, dense[0], zero, dense[1], TYPES[dtype], algorithm
-        working = handle.prepare(stack, routine.function, arguments, guards)
-        run = partial(getattr(handle.library, routine.function), *arguments, working)
+        arguments = handle.value, *plain, one, descriptor, dense[0], zero, dense[1], TYPES[dtype], algorithm
+        workspace_address = handle.prepare(stack, routine.function, arguments, guards)
+        run = partial(getattr(handle.library, routine.function), *arguments, workspace_address)
         run()
         handle.device.synchronize()
     return handle.launcher(run)
@@ -259,7 +259,7 @@ class Gemm(_Product):
             C or the working memory does not fit, a kernel failed, or the library refuses.
         """
         memory = _WorkingMemory(self._device)
-        with ExitStack() as made, ExitStack() as stack:
+        with ExitStack() as product_stack, ExitStack() as stack:
             c = self._describe_product(stack)
             arguments = self._arguments(c, self._algorithm, self._make_state(stack))
             self._call_twice("cusparseSpGEMM_workEstimation", arguments, memory, stack)
@@ -268,21 +268,21 @@ class Gemm(_Product):
                 self._handle.run("cusparseSpGEMM_compute", *arguments, byref(size), memory.allocate(size.value, stack))
             else:
                 self._call_twice("cusparseSpGEMM_compute", arguments, memory, stack)
-            product = keep(made, self._allocate(c))
+            product = keep(product_stack, self._allocate(c))
             self._handle.run("cusparseSpGEMM_copy", *arguments)
             self._device.synchronize()
-            made.pop_all()
+            product_stack.pop_all()
         self.workspace_bytes = memory.peak
         return product
 
     def _estimate(self, arguments: tuple[int, ...], memory: _WorkingMemory) -> c_size_t:
         """Return the bytes that the computation needs; working memory of the estimate itself is released here."""
-        name, size, needed = "cusparseSpGEMM_estimateMemory", c_size_t(), c_size_t()
+        name, size, required_bytes = "cusparseSpGEMM_estimateMemory", c_size_t(), c_size_t()
         with ExitStack() as stack:
             self._handle.run(name, *arguments, CHUNK_FRACTION, byref(size), None, None)
-            given = memory.allocate(size.value, stack)
-            self._handle.run(name, *arguments, CHUNK_FRACTION, byref(size), given, byref(needed))
-        return needed
+            work_buffer = memory.allocate(size.value, stack)
+            self._handle.run(name, *arguments, CHUNK_FRACTION, byref(size), work_buffer, byref(required_bytes))
+        return required_bytes
 
 
 class GemmReuse(_Product):
@@ -293,7 +293,7 @@ class GemmReuse(_Product):
 
     def __init__(self, device: CudaDevice, a: GpuCsr, b: GpuCsr) -> None:
         super().__init__(device, a, b)
-        self._kept = ExitStack()
+        self._state_stack = ExitStack()
         self._numeric: tuple[int, ...] | None = None
 
     def multiply(self) -> GpuCsr:
@@ -305,33 +305,33 @@ class GemmReuse(_Product):
         algorithm = int(self._handle.library.SpGEMMAlg.DEFAULT)
         plain = self._handle.plain
         memory = _WorkingMemory(self._device)
-        with ExitStack() as made, ExitStack() as kept:
-            c = self._describe_product(kept)
-            state = self._make_state(kept)
+        with ExitStack() as product_stack, ExitStack() as state_stack:
+            c = self._describe_product(state_stack)
+            state = self._make_state(state_stack)
             pattern = self._handle.value, plain, plain, self._a, self._b, c, algorithm, state
             with ExitStack() as until_copied:
                 with ExitStack() as until_counted:
                     self._call_twice("cusparseSpGEMMreuse_workEstimation", pattern, memory, until_counted)
-                    self._count(pattern, memory, (until_counted, until_copied, kept))
-                product = keep(made, self._allocate(c))
-                self._call_twice("cusparseSpGEMMreuse_copy", pattern, memory, kept)
+                    self._count(pattern, memory, (until_counted, until_copied, state_stack))
+                product = keep(product_stack, self._allocate(c))
+                self._call_twice("cusparseSpGEMMreuse_copy", pattern, memory, state_stack)
             arguments = self._arguments(c, algorithm, state)
             self._handle.run("cusparseSpGEMMreuse_compute", *arguments)
             self._device.synchronize()
-            self._kept, self._numeric = kept.pop_all(), arguments
-            made.pop_all()
+            self._state_stack, self._numeric = state_stack.pop_all(), arguments
+            product_stack.pop_all()
         self.workspace_bytes = memory.peak
         return product
 
     def _count(self, pattern: tuple[int, ...], memory: _WorkingMemory, until: tuple[ExitStack, ...]) -> None:
         """Compute the size of C; `until` are the stacks that release the three parts of working memory."""
         sizes = [c_size_t() for _ in until]
-        asked: list[Any] = [argument for size in sizes for argument in (byref(size), None)]
-        self._handle.run("cusparseSpGEMMreuse_nnz", *pattern, *asked)
-        given: list[Any] = []
+        size_queries: list[Any] = [argument for size in sizes for argument in (byref(size), None)]
+        self._handle.run("cusparseSpGEMMreuse_nnz", *pattern, *size_queries)
+        work_buffers: list[Any] = []
         for size, stack in zip(sizes, until, strict=True):
-            given += [byref(size), memory.allocate(size.value, stack)]
-        self._handle.run("cusparseSpGEMMreuse_nnz", *pattern, *given)
+            work_buffers += [byref(size), memory.allocate(size.value, stack)]
+        self._handle.run("cusparseSpGEMMreuse_nnz", *pattern, *work_buffers)
 
     def bind(self) -> Callable[[], None]:
         """Return a launch that refills the C of the last `multiply` from the current values of A and B.
@@ -355,4 +355,4 @@ class GemmReuse(_Product):
 
     def _forget(self) -> None:
         self._numeric = None
-        self._kept.close()
+        self._state_stack.close()

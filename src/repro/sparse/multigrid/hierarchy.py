@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, allocate_parts
 from repro.errors import ReproError
-from repro.sparse.device_primitives import Launches, Load, Phase, Releasable, Repeated, Stage, each_of, keep
+from repro.sparse.device_primitives import Launches, Load, Phase, Releasable, Repeated, Stage, keep, phases_in_order
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
 from repro.sparse.multigrid.kernels import COUNTERS, width_for
@@ -262,7 +262,7 @@ class Coarsening:
         p = Storage.empty(run.device, (rows, 0), 1, 0, run.dtype)
         count_arguments = rows, level.unknowns, k, level.a.table, level.a.columns, aggregates, counts, totals, begins
         try:
-            stage.bind([*count_arguments, p.table, p.sizes, p.state, self._words], each_of(phases))()
+            stage.bind([*count_arguments, p.table, p.sizes, p.state, self._words], phases_in_order(phases))()
         except BaseException:
             p.release()
             raise
@@ -309,7 +309,7 @@ class Coarsening:
         )
         output_arguments = t.table, t.sizes, t.columns, t.values, t.state, coarse
         try:
-            stage.bind([*input_arguments, *output_arguments, self._words], each_of(phases))()
+            stage.bind([*input_arguments, *output_arguments, self._words], phases_in_order(phases))()
         except BaseException:
             coarse.release()
             raise
@@ -360,7 +360,7 @@ class Coarsening:
         output_arguments = r.table, r.sizes, r.columns, r.values, r.state
         try:
             input_arguments = rows, columns, *row_arguments(p), counts, totals, begins, members, places
-            stage.bind([*input_arguments, *output_arguments, self._words], each_of(phases))()
+            stage.bind([*input_arguments, *output_arguments, self._words], phases_in_order(phases))()
             r.entries = nnz
         except BaseException:
             r.release()
@@ -582,7 +582,9 @@ class Refresh:
                 else:
                     launches += [step.measure(level), step.refill(level, levels[index + 1].a, product)]
             whole = in_order(launches)
-            self._launch: Launch = keep(stack, Repeated(device, whole, behind_first=True)) if self._stored else whole
+            self._launch: Launch = (
+                keep(stack, Repeated(device, whole, behind_first=True)) if self._has_destinations else whole
+            )
             self._stack = stack.pop_all()
 
     def _products(self, levels: Sequence[DeviceLevel], stack: ExitStack) -> Callable[[Factors, Storage], Launch]:
@@ -595,10 +597,10 @@ class Refresh:
                     if plan.unplanned:
                         # without destinations, the columns of a row may change their order, on which later products
                         # rely
-                        self._stored = False
+                        self._has_destinations = False
                         return self._bind_refill
             stack.push(plan_stack.pop_all())
-        self._stored = True
+        self._has_destinations = True
         return lambda factors, c: plans[id(c)].bind(factors, c, stack)
 
     def _bind_refill(self, factors: Factors, c: Storage) -> Launch:

@@ -69,7 +69,7 @@ class LibraryRival:
             raise ModuleError(f'{path} has no function {names}: declare it extern "C", as include/repro_rival.h does')
         self._library = library
         self._problem: CProblem | None = None
-        self._told: RivalProblem | None = None
+        self._rival_problem: RivalProblem | None = None
         self._state = c_void_p()
 
     @property
@@ -85,19 +85,19 @@ class LibraryRival:
         return shown((function() or b"").decode(errors="replace"))
 
     def setup(self, problem: RivalProblem) -> None:
-        self._told, self._problem, self._state = problem, _as_c(problem), c_void_p()
+        self._rival_problem, self._problem, self._state = problem, _as_c(problem), c_void_p()
         status = self._library.repro_rival_setup(byref(self._problem), byref(self._state))
         self._raise(status, "set-up")
 
     def launcher(self, batches: Sequence[RivalBatch] = ()) -> Callable[[], None]:
         assert self._problem is not None
-        assert self._told is not None
+        assert self._rival_problem is not None
         problem, state = byref(self._problem), self._state
-        if self._told.task == "updates":
-            update, given = self._library.repro_rival_update, [byref(_as_c_batch(batch)) for batch in batches]
+        if self._rival_problem.task == "updates":
+            update, c_batches = self._library.repro_rival_update, [byref(_as_c_batch(batch)) for batch in batches]
 
             def launch_updates() -> None:
-                for batch in given:
+                for batch in c_batches:
                     if status := update(problem, state, batch):
                         self._raise(status, "update")
 
@@ -108,9 +108,9 @@ class LibraryRival:
             if status := run(problem, state):
                 self._raise(status, "run")
 
-        if self._told.task != "solve":
+        if self._rival_problem.task != "solve":
             return launch
-        whole, max_iterations = self._problem, self._told.iterations
+        whole, max_iterations = self._problem, self._rival_problem.iterations
 
         def launch_again() -> None:
             whole.iterations = max_iterations
@@ -119,24 +119,24 @@ class LibraryRival:
         return launch_again
 
     def collect(self) -> None:
-        told, given = self._told, self._problem
-        if told is None or given is None:
+        problem, c_problem = self._rival_problem, self._problem
+        if problem is None or c_problem is None:
             return
-        told.iterations = int(given.iterations)
-        if told.task == "updates":
-            self._raise(self._library.repro_rival_run(byref(given), self._state), "run")
-        if told.arrays is not None:
-            told.c = _matrix_c(given.c, told)
+        problem.iterations = int(c_problem.iterations)
+        if problem.task == "updates":
+            self._raise(self._library.repro_rival_run(byref(c_problem), self._state), "run")
+        if problem.arrays is not None:
+            problem.c = _matrix_c(c_problem.c, problem)
 
     def _raise(self, status: int, function: str) -> None:
         if status == OK:
             return
-        why = self._text("error")
+        reason = self._text("error")
         if status == UNSUPPORTED:
-            raise Unsupported(why or "it does not say why")
-        if "out of memory" in why.lower():
-            raise OutOfDeviceMemory(why)
-        raise LaunchError(f"{function} returned {status}: {why or 'it does not say why'}")
+            raise Unsupported(reason or "it does not say why")
+        if "out of memory" in reason.lower():
+            raise OutOfDeviceMemory(reason)
+        raise LaunchError(f"{function} returned {status}: {reason or 'it does not say why'}")
 
     def teardown(self) -> None:
         problem, self._problem = self._problem, None
@@ -147,7 +147,7 @@ class LibraryRival:
 
 def _as_c(problem: RivalProblem) -> CProblem:
     """Return the C structure of a problem; it refers to the arrays of `problem`."""
-    given = CProblem(
+    c_problem = CProblem(
         interface=INTERFACE,
         task=TASKS[problem.task],
         number_bytes=np.dtype(DTYPES[problem.precision]).itemsize,
@@ -162,7 +162,7 @@ def _as_c(problem: RivalProblem) -> CProblem:
         largest_batch=problem.largest_batch,
     )
     if problem.b is not None:
-        given.b = _matrix(problem.b)
+        c_problem.b = _matrix(problem.b)
     arrays = problem.arrays
 
     def allocate(harness: int | None, nbytes: int) -> int | None:
@@ -172,23 +172,23 @@ def _as_c(problem: RivalProblem) -> CProblem:
         except (OutOfDeviceMemory, MemoryError):
             return None
 
-    given.allocate = _ALLOCATE(allocate)
-    return given
+    c_problem.allocate = _ALLOCATE(allocate)
+    return c_problem
 
 
 def _as_c_batch(batch: RivalBatch) -> CBatch:
     return CBatch(batch.entries, *(address_of(array) for array in (batch.rows, batch.columns, batch.values)))
 
 
-def _matrix_c(c: CMatrix, told: RivalProblem) -> tuple[RivalArray, RivalArray, RivalArray]:
+def _matrix_c(c: CMatrix, problem: RivalProblem) -> tuple[RivalArray, RivalArray, RivalArray]:
     """Return the arrays of the matrix that a run has reported; raise `IncorrectError` if they cannot be a matrix."""
-    assert told.arrays is not None
+    assert problem.arrays is not None
     if c.offset_bytes not in (4, 8) or c.entries < 0 or not (c.offsets and (not c.entries or (c.indices and c.values))):
         raise IncorrectError("c is not all there: entries, offset_bytes and three arrays")
-    offset, number = np.dtype(f"i{c.offset_bytes}"), np.dtype(DTYPES[told.precision])
-    rows, entries = told.a.shape[0], int(c.entries)
+    offset, number = np.dtype(f"i{c.offset_bytes}"), np.dtype(DTYPES[problem.precision])
+    rows, entries = problem.a.shape[0], int(c.entries)
     places = ((c.offsets, rows + 1, offset), (c.indices, entries, np.dtype(np.int32)), (c.values, entries, number))
-    offsets, indices, values = (told.arrays.at(place, (count,), dtype) for place, count, dtype in places)
+    offsets, indices, values = (problem.arrays.at(place, (count,), dtype) for place, count, dtype in places)
     return offsets, indices, values
 
 

@@ -35,8 +35,8 @@ def include_folder() -> Path:
 
 def search_path() -> list[str]:
     """Return the folders in which modules of rivals are searched: those of Python, and the current folder."""
-    here = str(Path.cwd())
-    return sys.path if here in sys.path or "" in sys.path else [*sys.path, here]
+    working_folder = str(Path.cwd())
+    return sys.path if working_folder in sys.path or "" in sys.path else [*sys.path, working_folder]
 
 
 def rival_files(rival: Rival) -> tuple[Path, ...]:
@@ -49,14 +49,14 @@ def rival_files(rival: Rival) -> tuple[Path, ...]:
     """
     if rival.source is not None:
         headers = (HEADER, KERNEL_HEADER)[: 1 if rival.kernel is None else 2]
-        sources = _with_included(_existing(rival, "source", rival.source))
+        sources = _included_files(_existing_file(rival, "source", rival.source))
         return (*sources, *(include_folder() / header for header in headers))
     if rival.library is not None:
-        return (_existing(rival, "library", rival.library),)
+        return (_existing_file(rival, "library", rival.library),)
     assert rival.python is not None
     module = rival.python.rpartition(":")[0]
     if module.endswith(PYTHON):
-        return (_existing(rival, "python", module),)
+        return (_existing_file(rival, "python", module),)
     spec = PathFinder.find_spec(module.partition(".")[0], search_path())
     if spec is None or (spec.origin is None and not spec.submodule_search_locations):
         raise ReproError(
@@ -67,11 +67,11 @@ def rival_files(rival: Rival) -> tuple[Path, ...]:
             todo="correct the name, or install what has it",
         )
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    found = [path for folder in folders for path in folder.rglob(f"*{PYTHON}")]
-    return tuple(sorted(found)) or (Path(str(spec.origin)),)
+    paths = [path for folder in folders for path in folder.rglob(f"*{PYTHON}")]
+    return tuple(sorted(paths)) or (Path(str(spec.origin)),)
 
 
-def _existing(rival: Rival, form: str, text: str) -> Path:
+def _existing_file(rival: Rival, form: str, text: str) -> Path:
     path = Path(text).expanduser()
     if not path.is_file():
         raise ReproError(
@@ -84,19 +84,19 @@ def _existing(rival: Rival, form: str, text: str) -> Path:
     return path
 
 
-def _with_included(source: Path) -> tuple[Path, ...]:
+def _included_files(source: Path) -> tuple[Path, ...]:
     """Return a source and the files that it includes by paths relative to the including file."""
-    found: dict[Path, None] = {}
-    ahead = [source]
-    while ahead:
-        path = ahead.pop()
-        found[path] = None
-        named = (path.parent / name for name in _INCLUDED.findall(path.read_text(errors="replace")))
-        ahead += [near for near in named if near.is_file() and near not in found]
-    return tuple(found)
+    included: dict[Path, None] = {}
+    pending = [source]
+    while pending:
+        path = pending.pop()
+        included[path] = None
+        included_paths = (path.parent / name for name in _INCLUDED.findall(path.read_text(errors="replace")))
+        pending += [near for near in included_paths if near.is_file() and near not in included]
+    return tuple(included)
 
 
-def identity_of(rival: Rival) -> str:
+def rival_identity(rival: Rival) -> str:
     """Return a hash of a rival's files and settings, and of the versions of packages that its Python files import."""
     files = rival_files(rival)
     parts = [rival.model_dump_json(exclude={"name"})]
@@ -107,7 +107,7 @@ def identity_of(rival: Rival) -> str:
 
 def versions_of(files: Iterable[Path]) -> dict[str, str]:
     """Return the versions of the installed packages that Python files import."""
-    modules = {name for path in files if path.suffix == PYTHON for name in _imported(path)}
+    modules = {name for path in files if path.suffix == PYTHON for name in _imported_names(path)}
     if not modules:
         return {}
     owners = packages_distributions()
@@ -120,7 +120,7 @@ def versions_of(files: Iterable[Path]) -> dict[str, str]:
     return versions
 
 
-def _imported(path: Path) -> Iterator[str]:
+def _imported_names(path: Path) -> Iterator[str]:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):  # the result row has this error, when the file is imported

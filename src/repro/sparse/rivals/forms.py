@@ -25,7 +25,7 @@ from repro.devices.base import Argument, Device, LaunchError, OutOfDeviceMemory
 from repro.errors import IncorrectError, ModuleError, ReproError, Unsupported
 from repro.filesystem import write_whole
 from repro.sparse.rivals.c_interface import LibraryRival
-from repro.sparse.rivals.files import KERNEL_HEADER, PYTHON, identity_of, include_folder, search_path
+from repro.sparse.rivals.files import KERNEL_HEADER, PYTHON, include_folder, rival_identity, search_path
 from repro.sparse.rivals.problem import FUNCTIONS, RivalArray, RivalBatch, RivalProblem
 from repro.untrusted_files import shown
 
@@ -87,36 +87,40 @@ def compile_source(rival: Rival, target: Target, precision: str, block: int) -> 
     try:
         if rival.kernel is None:
             return _compile(rival, source, target, precision, block)
-        checked = folder / f"{identity_of(rival)[:32]}.cu"
-        write_whole(checked, f'#include "{source}"\n#include "{KERNEL_HEADER}"\nREPRO_RIVAL_CHECK({rival.kernel})\n')
+        checked_source = folder / f"{rival_identity(rival)[:32]}.cu"
+        write_whole(
+            checked_source, f'#include "{source}"\n#include "{KERNEL_HEADER}"\nREPRO_RIVAL_CHECK({rival.kernel})\n'
+        )
         try:
-            return _compile(rival, checked, target, precision, block)
+            return _compile(rival, checked_source, target, precision, block)
         except nvcc.CompileError as error:
             if f'"{rival.kernel}" is undefined' not in str(error):
                 raise
-            there = ", ".join(nvcc.kernels_of(_compile(rival, source, target, precision, block)))
-            raise _no_kernel(rival, there) from None
+            available_kernels = ", ".join(nvcc.kernel_names(_compile(rival, source, target, precision, block)))
+            raise _no_kernel(rival, available_kernels) from None
     except nvcc.CompileError as error:
         raise ModuleError(f"{rival.source} does not compile: {error}") from None
     except ReproError as error:
         raise ModuleError(str(error)) from None
 
 
-def _no_kernel(rival: Rival, there: str) -> ModuleError:
-    return ModuleError(f'{rival.source} has no kernel {rival.kernel}, extern "C" __global__; it has {there}')
+def _no_kernel(rival: Rival, available_kernels: str) -> ModuleError:
+    return ModuleError(
+        f'{rival.source} has no kernel {rival.kernel}, extern "C" __global__; it has {available_kernels}'
+    )
 
 
 def _compile(rival: Rival, source: Path, target: Target, precision: str, block: int) -> Path:
-    defined = {
+    macros = {
         "REPRO_RIVAL_REAL": REALS[precision],
         "REPRO_RIVAL_OFFSET": OFFSETS[rival.offsets],
         "REPRO_RIVAL_BLOCK": block,
     }
-    words = [*(f"-D{name}={value}" for name, value in defined.items()), f"-I{include_folder()}"]
+    words = [*(f"-D{name}={value}" for name, value in macros.items()), f"-I{include_folder()}"]
     return nvcc.build_foreign(
         source,
         MODULES / target.name / "rivals",
-        f"{identity_of(rival)} {source.name}",
+        f"{rival_identity(rival)} {source.name}",
         target,
         words,
         shared=rival.kernel is None,
@@ -132,16 +136,18 @@ def check_compiled(rival: Rival, target: Target, precision: str, block: int) -> 
         The source does not compile, or lacks the kernel or functions.
     """
     binary = compile_source(rival, target, precision, block)
-    kernels = nvcc.kernels_of(binary)
-    there = ", ".join(kernels)
+    kernels = nvcc.kernel_names(binary)
+    available_kernels = ", ".join(kernels)
     if rival.kernel is None:
         try:
             LibraryRival(binary, rival.of)
         except ModuleError as error:
-            hint = f"; or name a kernel of it by `kernel`: {there}" if kernels and rival.of == "spmv" else ""
+            hint = (
+                f"; or name a kernel of it by `kernel`: {available_kernels}" if kernels and rival.of == "spmv" else ""
+            )
             raise ModuleError(f"{str(error).replace(str(binary), str(rival.source))}{hint}") from None
     elif kernels and rival.kernel not in kernels:
-        raise _no_kernel(rival, there)
+        raise _no_kernel(rival, available_kernels)
 
 
 class PythonRival:
@@ -151,19 +157,19 @@ class PythonRival:
     file.
     """
 
-    def __init__(self, named: str, task: RivalTask) -> None:
+    def __init__(self, dotted_name: str, task: RivalTask) -> None:
         self._task = task
-        where, _, name = named.rpartition(":")
+        module_name, _, name = dotted_name.rpartition(":")
         with _foreign("importing it"):
-            module = _load(Path(where)) if where.endswith(PYTHON) else _import(where)
+            module = _load(Path(module_name)) if module_name.endswith(PYTHON) else _import(module_name)
         if not hasattr(module, name):
-            raise ModuleError(f"{where} has no {name}")
+            raise ModuleError(f"{module_name} has no {name}")
         with _foreign("making it"):
-            found = getattr(module, name)
-            self._object: Any = found() if isinstance(found, type) else found
+            attribute = getattr(module, name)
+            self._object: Any = attribute() if isinstance(attribute, type) else attribute
         absent = [method for method in FUNCTIONS[task] if not callable(getattr(self._object, method, None))]
         if absent:
-            raise ModuleError(f"{named} has no method {', '.join(absent)}")
+            raise ModuleError(f"{dotted_name} has no method {', '.join(absent)}")
         self._was_set_up = False
 
     @property
@@ -186,7 +192,7 @@ class PythonRival:
                     for batch in batches:
                         update(batch)
                 except (Exception, SystemExit) as error:
-                    raise _translated("update", error) from None
+                    raise _translated_error("update", error) from None
 
             return launch_updates
         run = self._object.run
@@ -195,7 +201,7 @@ class PythonRival:
             try:
                 run()
             except (Exception, SystemExit) as error:
-                raise _translated("run", error) from None
+                raise _translated_error("run", error) from None
 
         return launch
 
@@ -243,10 +249,10 @@ def _foreign(function: str) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        raise _translated(function, error) from None
+        raise _translated_error(function, error) from None
 
 
-def _translated(function: str, error: BaseException) -> Exception:
+def _translated_error(function: str, error: BaseException) -> Exception:
     """Return the error of a runnable that corresponds to an error of foreign code; its note has the traceback."""
     if isinstance(error, Unsupported | ModuleError | LaunchError | OutOfDeviceMemory | IncorrectError | MemoryError):
         return error

@@ -55,11 +55,11 @@ RivalArray = NDArray[Any] | GpuArray
 NAN_BYTE = 0xFF
 
 
-def as_array(given: object) -> RivalArray:
+def as_array(array_like: object) -> RivalArray:
     """Return an array that a rival has allocated, by `__cuda_array_interface__` if it is on a GPU."""
-    interface = getattr(given, "__cuda_array_interface__", None)
+    interface = getattr(array_like, "__cuda_array_interface__", None)
     if interface is None:
-        return np.asarray(given)
+        return np.asarray(array_like)
     dtype = np.dtype(interface["typestr"])
     if interface.get("strides") not in (None, (dtype.itemsize,)):
         raise IncorrectError("an array of c is not contiguous")
@@ -145,8 +145,8 @@ class RivalArrays:
         self._taken = 0
 
     def _drop_results(self, start: int) -> None:
-        for _, _, guarded in self._results[start:]:
-            guarded.release()
+        for _, _, buffer in self._results[start:]:
+            buffer.release()
         del self._results[start:]
 
     def at(self, address: int | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RivalArray:
@@ -173,24 +173,24 @@ class RivalArrays:
             host = self._guards.allocate_array(shape, dtype, name)
             self._allocated.append(host)
             return host.array, None
-        guarded = self._guards.allocate(math.prod(shape) * dtype.itemsize, name)
-        self._allocated.append(guarded)
-        pointer: int = getattr(guarded.memory, "pointer")  # noqa: B009 (of CUDA's buffers)
-        return GpuArray(pointer, shape, dtype, self.stream), guarded.memory
+        buffer = self._guards.allocate(math.prod(shape) * dtype.itemsize, name)
+        self._allocated.append(buffer)
+        pointer: int = getattr(buffer.memory, "pointer")  # noqa: B009 (of CUDA's buffers)
+        return GpuArray(pointer, shape, dtype, self.stream), buffer.memory
 
     def check_read_only(self) -> None:
         """Raise `IncorrectError` if the rival has changed a read-only operand."""
         for name, array, checksum in self._read_only:
-            now = array if isinstance(array, np.ndarray) else self.read(array)
-            if zlib.crc32(np.ascontiguousarray(now).data) != checksum:
+            current = array if isinstance(array, np.ndarray) else self.read(array)
+            if zlib.crc32(np.ascontiguousarray(current).data) != checksum:
                 raise IncorrectError(f"writes to {name}, which it may only read")
 
     def release(self) -> None:
         self._drop_results(0)
-        allocated, self._allocated = self._allocated, []
+        buffers, self._allocated = self._allocated, []
         self._read_only.clear()
-        for guarded in allocated:
-            guarded.release()
+        for buffer in buffers:
+            buffer.release()
 
 
 #: Names of the functions that a rival provides, by task: methods in Python, `repro_rival_…` in C.
@@ -306,7 +306,7 @@ def give_matrix(arrays: RivalArrays, rival: Rival, bsr: Bsr, columns: int, name:
     k = bsr.values.shape[1]
     shape = (len(bsr.offsets) - 1) * k, columns * k
     block = k if rival.format == "bsr" else 1
-    offsets, indices, values = (bsr.offsets, bsr.columns, bsr.values) if block > 1 else _expanded(bsr)
+    offsets, indices, values = (bsr.offsets, bsr.columns, bsr.values) if block > 1 else _expanded_blocks(bsr)
     if rival.offsets == 32 and len(indices) > INDEX_LIMIT:
         raise Unsupported(f"{len(indices)} entries are more than 32-bit offsets can count: say `offsets: 64`")
     parts: dict[str, NDArray[Any]] = {
@@ -314,11 +314,11 @@ def give_matrix(arrays: RivalArrays, rival: Rival, bsr: Bsr, columns: int, name:
         "indices": np.asarray(indices, np.int32),
         "values": values,
     }
-    given = {part: arrays.give(array, f"{name}'s {part}") for part, array in parts.items()}
-    return RivalMatrix(shape, block, **given), sum(array.nbytes for array in parts.values())
+    arrays_by_part = {part: arrays.give(array, f"{name}'s {part}") for part, array in parts.items()}
+    return RivalMatrix(shape, block, **arrays_by_part), sum(array.nbytes for array in parts.values())
 
 
-def _expanded(bsr: Bsr) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _expanded_blocks(bsr: Bsr) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     try:
         return to_csr(bsr)
     except OverflowError as error:

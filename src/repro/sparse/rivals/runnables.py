@@ -20,7 +20,7 @@ from repro.devices.base import Buffer, Device
 from repro.errors import IncorrectError
 from repro.sparse.expansions import Bsr, real_expansion, to_bsr
 from repro.sparse.operands import ProductRunnable, operands_of
-from repro.sparse.rivals.files import identity_of
+from repro.sparse.rivals.files import rival_identity
 from repro.sparse.rivals.forms import RivalBackend, compile_source, open_form
 from repro.sparse.rivals.problem import RivalArray, RivalArrays, RivalBatch, RivalProblem, as_array, give_matrix
 
@@ -48,7 +48,7 @@ class RivalRunnable(Runnable):
 
     @cached_property
     def identity(self) -> str:
-        return identity_of(self.rival)
+        return rival_identity(self.rival)
 
     @property
     def label(self) -> str:
@@ -86,7 +86,7 @@ class RivalRunnable(Runnable):
         """Return the input of the rival, with copies of the operands."""
         raise NotImplementedError
 
-    def _told(self, workspace: Workspace, arrays: RivalArrays) -> dict[str, Any]:
+    def _common_fields(self, workspace: Workspace, arrays: RivalArrays) -> dict[str, Any]:
         """Return the fields of a `RivalProblem` that rivals of all tasks receive."""
         return {
             "task": self.rival.of,
@@ -148,7 +148,7 @@ class RivalProduct(RivalRunnable, ProductRunnable):
         self._device = workspace.device
         self._y = y, _ = arrays.empty((a.shape[0],), operands.dtype, "its result")
         self.bytes_moved = self.matrix_bytes + operands.dtype.itemsize * sum(a.shape)
-        return RivalProblem(**self._told(workspace, arrays), a=a, x=x, y=y)
+        return RivalProblem(**self._common_fields(workspace, arrays), a=a, x=x, y=y)
 
     def erase_result(self, workspace: Workspace) -> None:
         if self._y is not None and self._arrays is not None:
@@ -174,9 +174,9 @@ class RivalProduct(RivalRunnable, ProductRunnable):
         return self._representation.arrange(values)
 
     def _drop_upload(self) -> None:
-        uploaded, self._uploaded = self._uploaded, None
-        if uploaded is not None:
-            uploaded.release()
+        upload, self._uploaded = self._uploaded, None
+        if upload is not None:
+            upload.release()
 
     def release(self) -> None:
         super().release()
@@ -197,23 +197,23 @@ class RivalWithMatrix(RivalRunnable):
 
     def result(self) -> sp.csr_array:
         """Wait, and return the last result; raise `IncorrectError` if it is not a valid CSR matrix."""
-        told = self._told_problem
+        problem = self._told_problem
         assert self._arrays is not None
         assert self._form is not None
-        assert told is not None
+        assert problem is not None
         self._form.collect()
         self._arrays.check_read_only()
-        if told.c is None:
+        if problem.c is None:
             raise IncorrectError("it set no result: c is None")
-        offsets, indices, values = (self._arrays.read(as_array(array)) for array in told.c)
-        rows, columns = told.a.shape[0], (told.b or told.a).shape[1]
+        offsets, indices, values = (self._arrays.read(as_array(array)) for array in problem.c)
+        rows, columns = problem.a.shape[0], (problem.b or problem.a).shape[1]
         fits = offsets.shape == (rows + 1,) and indices.shape == values.shape == (int(offsets[-1]),)
         if not fits or offsets[0] != 0 or (np.diff(offsets) < 0).any():
             raise IncorrectError("the offsets of c do not ascend from 0 to the number of its entries")
         if len(indices) and not 0 <= indices.min() <= indices.max() < columns:
             raise IncorrectError("columns of c are out of range")
-        if values.dtype != told.a.values.dtype:
-            raise IncorrectError(f"values of c are {values.dtype}, not {told.a.values.dtype}")
+        if values.dtype != problem.a.values.dtype:
+            raise IncorrectError(f"values of c are {values.dtype}, not {problem.a.values.dtype}")
         return sp.csr_array((values, indices, offsets), shape=(rows, columns))
 
 
@@ -227,20 +227,20 @@ class RivalMultiplication(RivalWithMatrix):
 
     def erase_result(self, workspace: Workspace) -> None:
         """Fill the values of C with NaN, if a run or the set-up has already reported their address."""
-        form, arrays, told = self._form, self._arrays, self._told_problem
-        if form is None or arrays is None or told is None:
+        form, arrays, problem = self._form, self._arrays, self._told_problem
+        if form is None or arrays is None or problem is None:
             return
         with suppress(IncorrectError):  # no result is reported yet
             form.collect()
-            if told.c is not None:
-                arrays.erase(as_array(told.c[2]))
+            if problem.c is not None:
+                arrays.erase(as_array(problem.c[2]))
 
     def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
         a, b = (
             give_matrix(arrays, self.rival, as_bsr(matrix), matrix.shape[1], f"the matrix {name}")[0]
             for name, matrix in zip("AB", self._factors(workspace), strict=True)
         )
-        return RivalProblem(**self._told(workspace, arrays), a=a, b=b, arrays=arrays)
+        return RivalProblem(**self._common_fields(workspace, arrays), a=a, b=b, arrays=arrays)
 
 
 class RivalUpdates(RivalWithMatrix):
@@ -272,8 +272,10 @@ class RivalUpdates(RivalWithMatrix):
         self._batches = [RivalBatch(*map(arrays.give, batch, names)) for batch in batches]
         counts = [batch.entries for batch in self._batches]
         self._device = workspace.device
-        told = self._told(workspace, arrays)
-        return RivalProblem(**told, a=a, arrays=arrays, coming=sum(counts), largest_batch=max(counts, default=0))
+        common_fields = self._common_fields(workspace, arrays)
+        return RivalProblem(
+            **common_fields, a=a, arrays=arrays, coming=sum(counts), largest_batch=max(counts, default=0)
+        )
 
     def _set_launch(self, form: RivalBackend) -> None:
         self._update, self._fresh = form.launcher(self._batches), True
@@ -289,14 +291,14 @@ class RivalUpdates(RivalWithMatrix):
         super().before()
         if self._fresh:
             return
-        form, device, told = self._form, self._device, self._told_problem
+        form, device, problem = self._form, self._device, self._told_problem
         assert form is not None
         assert device is not None
-        assert told is not None
+        assert problem is not None
         device.synchronize()
         form.teardown()
-        told.c = None
-        form.setup(told)
+        problem.c = None
+        form.setup(problem)
         device.synchronize()
         self._set_launch(form)
 
@@ -329,8 +331,8 @@ class RivalSolution(RivalRunnable):
         a, _ = give_matrix(arrays, self.rival, as_bsr(matrix), matrix.shape[1], "the matrix")
         x = arrays.give(right, "the right-hand side")
         self._y = y, _ = arrays.empty((a.shape[0],), right.dtype, "its result")
-        told = self._told(workspace, arrays)
-        return RivalProblem(**told, a=a, x=x, y=y, tolerance=tolerance, iterations=self._most)
+        common_fields = self._common_fields(workspace, arrays)
+        return RivalProblem(**common_fields, a=a, x=x, y=y, tolerance=tolerance, iterations=self._most)
 
     def before(self) -> None:
         """Overwrite the last solution, so that no solve starts from it."""
@@ -346,8 +348,8 @@ class RivalSolution(RivalRunnable):
         assert self._told_problem is not None
         self._arrays.check_read_only()
         self._form.collect()
-        taken = self._told_problem.iterations
-        self.iterations = taken if 0 < taken < self._most else None
+        reported_iterations = self._told_problem.iterations
+        self.iterations = reported_iterations if 0 < reported_iterations < self._most else None
         return self._arrays.read(self._y[0])
 
 

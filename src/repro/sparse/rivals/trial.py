@@ -118,10 +118,10 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
     try:
         runnable.pack(workspace)
         runnable.prepare(workspace)
-        error = max(_launched(runnable, workspace, check) for _ in range(2))
+        error = max(_launch(runnable, workspace, check) for _ in range(2))
         seconds = min(host_seconds(devices, runnable) for _ in range(LAUNCHES))
         try:
-            _launched(runnable, workspace, check)
+            _launch(runnable, workspace, check)
         except IncorrectError as wrong:
             raise IncorrectError(f"right at first, wrong after {LAUNCHES} timed launches: {wrong}") from None
         outcome = TrialOutcome(trial, "ok", "", runnable.label, error, runnable.setup_seconds or 0.0, seconds)
@@ -151,7 +151,7 @@ def _product(rival: Rival, trial: Trial) -> Prepared:
         assert result is not None
         y = np.empty(operands.reference.size, operands.dtype)
         workspace.device.download(result, y)
-        return _compared(y, runnable.arrange(operands.reference), np.abs(runnable.arrange(operands.bound)), "y")
+        return _compare(y, runnable.arrange(operands.reference), np.abs(runnable.arrange(operands.bound)), "y")
 
     return runnable, operands, check
 
@@ -180,7 +180,7 @@ def _multiplication(rival: Rival, trial: Trial) -> Prepared:
     bound = (terms.toarray() + 1) * eps * (abs(a).astype(np.float64) @ abs(b).astype(np.float64)).toarray()
 
     def check(workspace: Workspace) -> float:
-        return _compared_matrix(runnable.result(), exact, bound, terms.toarray())
+        return _compare_matrix(runnable.result(), exact, bound, terms.toarray())
 
     return runnable, operands, check
 
@@ -201,14 +201,16 @@ def _solution(rival: Rival, trial: Trial) -> Prepared:
     a = sp.csr_array(sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(ROWS, ROWS)), dtype=operands.dtype)
     right = np.random.default_rng(2).uniform(-1.0, 1.0, ROWS).astype(operands.dtype)
     runnable = _System(rival, a, right)
-    allowed = (1.1 * SOLVED_TO + 1e3 * float(np.finfo(operands.dtype).eps)) * float(np.linalg.norm(right))
+    max_residual = (1.1 * SOLVED_TO + 1e3 * float(np.finfo(operands.dtype).eps)) * float(np.linalg.norm(right))
 
     def check(workspace: Workspace) -> float:
         y = runnable.result().astype(np.float64)
-        left = float(np.linalg.norm(right - a.astype(np.float64) @ y))
-        if not left <= allowed:
-            raise IncorrectError(f"the residual is {left:.3g}, not at most {allowed:.3g}", left / allowed)
-        return left / allowed
+        residual = float(np.linalg.norm(right - a.astype(np.float64) @ y))
+        if not residual <= max_residual:
+            raise IncorrectError(
+                f"the residual is {residual:.3g}, not at most {max_residual:.3g}", residual / max_residual
+            )
+        return residual / max_residual
 
     return runnable, operands, check
 
@@ -239,7 +241,7 @@ def _updates(rival: Rival, trial: Trial) -> Prepared:
     bound = (terms + 1) * float(np.finfo(operands.dtype).eps) * magnitude
 
     def check(workspace: Workspace) -> float:
-        return _compared_matrix(runnable.result(), exact, bound, terms)
+        return _compare_matrix(runnable.result(), exact, bound, terms)
 
     return runnable, operands, check
 
@@ -263,44 +265,44 @@ _KINDS: Mapping[RivalTask, Callable[[Rival, Trial], Prepared]] = {
 }
 
 
-def _launched(runnable: RivalRunnable, workspace: Workspace, check: Check) -> float:
+def _launch(runnable: RivalRunnable, workspace: Workspace, check: Check) -> float:
     """Launch once; return the largest ratio of error to bound, or raise `IncorrectError`."""
     runnable.erase_result(workspace)
     runnable.before()
     runnable.launch()
     workspace.device.synchronize()
-    outside = workspace.guards.out_of_bounds_writes()
+    stray_writes = workspace.guards.out_of_bounds_writes()
     try:
         error = check(workspace)
     except IncorrectError as wrong:
-        raise IncorrectError("; ".join([str(wrong), *outside])) from None
-    if outside:
-        raise IncorrectError("; ".join(outside))
+        raise IncorrectError("; ".join([str(wrong), *stray_writes])) from None
+    if stray_writes:
+        raise IncorrectError("; ".join(stray_writes))
     return error
 
 
-def _compared(given: NDArray[np.floating], exact: NDArray[np.float64], bound: NDArray[np.float64], name: str) -> float:
+def _compare(result: NDArray[np.floating], exact: NDArray[np.float64], bound: NDArray[np.float64], name: str) -> float:
     """Return the largest ratio of error to bound; if a number is wrong, raise `IncorrectError` with its position."""
-    errors = np.abs(given - exact)
+    errors = np.abs(result - exact)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(errors == 0, 0.0, errors / bound)
     wrong = ~(errors <= bound)
     if wrong.any():
         worst = np.unravel_index(np.argmax(shares), shares.shape)  # position of a NaN, if there is one
-        words = f"{name}[{', '.join(map(str, worst))}] is {given[worst]:g} and not {exact[worst]:g}"
-        raise IncorrectError(f"{np.count_nonzero(wrong)} of {given.size} numbers are wrong, the worst: {words}")
+        words = f"{name}[{', '.join(map(str, worst))}] is {result[worst]:g} and not {exact[worst]:g}"
+        raise IncorrectError(f"{np.count_nonzero(wrong)} of {result.size} numbers are wrong, the worst: {words}")
     return float(shares.max())
 
 
-def _compared_matrix(
+def _compare_matrix(
     c: sp.csr_array, exact: NDArray[np.float64], bound: NDArray[np.float64], terms: NDArray[np.float64]
 ) -> float:
     """Compare a sparse matrix, which may omit zeros, with dense arrays; `terms` counts the summands of each entry."""
-    if twice := c.nnz - sp.csr_array(c.tocoo()).nnz:
-        raise IncorrectError(f"{twice} entries of c are there twice")
+    if duplicates := c.nnz - sp.csr_array(c.tocoo()).nnz:
+        raise IncorrectError(f"{duplicates} entries of c are there twice")
     if surplus := int((np.diff(c.indptr) > np.count_nonzero(terms, axis=1)).sum()):
         raise IncorrectError(f"{surplus} rows of c have entries at places where it has none")
-    return _compared(c.toarray(), exact, bound, "c")
+    return _compare(c.toarray(), exact, bound, "c")
 
 
 def _leak(runnable: RivalRunnable, workspace: Workspace) -> str:
@@ -356,7 +358,7 @@ def try_apart(
     device: str,
     seconds: float = SECONDS,
     begun: Callable[[Trial], None] = lambda trial: None,
-    said: Callable[[TrialOutcome], None] = lambda outcome: None,
+    report: Callable[[TrialOutcome], None] = lambda outcome: None,
 ) -> list[TrialOutcome]:
     """Try a rival on all small matrices, in separate processes; after a trial that hangs, the others are skipped.
 
@@ -366,21 +368,21 @@ def try_apart(
         `cuda:N` or `opencl:N`.
     seconds
         Largest number of seconds of one trial, without compiling and importing.
-    begun, said
+    begun, report
         Functions called with each trial before it starts, and with its outcome.
     """
     trials = trials_of(rival)
     outcomes: list[TrialOutcome] = []
     while len(outcomes) < len(trials):
         for outcome in _served(rival, device, trials[len(outcomes) :], seconds, begun):
-            said(outcome)
+            report(outcome)
             outcomes.append(outcome)
         if outcomes[-1].status == "timeout":
             break
     for trial in trials[len(outcomes) :]:
         begun(trial)
         outcomes.append(TrialOutcome(trial, "not_tried", "the one before it did not end"))
-        said(outcomes[-1])
+        report(outcomes[-1])
     return outcomes
 
 
@@ -388,11 +390,11 @@ def compile_alone(
     rival: Rival,
     target: Target,
     begun: Callable[[Trial], None] = lambda trial: None,
-    said: Callable[[TrialOutcome], None] = lambda outcome: None,
+    report: Callable[[TrialOutcome], None] = lambda outcome: None,
 ) -> list[TrialOutcome]:
     """Compile a source on a host without GPU, once for trials that need the same binary.
 
-    `begun` and `said` are as in `try_apart`.
+    `begun` and `report` are as in `try_apart`.
     """
     alike: dict[tuple[str, int], Trial] = {}
     for trial in trials_of(rival):
@@ -405,7 +407,7 @@ def compile_alone(
             outcome = TrialOutcome(trial, "compiled", f"compiles for {target.name}; not run: no GPU")
         except ModuleError as error:
             outcome = TrialOutcome(trial, "compile_error", str(error))
-        said(outcome)
+        report(outcome)
         outcomes.append(outcome)
     return outcomes
 
@@ -419,20 +421,20 @@ def _served(
 ) -> Iterator[TrialOutcome]:
     """Yield the outcomes of trials in one process, up to the trial that ends the process, if one does."""
     context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_serve, args=(rival, device, list(trials), there), daemon=True)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_serve, args=(rival, device, list(trials), sender), daemon=True)
     process.start()
-    there.close()
+    sender.close()
     try:
         for number, trial in enumerate(trials):
             begun(trial)
             # before its first outcome, the process reports that it is ready
             for limit in (max(STARTING, seconds), seconds)[number > 0 :]:
-                if not here.poll(limit):
+                if not receiver.poll(limit):
                     yield TrialOutcome(trial, "timeout", f"it did not end within {limit:g} s")
                     return
                 try:
-                    outcome = here.recv()
+                    outcome = receiver.recv()
                 except EOFError:
                     process.join()
                     yield TrialOutcome(trial, "launch_error", _ended(process.exitcode or 0))

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, OutOfDeviceMemory
-from repro.sparse.device_primitives import Launches, Load, RadixSort, Scan, bits_of, keep
+from repro.sparse.device_primitives import Launches, Load, RadixSort, Scan, bit_count, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.kernels import STATE_BUFFER_END, STATE_UNPLACED, STATE_WORDS
 from repro.sparse.dynamic.storage import Storage
@@ -175,11 +175,11 @@ class Steps:
             multiplication.device, multiplication.load, factors, c, self._bins, self._unfinished_rows
         )
         self._counts = self._products = BinCounts((), (), ())
-        self._expected = 0
+        self._expected_entries = 0
         #: Upper bound of the entries of C, if tables and memory are sized by it; else 0.
         self._bound = 0
         self._reserved: Range | None = None
-        self._usual = multiplication.by_products or multiplication.any_row
+        self._usual_shapes = multiplication.by_products or multiplication.any_row
 
     @property
     def all(self) -> Mapping[str, Callable[[], None]]:
@@ -201,16 +201,16 @@ class Steps:
             usual = self._spread(shapes_by_bounds(target, number, counts, c.shape[1]), counts)
             self._bound = counts.bound(c.shape[1])
         if sum(counts.totals) < MIN_PRODUCTS:
-            self._expected = min(sum(expected_entries(counts)), MAX_ENTRIES)
+            self._expected_entries = min(sum(expected_entries(counts)), MAX_ENTRIES)
             estimated_shapes = shapes_by_products(target, number, largest=counts.largest, mean_row=counts.mean_row)
-            self._usual = usual or self._spread(estimated_shapes, counts)
+            self._usual_shapes = usual or self._spread(estimated_shapes, counts)
             return
         if usual is not None and self._affords(self._bound):
-            self._expected, self._usual = self._bound, usual
+            self._expected_entries, self._usual_shapes = self._bound, usual
             return
         sample = take_sample(multiplication.device, multiplication.load, factors, c, self._bins, counts)
-        self._expected = min(sample.estimate_entries(counts), MAX_ENTRIES)
-        self._usual = usual or self._spread(sample.shapes(target, number), counts)
+        self._expected_entries = min(sample.estimate_entries(counts), MAX_ENTRIES)
+        self._usual_shapes = usual or self._spread(sample.shapes(target, number), counts)
 
     def _affords(self, entries: int) -> bool:
         """Return whether memory for `entries` entries can be reserved; False for 0 entries."""
@@ -230,9 +230,9 @@ class Steps:
     def compute(self) -> None:
         """Compute rows into newly allocated segments, in memory for the expected entries or for the upper bound."""
         if not self._reserve():
-            self.c.make_room(self._expected)
+            self.c.make_room(self._expected_entries)
         self._multiplication.device.fill(self.c.state, 0)
-        self._rows.bind("one", self._counts, self._usual, self._stack)()
+        self._rows.bind("one", self._counts, self._usual_shapes, self._stack)()
 
     def _reserve(self) -> bool:
         """Reserve memory of the arena for the upper bound of the entries of C.
@@ -250,7 +250,7 @@ class Steps:
 
     def settle(self) -> None:
         """Compute the rows that did not fit into their table or into memory; return unused memory of C to the arena."""
-        c, shape_sequence = self.c, [self._usual, self._multiplication.retry, self._multiplication.any_row]
+        c, shape_sequence = self.c, [self._usual_shapes, self._multiplication.retry, self._multiplication.any_row]
         while (words := self._state())[STATE_UNPLACED]:
             pointer = int(words[STATE_BUFFER_END])
             table_overflow = pointer <= c.capacity
@@ -281,7 +281,7 @@ class Steps:
     # two phases ----------------------------------------------------------------------------------------------------
 
     def symbolic(self) -> None:
-        self._rows.bind("symbolic", self._counts, self._usual, self._stack)()
+        self._rows.bind("symbolic", self._counts, self._usual_shapes, self._stack)()
         for shapes in (self._multiplication.retry, self._multiplication.any_row):
             words = self._state()
             if not words[STATE_UNPLACED]:
@@ -392,9 +392,9 @@ class CoordinateMultiplication:
             expansion_arguments = first, rows, offsets, *factor_arguments, columns, row_numbers, values
             launches.over(module, "expand_rows", rows, *expansion_arguments, lanes=lanes)
             sort = launches.keep(RadixSort(self._device, self._load("sort"), max(m, 1)))
-            column_sort = sort.bind(columns, m, bits_of(c.shape[1]))
+            column_sort = sort.bind(columns, m, bit_count(c.shape[1]))
             column_sort.launch()
-            row_sort = sort.bind(row_numbers, m, bits_of(rows), column_sort.order)
+            row_sort = sort.bind(row_numbers, m, bit_count(rows), column_sort.order)
             row_sort.launch()
             launches.over(module, "mark_places", m, m, row_sort.keys, row_sort.order, columns, places)
             entries = launches.offsets(places, places, m)

@@ -54,7 +54,7 @@ from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES,
 from repro.studies.compound_spmv import REFERENCE as PAPERS
 from repro.studies.compound_spmv.kernels import render_key
 from repro.tuning.recordings import Machine
-from repro.tuning.search import Choice, best_row, pick, ranked
+from repro.tuning.search import Choice, best_row, pick, rank_rows
 from repro.tuning.session import Session, fastest_yardsticks
 
 if TYPE_CHECKING:
@@ -470,7 +470,7 @@ def fastest_of(products: Sequence[P], report: Sequence[Row]) -> list[P]:
     names = {product.name for product in products if product.arrangement.endswith("@natural")}
     rows = [row for row in report if row.name in names and row.cache == "warm" and row.status in TIMED]
     clock = "graph" if any(row.median("graph") for row in rows) else "event"
-    first = {row.name for row in ranked(rows, clock)[:FASTEST]}
+    first = {row.name for row in rank_rows(rows, clock)[:FASTEST]}
     return [product for product in products if product.name in first]
 
 
@@ -524,7 +524,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
         candidates = [variant for variant in variants if variant.space == space]
         # layout tuning alone: time the best schedule of the reference layout in every other layout
         rows += session.search(strategy, candidates, f"{space} space", schedules_of_reference)
-    best = [row.name for row in ranked(rows)[: session.timing.finalists]]
+    best = [row.name for row in rank_rows(rows)[: session.timing.finalists]]
     reordered = _reordered(variants, best)
     if reordered:
         rows += session.measure_all(reordered, "reordered")

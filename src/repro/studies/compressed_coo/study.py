@@ -42,7 +42,7 @@ from repro.studies.compressed_coo.ids import (
 )
 from repro.studies.compressed_coo.kernels import render_coo, render_key
 from repro.studies.compressed_coo.runnables import CoordinateVariant, PairsVariant, SlicedVariant
-from repro.tuning.search import Choice, best_row, pick, ranked
+from repro.tuning.search import Choice, best_row, pick, rank_rows
 from repro.tuning.session import Session, fastest_yardsticks
 
 
@@ -77,7 +77,7 @@ def fastest_of_layouts(variants: Sequence[CoordinateVariant], rows: Sequence[Row
     names = set()
     for layout in SPLITS:
         of_layout = [row for row in rows if CooRow.of(row).layout == layout]
-        timed = ranked(of_layout, "graph") or ranked(of_layout)
+        timed = rank_rows(of_layout, "graph") or rank_rows(of_layout)
         names |= {row.name for row in timed[:1]}
     return [variant for variant in variants if variant.name in names]
 

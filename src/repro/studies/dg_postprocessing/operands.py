@@ -16,7 +16,7 @@ from repro.errors import IncorrectError, ReproError, Unsupported
 from repro.filtering.grids import SortedCells
 from repro.filtering.matrix_free import Stencil
 from repro.filtering.reference import contour_rows, count_work
-from repro.filtering.stencil_geometry import within_triangles
+from repro.filtering.stencil_geometry import triangle_scales
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field
 from repro.galerkin import (
     Rule,
@@ -249,7 +249,7 @@ class DgOperands:
 
     @cached_property
     def local_scales(self) -> Floats:
-        return within_triangles(self.mesh, evaluation_rule(self.degree, 2).points)
+        return triangle_scales(self.mesh, evaluation_rule(self.degree, 2).points)
 
     @cached_property
     def _exact(self) -> Exact | None:

@@ -22,7 +22,7 @@ from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.errors import IncorrectError, ReproError
 from repro.problems.matrix import Matrix, Updates
-from repro.sparse.device_primitives import KernelLauncher, RadixSort, bits_of, runs_of
+from repro.sparse.device_primitives import KernelLauncher, RadixSort, bit_count, runs_of
 from repro.sparse.dynamic.host_layout import SEGMENTS, Arrays, buffer_capacity, defragment, insert, lay_out
 from repro.sparse.dynamic.matrix import StoredRows, bind_vector
 from repro.sparse.dynamic.schedules import PAPERS_MIN_LENGTHS, bin_rows, lay_out_sorted, usual_schedule
@@ -95,7 +95,7 @@ class SortedCoordinates:
     """Row-sorted entries in one of two buffers (sides); after appending, a sort writes them into the other buffer."""
 
     def __init__(self, work: KernelLauncher, capacity: int, n_rows: int, dtype: np.dtype[np.floating]) -> None:
-        self._work, self._bits, self._dtype = work, bits_of(n_rows), dtype
+        self._work, self._bits, self._dtype = work, bit_count(n_rows), dtype
         self._capacity = capacity
         self.sides = tuple(DeviceEntries.allocate(work, capacity, dtype.itemsize) for _ in range(2))
         self._sort = work.keep(RadixSort(work.device, work.load("sort"), capacity, work.guards))

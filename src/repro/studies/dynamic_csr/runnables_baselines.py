@@ -30,7 +30,7 @@ from repro.devices.cuda_driver import CudaBuffer
 from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.filesystem import replacing
 from repro.programs import run_program
-from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bits_of
+from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bit_count
 from repro.sparse.elementwise import in_order
 from repro.sparse.library.cusparse_bindings import Handle, address, version
 from repro.sparse.operands import BoundProduct, x_on, y_on
@@ -452,7 +452,7 @@ class SortOfRows(MatrixOperation):
         plan = plan_on(work.workspace, "stream", "any")
         entries = plan.batches[0]
         self._count = n = len(entries.rows)
-        launch, keys, order = self.bind_sort(work, work.upload(entries.rows), n, bits_of(operands.grown.shape[0]))
+        launch, keys, order = self.bind_sort(work, work.upload(entries.rows), n, bit_count(operands.grown.shape[0]))
         self.launch = launch
 
         def read() -> sp.csr_array:

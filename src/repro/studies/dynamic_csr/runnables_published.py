@@ -16,7 +16,7 @@ import numpy as np
 from repro.config.models import PAPER
 from repro.devices.base import Buffer
 from repro.errors import Unsupported
-from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bits_of
+from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bit_count
 from repro.sparse.dynamic.host_layout import SEGMENTS, table_pitch
 from repro.sparse.dynamic.kernels import STATE_WORDS
 from repro.sparse.dynamic.matrix import Run, stored_rows
@@ -183,7 +183,7 @@ class PublishedUpdate(BatchUpdate):
             if not count:
                 return _grouped(work, storage, batch, slack, width)
             given = DeviceEntries.upload(work, batch)
-            by_row = sort.bind(given.rows, count, bits_of(shape[0]))
+            by_row = sort.bind(given.rows, count, bit_count(shape[0]))
             return [
                 by_row.launch,
                 work.bind(

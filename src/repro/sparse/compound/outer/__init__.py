@@ -72,12 +72,12 @@ def register(outer: Outer) -> Outer:
     ReproError
         A format of this name exists, or the name cannot be part of a layout's name.
     """
-    there = _REGISTRY.get(outer.name)
-    if there is not None:
+    registered_format = _REGISTRY.get(outer.name)
+    if registered_format is not None:
         raise ReproError(
             "an outer format of this name is there already",
             where=outer.name,
-            actual=f"one of the template {there.template}.j2",
+            actual=f"one of the template {registered_format.template}.j2",
         )
     if not re.fullmatch(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*", outer.name):
         raise ReproError("no name of a format", expected="letters, digits, single hyphens", actual=outer.name)

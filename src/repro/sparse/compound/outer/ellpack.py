@@ -27,9 +27,9 @@ def count_with_lengths(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, 
 
 def locate_with_lengths(problem: Matrix, warp: int) -> Slots:
     """Assign the i-th entries of all rows to adjacent slots; kernels never read padding."""
-    rows, within = rows_of_entries(problem)
+    rows, place_in_row = rows_of_entries(problem)
     distance = stride(problem.n, warp)
-    return Slots(problem.row_lengths, within * distance + rows, distance, step=distance)
+    return Slots(problem.row_lengths, place_in_row * distance + rows, distance, step=distance)
 
 
 def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
@@ -41,9 +41,9 @@ def locate(problem: Matrix, warp: int) -> Slots:
     """Assign slots as with row lengths; padding repeats the column of a row's last entry."""
     distance = stride(problem.n, warp)
     lengths = problem.row_lengths
-    within = np.arange(int(lengths.max()))[:, None]
+    place_in_row = np.arange(int(lengths.max()))[:, None]
     rows = np.minimum(np.arange(distance), problem.n - 1)
-    real = (within < lengths[rows]) & (np.arange(distance) < problem.n)
+    real = (place_in_row < lengths[rows]) & (np.arange(distance) < problem.n)
     last = problem.indices[np.maximum(problem.indptr[rows + 1] - 1, 0)]
     padding = np.broadcast_to(np.where(lengths[rows] > 0, last, rows), real.shape)[~real].astype(np.int32)
     return Slots(np.zeros(1, np.int32), locate_with_lengths(problem, warp).position, distance, padding, distance)

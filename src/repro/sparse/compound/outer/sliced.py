@@ -25,16 +25,16 @@ def count(row_lengths: NDArray[np.int32], warp: int, *, k: int) -> tuple[int, in
 def locate(problem: Matrix, warp: int, *, k: int) -> Slots:
     """Assign the i-th entries of a slice's rows to adjacent slots."""
     offsets = np.concatenate([[0], np.cumsum(_widths(problem.row_lengths, k) * k)])
-    rows, within = rows_of_entries(problem)
-    position = offsets[rows // k] + within * k + rows % k
+    rows, place_in_row = rows_of_entries(problem)
+    position = offsets[rows // k] + place_in_row * k + rows % k
     return Slots(offsets.astype(np.int32), position, padding=_padding(problem, k, offsets, position), step=k)
 
 
 def _widths(row_lengths: NDArray[np.int32], k: int) -> NDArray[np.int64]:
     """Return the length of the longest row of each slice of k rows, `(slices,)`."""
-    padded = np.zeros(-(-len(row_lengths) // k) * k, np.int64)
-    padded[: len(row_lengths)] = row_lengths
-    widths: NDArray[np.int64] = padded.reshape(-1, k).max(axis=1)
+    padded_lengths = np.zeros(-(-len(row_lengths) // k) * k, np.int64)
+    padded_lengths[: len(row_lengths)] = row_lengths
+    widths: NDArray[np.int64] = padded_lengths.reshape(-1, k).max(axis=1)
     return widths
 
 
@@ -48,10 +48,10 @@ def _padding(problem: Matrix, k: int, offsets: NDArray[np.int64], position: NDAr
     slots = np.flatnonzero(free)
     slices = np.searchsorted(offsets, slots, side="right") - 1
     rows = slices * k + (slots - offsets[slices]) % k
-    inside = rows < problem.n
+    real_rows = rows < problem.n
     rows = np.minimum(rows, problem.n - 1)
     last = problem.indices[np.maximum(problem.indptr[rows + 1] - 1, 0)]
-    columns: NDArray[np.int32] = np.where(inside & (problem.row_lengths[rows] > 0), last, rows).astype(np.int32)
+    columns: NDArray[np.int32] = np.where(real_rows & (problem.row_lengths[rows] > 0), last, rows).astype(np.int32)
     return columns
 
 
