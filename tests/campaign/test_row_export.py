@@ -80,7 +80,7 @@ def test_json_is_as_its_schema_says_and_has_all_rows() -> None:
 
 def test_rows_are_chosen_by_step_problem_precision_and_kind() -> None:
     words = ("--study", "compressed_coo", "--step", "report", "--problem", "bayer10", "--kind", "baseline")
-    rows = json.loads(printed(*words, "--precision", "double"))["rows"]
+    rows = json.loads(printed(*words, "--precision", "double", "--json"))["rows"]
     kept = read_rows(FOLDER.study("compressed_coo"), "report").to_pandas()
     kept = kept[(kept.problem == "bayer10") & (kept.precision == "double") & (kept.kind == "baseline")]
     assert [row["key"] for row in rows] == [*kept.key] and rows
@@ -88,6 +88,19 @@ def test_rows_are_chosen_by_step_problem_precision_and_kind() -> None:
     with pytest.raises(ReproError, match="no row is of this problem") as error:
         check_choice(FOLDER, studies_of(FOLDER, "compressed_coo"), {"problem": "bayer11"})
     assert "did you mean bayer10?" in str(error.value)
+
+
+def test_without_a_format_each_row_is_a_line_without_samples() -> None:
+    words = ("--study", "compressed_coo", "--step", "report", "--problem", "bayer10", "--kind", "baseline")
+    rows = json.loads(printed(*words, "--json"))["rows"]
+    head, *lines = printed(*words).splitlines()
+    assert head.split()[:6] == ["study", "problem", "precision", "step", "kind", "name"]
+    assert "event µs" in head and "samples" not in head
+    assert len(lines) == len(rows)
+    for line, row in zip(lines, rows, strict=True):
+        assert line.split()[:6] == ["compressed_coo", "bayer10", row["precision"], "report", "baseline", row["name"]]
+        said = row["message"] if "message" in row else f"{1e6 * row['event_median']:.1f}"
+        assert f"  {said}  " in f"{line}  "
 
 
 def test_csv_has_the_same_numbers() -> None:

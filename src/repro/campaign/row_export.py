@@ -1,4 +1,4 @@
-"""Export of measured rows to other programs: JSON and CSV with a schema, and searches in Kernel Tuner's format T4.
+"""Measured rows as a short table, and their export: JSON and CSV with a schema, searches in Kernel Tuner's format T4.
 
 T4 is a common results format of autotuning tools (version 1.0.0 of its results schema). One file has the results of the
 search for one kernel, here for one problem in one precision.
@@ -41,7 +41,7 @@ INVALIDITY = {
     "unstable": "correctness",
 }
 T4_VERSION = "1.0.0"
-MILLI = 1e3
+MILLI, MICRO = 1e3, 1e6
 NO_CHOICE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -78,6 +78,28 @@ def exported_rows(
                     rows = rows.filter(pc.equal(rows[name], value))
             for row in rows.to_pylist():
                 yield {"step": step, **{name: value for name, value in row.items() if value is not None}}
+
+
+def row_lines(
+    folder: CampaignFolder, studies: Iterable[Study], only: Mapping[str, str] = NO_CHOICE
+) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and the lines of a short table of rows; columns that are empty in all lines are left out.
+
+    Times are medians in µs, and the last column has the first line of a row's message.
+    """
+    plain = ("problem", "precision", "step", "kind", "name", "cache", "status")
+    lines: list[dict[str, str]] = []
+    for study in studies:
+        for row in exported_rows(folder, study, only):
+            line = {"study": study.name, **{name: str(row.get(name, "")) for name in plain}}
+            for clock in ALL_CLOCKS:
+                seconds = row.get(f"{clock}_median")
+                line[f"{clock} µs"] = "" if seconds is None else f"{MICRO * seconds:.1f}"
+            line["error"] = f"{row['error']:.2g}" if "error" in row else ""
+            line["message"] = (row.get("message") or "").partition("\n")[0]
+            lines.append(line)
+    heads = [head for head in (lines[0] if lines else ()) if any(line[head] for line in lines)]
+    return heads, [[line[head] for head in heads] for line in lines]
 
 
 def check_choice(folder: CampaignFolder, studies: Iterable[Study], choice: Mapping[str, str]) -> None:

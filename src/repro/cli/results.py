@@ -627,7 +627,7 @@ def results_(
     named: CampaignArgument = None,
     campaign: CampaignName = None,
     study: Annotated[str | None, typer.Option("--study", help="A study of it; all by default.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON, the default: all columns, samples too.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON: all columns, samples too.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="As CSV: all columns but the samples.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of both instead.")] = False,
     t4: Annotated[
@@ -648,9 +648,11 @@ def results_(
     ] = None,
     results: Results = RESULTS,
 ) -> None:
-    """Print the measured rows of a campaign for other programs, or write its searches in Kernel Tuner's format.
+    """Print the measured rows of a campaign, as a short table or for other programs, or write its searches in Kernel
+    Tuner's format.
 
-    A row is one tried variant, baseline, rival or yardstick; times are in seconds, sizes in bytes.
+    A row is one tried variant, baseline, rival or yardstick. The table has a line for each, with its
+    median times and the error of its result over the bound. In JSON and CSV times are in seconds, sizes in bytes;
     docs/reference/columns.md explains the columns, and the schema has their types.
 
     Examples:
@@ -665,7 +667,16 @@ def results_(
     """
     from repro.bench.rows import SCHEMA
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.row_export import check_choice, exported_rows, json_schema, studies_of, t4_of, write_csv
+    from repro.campaign.row_export import (
+        check_choice,
+        exported_rows,
+        json_schema,
+        row_lines,
+        studies_of,
+        t4_of,
+        write_csv,
+    )
+    from repro.cli.console import in_columns, terminal_width
     from repro.errors import ReproError
     from repro.filesystem import write_whole
 
@@ -691,6 +702,10 @@ def results_(
                 path = t4 / folder.name / case[0] / f"{case[1]}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
-    else:
+    elif json_:
         rows = [row for folder in studies for row in exported_rows(measured, folder, only)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": selected.campaign, "rows": rows}))
+    else:
+        heads, lines = row_lines(measured, studies, only)
+        for line in in_columns(heads, lines, terminal_width()):
+            typer.echo(line)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +18,7 @@ from repro.errors import ReproError
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import LOADS, Layout, Schedule, VariantId, fitting, schedules
 from repro.sparse.ordering import UNKNOWNS
-from repro.studies.compound_spmv.study import STUDY, layouts
+from repro.studies.compound_spmv.study import STUDY, CompoundRow, _schedule, layouts
 
 ALL = StudySettings(space="extended")
 
@@ -97,3 +100,26 @@ def test_what_is_no_variant_is_one_message(text, message):
 def test_what_a_target_cannot_hold_is_one_message(schedule):
     with pytest.raises(ReproError, match="cannot hold"):
         fitting(VariantId.parse(f"CSR-AoS-AoS/{schedule}"), get_target("sm_90"))
+
+
+def test_each_field_of_a_schedule_has_a_column_and_a_line_in_the_glossary():
+    glossary = (Path(__file__).parents[3] / "docs/glossary.md").read_text()
+    said = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \| (?:`|the )", glossary, re.M))
+    columns = dict(Schedule.column_names())
+    kind = columns.pop("kind")
+    assert said == columns
+    assert {kind, *columns.values()} <= set(CompoundRow.__annotations__)
+
+
+def test_tunings_that_fix_a_schedule_compare_all_its_fields():
+    layout, plain = Layout.parse("CSR-AoSoA-AoS"), Schedule("direct", 64, 4)
+    others = {"kind": "chunk", "block_size": 128, "blocks_per_sm": 8, "width": 2, "in_flight": 2, "load": "cg"}
+    others |= {"prefetch": "p", "rolled": True}
+    assert set(others) == set(Schedule.column_names())
+    fixed = [
+        _schedule(SimpleNamespace(own=VariantId(layout, schedule).columns))
+        for schedule in (plain, *(replace(plain, **{name: value}) for name, value in others.items()))
+    ]
+    assert all(one != other for one, other in combinations(fixed, 2))
+    before = {name: value for name, value in VariantId(layout, plain).columns.items() if name not in CompoundRow.LATER}
+    assert _schedule(SimpleNamespace(own=before | {"ahead": None})) == fixed[0]

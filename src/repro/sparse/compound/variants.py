@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
 from typing import Any, TypeVar
@@ -191,6 +191,16 @@ LOADS = ("ca", "cg", "cs", "el")
 L2_SHARE = 0.5
 
 
+#: Recorded columns of the fields of a schedule that have other names there.
+RECORDED_AS = {
+    "kind": "schedule",
+    "block_size": "n_t",
+    "blocks_per_sm": "n_b",
+    "in_flight": "unroll",
+    "prefetch": "ahead",
+}
+
+
 @dataclass(frozen=True, order=True)
 class Schedule:
     """Assignment of rows to threads."""
@@ -217,6 +227,11 @@ class Schedule:
     prefetch: str = ""
     #: Whether the compiler must not unroll the row loop, as in the authors' code; only for the papers' schedules.
     rolled: bool = False
+
+    @classmethod
+    def column_names(cls) -> dict[str, str]:
+        """Return the recorded column of each field."""
+        return {field.name: RECORDED_AS.get(field.name, field.name) for field in fields(cls)}
 
     @property
     def shape(self) -> str:
@@ -479,14 +494,7 @@ class VariantId(BaseId):
             "inner": layout.inner,
             "vector": layout.vector,
             "clustered": layout.ordering == "clustered",
-            "schedule": schedule.kind,
-            "n_t": schedule.block_size,
-            "n_b": schedule.blocks_per_sm,
-            "width": schedule.width,
-            "unroll": schedule.in_flight,
-            "load": schedule.load,
-            "ahead": schedule.prefetch,
-            "rolled": schedule.rolled,
+            **{column: getattr(schedule, name) for name, column in schedule.column_names().items()},
         }
 
     @property

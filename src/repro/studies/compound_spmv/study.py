@@ -32,6 +32,7 @@ from repro.sparse.compound.variants import (
     REFERENCE,
     TILE_ROWS,
     Layout,
+    Schedule,
     VariantId,
     all_layouts,
     extended_layouts,
@@ -163,10 +164,11 @@ def _papers_candidates(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
     schedule, joint_winner = best_row(reference, clock), best_row(rows, clock)
     if joint_winner is None:
         return {}
+    fixed = schedule and _schedule(schedule)
     layout_rows = _rows_with(rows, layout=joint_winner.own.get("layout"))
     return {
         "schedule": reference,
-        "layout": _rows_with(rows, **_schedule(schedule)) if schedule else [],
+        "layout": [row for row in rows if _schedule(row) == fixed] if fixed else [],
         "joint": [*rows],
         "static": _rows_with(layout_rows, schedule="static"),
         "dynamic": _rows_with(layout_rows, schedule="dynamic"),
@@ -174,7 +176,9 @@ def _papers_candidates(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
 
 
 def _schedule(row: Row) -> dict[str, object]:
-    return {name: row.own.get(name) for name in ("schedule", "n_t", "n_b", "width", "unroll", "load", "rolled")}
+    """Return the schedule of a row by its fields; those added after the row was recorded have their default."""
+    columns = {name: row.own.get(column) for name, column in Schedule.column_names().items()}
+    return {name: getattr(Schedule, name, None) if value is None else value for name, value in columns.items()}
 
 
 def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Array:
