@@ -48,73 +48,81 @@ def cast(
         The array has no numbers, or a number cannot be represented; the message has the first such number and its
         index.
     """
-    given, wanted = np.asarray(array), np.dtype(dtype)
-    if given.dtype.kind not in _NUMBERS:
-        raise ReproError("these are no numbers", where=subject, expected=f"numbers of {wanted}", actual=given.dtype)
-    if given.dtype == wanted:
-        return given
+    source, target_dtype = np.asarray(array), np.dtype(dtype)
+    if source.dtype.kind not in _NUMBERS:
+        raise ReproError(
+            "these are no numbers", where=subject, expected=f"numbers of {target_dtype}", actual=source.dtype
+        )
+    if source.dtype == target_dtype:
+        return source
     with np.errstate(all="ignore"):
-        real = given.real if given.dtype.kind == "c" and wanted.kind != "c" else given
-        new = real.astype(wanted, order="C")
-        first = _first_lost(given, new, as_vector)
+        real_part = source.real if source.dtype.kind == "c" and target_dtype.kind != "c" else source
+        result = real_part.astype(target_dtype, order="C")
+        first = _first_lost(source, result, as_vector)
     if first is not None:
-        place = tuple(int(i) for i in np.unravel_index(first, given.shape))
+        place = tuple(int(i) for i in np.unravel_index(first, source.shape))
         position = ", ".join(map(str, place))
         raise ReproError(
-            f"a number does not fit into {wanted}",
+            f"a number does not fit into {target_dtype}",
             where=f"{subject}[{position}]" if place else subject,
-            expected=expectation(wanted),
-            actual=str(given[place]),  # `str` keeps all digits of types wider than Python's float
+            expected=expectation(target_dtype),
+            actual=str(source[place]),  # `str` keeps all digits of types wider than Python's float
             todo=todo,
         )
-    return new
+    return result
 
 
 def holds(old: DTypeLike, new: DTypeLike) -> bool:
     """Return whether the new type can represent all numbers of the old one."""
-    given, wanted = np.dtype(old), np.dtype(new)
-    return bool(np.can_cast(given, wanted, "safe")) and not _rounds(given, wanted)
+    source_dtype, target_dtype = np.dtype(old), np.dtype(new)
+    return bool(np.can_cast(source_dtype, target_dtype, "safe")) and not _is_rounded(source_dtype, target_dtype)
 
 
-def _first_lost(given: NDArray[Any], new: NDArray[Any], as_vector: bool) -> int | None:
-    """Return the flat index in C order of the first number of `given` that `new` does not represent, or None."""
-    if holds(given.dtype, new.dtype):
+def _first_lost(source: NDArray[Any], result: NDArray[Any], as_vector: bool) -> int | None:
+    """Return the flat index in C order of the first number of `source` that `result` does not represent, or None."""
+    if holds(source.dtype, result.dtype):
         return None
-    flat, made = given.reshape(-1), new.reshape(-1)
-    for start in range(0, flat.size, PART):  # in parts that fit into the cache
-        lost = _lost(flat[start : start + PART], made[start : start + PART])
-        if lost is not None and as_vector and given.dtype.kind in "fc" and new.dtype.kind in "fc" and lost.any():
-            lost &= _beyond_precision(flat, made, slice(start, start + PART))
-        if lost is not None and lost.any():
-            return start + int(lost.argmax())
+    flat_source, flat_result = source.reshape(-1), result.reshape(-1)
+    for start in range(0, flat_source.size, PART):  # in parts that fit into the cache
+        is_lost = _loss_mask(flat_source[start : start + PART], flat_result[start : start + PART])
+        if (
+            is_lost is not None
+            and as_vector
+            and source.dtype.kind in "fc"
+            and result.dtype.kind in "fc"
+            and is_lost.any()
+        ):
+            is_lost &= _exceeds_precision(flat_source, flat_result, slice(start, start + PART))
+        if is_lost is not None and is_lost.any():
+            return start + int(is_lost.argmax())
     return None
 
 
-def _beyond_precision(given: NDArray[Any], new: NDArray[Any], part: slice) -> NDArray[np.bool_]:
+def _exceeds_precision(source: NDArray[Any], result: NDArray[Any], part: slice) -> NDArray[np.bool_]:
     """Return which numbers differ by more than the new type's relative precision of the largest number."""
-    largest = np.abs(given[np.isfinite(given)]).max(initial=0)
-    off = np.abs(new[part] - given[part])  # computed in the wider type
-    return np.asarray(~(off <= np.finfo(new.dtype).eps * largest))
+    largest_value = np.abs(source[np.isfinite(source)]).max(initial=0)
+    errors = np.abs(result[part] - source[part])  # computed in the wider type
+    return np.asarray(~(errors <= np.finfo(result.dtype).eps * largest_value))
 
 
-def _lost(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_] | None:
+def _loss_mask(source: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_] | None:
     """Return which numbers the new type cannot represent; None if it represents all numbers of the old type."""
-    if holds(given.dtype, new.dtype):
+    if holds(source.dtype, result.dtype):
         return None
-    if given.dtype.kind == "c":
-        lost = _lost(given.real, new.real)
-        beside = given.imag != 0 if new.dtype.kind != "c" else _lost(given.imag, new.imag)
-        return beside if lost is None else lost if beside is None else lost | beside
-    if new.dtype.kind == "c":
-        return _lost(given, new.real)
-    if new.dtype.kind == "b":
-        return np.asarray(given != new)
-    if new.dtype.kind in "iu":
-        return _outside(given, new)
-    return _not_near(given, new) if given.dtype.kind == "f" else _not_exact(given, new)
+    if source.dtype.kind == "c":
+        is_lost = _loss_mask(source.real, result.real)
+        imaginary_lost = source.imag != 0 if result.dtype.kind != "c" else _loss_mask(source.imag, result.imag)
+        return imaginary_lost if is_lost is None else is_lost if imaginary_lost is None else is_lost | imaginary_lost
+    if result.dtype.kind == "c":
+        return _loss_mask(source, result.real)
+    if result.dtype.kind == "b":
+        return np.asarray(source != result)
+    if result.dtype.kind in "iu":
+        return _overflow_mask(source, result)
+    return _rounding_mask(source, result) if source.dtype.kind == "f" else _inexact_mask(source, result)
 
 
-def _rounds(old: np.dtype[Any], new: np.dtype[Any]) -> bool:
+def _is_rounded(old: np.dtype[Any], new: np.dtype[Any]) -> bool:
     """Return whether a floating-point type has too few digits for some numbers of an integer type.
 
     NumPy calls some of these conversions safe.
@@ -122,44 +130,46 @@ def _rounds(old: np.dtype[Any], new: np.dtype[Any]) -> bool:
     return old.kind in "iu" and new.kind in "fc" and 8 * old.itemsize > np.finfo(new).nmant + 1
 
 
-def _outside(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
+def _overflow_mask(source: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which numbers are fractional or outside the range of an integer type."""
-    limits = np.iinfo(new.dtype)
-    if given.dtype.kind == "f":
+    limits = np.iinfo(result.dtype)
+    if source.dtype.kind == "f":
         # the upper limit is not exact as a real number, but the next power of two is
-        within = (given >= float(limits.min)) & (given < 2.0 ** int(limits.max).bit_length())
-        return np.asarray(~within | (given != np.trunc(given)))
-    return np.asarray((given < limits.min) | (given > limits.max))
+        is_within = (source >= float(limits.min)) & (source < 2.0 ** int(limits.max).bit_length())
+        return np.asarray(~is_within | (source != np.trunc(source)))
+    return np.asarray((source < limits.min) | (source > limits.max))
 
 
-def _not_near(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
+def _rounding_mask(source: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which floating-point numbers are above a narrower type's range, or below its smallest normal number."""
-    limits, size = np.finfo(new.dtype), np.abs(given)
-    lost = ~((size >= limits.tiny) & (size <= limits.max))
-    if lost.any():  # accept 0, infinity, NaN, and subnormal numbers that are exact in the new type
-        lost &= (new != given) & ~np.isnan(given)
-    return np.asarray(lost)
+    limits, size = np.finfo(result.dtype), np.abs(source)
+    is_lost = ~((size >= limits.tiny) & (size <= limits.max))
+    if is_lost.any():  # accept 0, infinity, NaN, and subnormal numbers that are exact in the new type
+        is_lost &= (result != source) & ~np.isnan(source)
+    return np.asarray(is_lost)
 
 
-def _not_exact(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
+def _inexact_mask(source: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which integers have no exact floating-point value in the new type."""
-    exact = 2 ** (np.finfo(new.dtype).nmant + 1)
-    lost = (given > exact) | (given < -exact) if given.dtype.kind == "i" else np.asarray(given > exact)
-    for place in np.argwhere(lost):  # few numbers; compare them as Python integers, since NumPy rounds before comparing
+    exact = 2 ** (np.finfo(result.dtype).nmant + 1)
+    is_lost = (source > exact) | (source < -exact) if source.dtype.kind == "i" else np.asarray(source > exact)
+    for place in np.argwhere(
+        is_lost
+    ):  # few numbers; compare them as Python integers, since NumPy rounds before comparing
         position = tuple(place)
-        lost[position] = not np.isfinite(new[position]) or int(new[position]) != int(given[position])
-    return lost
+        is_lost[position] = not np.isfinite(result[position]) or int(result[position]) != int(source[position])
+    return is_lost
 
 
 def expectation(dtype: DTypeLike) -> str:
     """Return a text for error messages that describes the numbers of a type."""
-    wanted = np.dtype(dtype)
-    if wanted.kind == "b":
+    target_dtype = np.dtype(dtype)
+    if target_dtype.kind == "b":
         return "0 or 1"
-    if wanted.kind in "iu":
-        limits = np.iinfo(wanted)
+    if target_dtype.kind in "iu":
+        limits = np.iinfo(target_dtype)
         return f"a whole number from {limits.min:,} to {limits.max:,}"
-    limits_of_reals = np.finfo(wanted)
-    kind = "a number" if wanted.kind == "c" else "a real number"
+    limits_of_reals = np.finfo(target_dtype)
+    kind = "a number" if target_dtype.kind == "c" else "a real number"
     digits = limits_of_reals.nmant + 1
     return f"{kind} of size {limits_of_reals.tiny:.4g} to {limits_of_reals.max:.4g}, or 0; a whole one of {digits} bits"

@@ -51,10 +51,10 @@ class Extension:
         top = find_spec(self.package)
         if not self.folders:
             return {Path(top.origin).name: Path(top.origin)} if top and top.origin else {}
-        found = ((folder.parent, path) for folder in self.folders for path in folder.rglob("*"))
+        files = ((folder.parent, path) for folder in self.folders for path in folder.rglob("*"))
         return {
             path.relative_to(parent).as_posix(): path
-            for parent, path in sorted(found)
+            for parent, path in sorted(files)
             if path.is_file() and path.suffix != ".pyc"
         }
 
@@ -84,11 +84,11 @@ class Extension:
 @cache
 def extensions(group: str) -> tuple[Extension, ...]:
     """Return the extensions of a group, `repro.studies`, `repro.baselines` or `repro.layouts`, by their names."""
-    found = {
+    extensions_of_group = {
         Extension(group, entry.name, entry.module, f"{entry.dist.name} {entry.dist.version}" if entry.dist else "")
         for entry in entry_points(group=group)
     }
-    return tuple(sorted(found, key=lambda extension: (extension.name, extension.module)))
+    return tuple(sorted(extensions_of_group, key=lambda extension: (extension.name, extension.module)))
 
 
 def load_extensions(group: str) -> None:

@@ -52,8 +52,10 @@ def to_monomials(basis: str, degree: int, dimension: int) -> Floats:
 def _to_monomials(basis: str, degree: int, dimension: int) -> Floats:
     nodes = equispaced(max(degree, 1), dimension) if degree else np.full((1, dimension), 1 / (dimension + 1))
     # strictly inside the simplex, since the formula for Dubiner's functions divides 0 by 0 at a corner
-    inside = 0.8 * nodes + 0.2 / (dimension + 1)
-    matrix = np.asarray(np.linalg.solve(monomials(inside, degree), BASES[basis](inside, degree)).T, np.float64)
+    inner_nodes = 0.8 * nodes + 0.2 / (dimension + 1)
+    matrix = np.asarray(
+        np.linalg.solve(monomials(inner_nodes, degree), BASES[basis](inner_nodes, degree)).T, np.float64
+    )
     matrix[np.abs(matrix) < 1e-13 * np.abs(matrix).max()] = 0.0
     return matrix
 
@@ -79,13 +81,17 @@ def _dubiner(points: Floats, degree: int) -> Floats:
     for powers in product(range(degree + 1), repeat=dimension):
         if sum(powers) > degree:
             continue
-        value, scale, before = np.ones(len(points)), 1.0, 0
+        value, scale, total_power = np.ones(len(points)), 1.0, 0
         for axis, power in enumerate(powers):
-            rest = 1.0 - points[:, axis + 1 :].sum(axis=1)  # largest possible sum of coordinates 0 to `axis`
-            alpha = 2 * before + axis
-            value = value * rest**power * eval_jacobi(power, alpha, 0.0, 2.0 * points[:, axis] / rest - 1.0)
+            remaining_sum = 1.0 - points[:, axis + 1 :].sum(axis=1)  # largest possible sum of coordinates 0 to `axis`
+            alpha = 2 * total_power + axis
+            value = (
+                value
+                * remaining_sum**power
+                * eval_jacobi(power, alpha, 0.0, 2.0 * points[:, axis] / remaining_sum - 1.0)
+            )
             scale *= 2 * power + alpha + 1
-            before += power
+            total_power += power
         columns.append(np.sqrt(scale) * value)
     values: Floats = np.stack(columns, axis=1)
     return values
@@ -126,10 +132,10 @@ def collapsed(*counts: int) -> Rule:
     grid = np.meshgrid(*(roots for roots, _ in axes), indexing="ij")
     weights = np.prod(np.stack(np.meshgrid(*(weights for _, weights in axes), indexing="ij")), axis=0).ravel()
     points = np.empty((len(weights), len(counts)))
-    left = np.ones(len(weights))
+    collapsed_factor = np.ones(len(weights))
     for axis in reversed(range(len(counts))):
-        points[:, axis] = left * grid[axis].ravel()
-        left = left * (1.0 - grid[axis].ravel())
+        points[:, axis] = collapsed_factor * grid[axis].ravel()
+        collapsed_factor = collapsed_factor * (1.0 - grid[axis].ravel())
     return Rule(points, weights)
 
 
@@ -246,7 +252,7 @@ def positive(degree: int, dimension: int) -> Rule:
     """
     degrees = [rule_degree for rule_degree in POSITIVE_DEGREES.get(dimension, ()) if rule_degree >= degree]
     if not degrees:
-        available = (f"up to {max(known)} in {d} dimensions" for d, known in POSITIVE_DEGREES.items())
+        available = (f"up to {max(known_degrees)} in {d} dimensions" for d, known_degrees in POSITIVE_DEGREES.items())
         raise ReproError(
             "no positive rule of this degree",
             where=f"simplices of {dimension} dimensions",

@@ -36,10 +36,10 @@ def shipped(path: Path | str, *, here: bool = True) -> Path:
     """
     path = Path(path)
     with suppress(OSError):  # for example a too long name; the code that opens the file reports the error
-        own = here and (path.exists() or path.is_symlink())
-        if not own and (packed := _ROOT / path).exists():
-            return packed
-        if not own and not path.is_absolute() and path.parts:
+        is_local = here and (path.exists() or path.is_symlink())
+        if not is_local and (packed_path := _ROOT / path).exists():
+            return packed_path
+        if not is_local and not path.is_absolute() and path.parts:
             of_extensions = (folder.parent / path for folder in extension_folders(path.parts[0]))
-            return next((found for found in of_extensions if found.exists()), path)
+            return next((candidate for candidate in of_extensions if candidate.exists()), path)
     return path

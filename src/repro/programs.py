@@ -74,7 +74,7 @@ def run_program(
         todo = "install it again, or take it from PATH"
         raise ReproError(f"{subject} cannot be started", where=command[0], actual=reason, todo=todo) from None
     try:
-        said = _listen(process, seconds)
+        outputs = _listen(process, seconds)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -82,7 +82,7 @@ def run_program(
         for stream in (process.stdout, process.stderr):
             if stream:
                 stream.close()
-    if said is None:
+    if outputs is None:
         raise ReproError(
             f"{subject} did not end",
             where=" ".join(map(str, command)),
@@ -90,7 +90,7 @@ def run_program(
             actual="it was killed, with all that it had started",
             todo="try it by hand; where the machine is busy, run fewer jobs at a time",
         )
-    output, errors = said
+    output, errors = outputs
     return Ended(process.returncode, output, errors)
 
 
@@ -98,7 +98,7 @@ def _listen(process: subprocess.Popen[bytes], seconds: float) -> tuple[str, str]
     """Read the output of a program until it ends; None after the time limit."""
     end = time.monotonic() + seconds
     streams = [process.stdout, process.stderr]
-    said = [bytearray(), bytearray()]
+    outputs = [bytearray(), bytearray()]
     ended = False
     with selectors.DefaultSelector() as selector:
         for place, stream in enumerate(streams):
@@ -114,7 +114,7 @@ def _listen(process: subprocess.Popen[bytes], seconds: float) -> tuple[str, str]
                 block = os.read(key.fd, 1 << 16)
                 if not block:
                     selector.unregister(key.fileobj)
-                said[key.data] += block[: MAX_OUTPUT - len(said[key.data])]
+                outputs[key.data] += block[: MAX_OUTPUT - len(outputs[key.data])]
             if ended and (not ready or time.monotonic() > end):
                 break
             if time.monotonic() > end:
@@ -122,5 +122,5 @@ def _listen(process: subprocess.Popen[bytes], seconds: float) -> tuple[str, str]
             if not selector.get_map() and not ended:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(LOOK)
-    output, errors = (bytes(part).decode(errors="replace") for part in said)
+    output, errors = (bytes(part).decode(errors="replace") for part in outputs)
     return output, errors

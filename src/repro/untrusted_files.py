@@ -112,14 +112,14 @@ def parse_json(content: bytes, *, finite: bool = True) -> Any:
 def _depth(content: bytes) -> int:
     """Return the nesting depth of lists and objects, ignoring brackets in strings."""
     depth = deepest = 0
-    quoted = escaped = False
+    in_string = escaped = False
     for byte in content:
         if escaped:
             escaped = False
-        elif quoted:
-            quoted, escaped = byte != 0x22, byte == 0x5C
+        elif in_string:
+            in_string, escaped = byte != 0x22, byte == 0x5C
         elif byte == 0x22:
-            quoted = True
+            in_string = True
         elif byte in b"[{":
             depth += 1
             deepest = max(deepest, depth)
@@ -134,8 +134,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
         keys = set[str]()
-        twice = next(key for key, _ in pairs if key in keys or keys.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {shown(twice, 40)!r} is there twice")
+        repeated_key = next(key for key, _ in pairs if key in keys or keys.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {shown(repeated_key, 40)!r} is there twice")
     return data
 
 
@@ -175,8 +175,8 @@ def files_below(folder: Path, name: str) -> list[Path]:
     if not folder.is_dir():
         return []
     ending = name.removeprefix("*")
-    found = (path for path, _ in _below(folder) if path.name.endswith(ending))
-    return sorted(path for path in found if path.name == name or (ending != name and not path.name.startswith(".")))
+    files = (path for path, _ in _below(folder) if path.name.endswith(ending))
+    return sorted(path for path in files if path.name == name or (ending != name and not path.name.startswith(".")))
 
 
 def others_below(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -196,10 +196,10 @@ def _below(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yield all paths below a folder with their modes, without recursion, up to a limited depth."""
     folders = [(folder, 0)]
     while folders:
-        above, depth = folders.pop()
+        parent, depth = folders.pop()
         if depth > MAX_FOLDER_DEPTH:
             raise OSError(errno.ENAMETOOLONG, f"more than {MAX_FOLDER_DEPTH} folders within each other", str(folder))
-        with os.scandir(above) as entries:
+        with os.scandir(parent) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 mode = entry.stat(follow_symlinks=False).st_mode
                 yield Path(entry.path), mode

@@ -112,7 +112,7 @@ def test_failures_of_the_file_system_are_one_message(
         raise OSError(number, "the system's words", "results/x.parquet")
 
     with pytest.raises(typer.Exit) as stopped:
-        app.reported(fail)()
+        app.report_errors(fail)()
     assert stopped.value.exit_code == 1
     said = capsys.readouterr().err
     assert message in said
@@ -125,7 +125,7 @@ def test_a_bug_keeps_its_traceback() -> None:
         raise OSError(errno.EBADF, "bad file descriptor")
 
     with pytest.raises(OSError, match="bad file"):
-        app.reported(fail)()
+        app.report_errors(fail)()
 
 
 def test_an_interruption_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +133,7 @@ def test_an_interruption_exits_with_130(capsys: pytest.CaptureFixture[str]) -> N
         raise KeyboardInterrupt
 
     with pytest.raises(typer.Exit) as stopped:
-        app.reported(fail)()
+        app.report_errors(fail)()
     assert stopped.value.exit_code == 130
     assert capsys.readouterr().err == "interrupted\n"
 
@@ -179,5 +179,5 @@ def test_a_lack_of_memory_is_one_message(capsys: pytest.CaptureFixture[str]) -> 
         raise MemoryError("Unable to allocate 1 TiB")
 
     with pytest.raises(typer.Exit):
-        app.reported(fail)()
+        app.report_errors(fail)()
     assert capsys.readouterr().err.startswith("error: not enough memory\n  actual: Unable to allocate 1 TiB")

@@ -29,7 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
     stream = io.StringIO()
-    with Progress("measure torus", every=10, stream=stream) as advance:
+    with Progress("measure torus", interval=10, stream=stream) as advance:
         for done in range(101):
             advance("screening", done, 100)
             clock.now += 1
@@ -42,7 +42,7 @@ def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
 @pytest.mark.wording
 def test_the_pace_counts_only_what_this_run_did(clock: Clock) -> None:
     stream = io.StringIO()
-    with Progress("measure torus", every=10, stream=stream) as advance:
+    with Progress("measure torus", interval=10, stream=stream) as advance:
         advance("screening", 90, 100)  # a resumed run
         clock.now += 10
         advance("screening", 95, 100)
@@ -52,7 +52,7 @@ def test_the_pace_counts_only_what_this_run_did(clock: Clock) -> None:
 @pytest.mark.wording
 def test_a_stage_that_comes_again_begins_anew_and_an_empty_one_is_not_told_of(clock: Clock) -> None:
     stream = io.StringIO()
-    with Progress("measure torus", every=60, stream=stream) as advance:
+    with Progress("measure torus", interval=60, stream=stream) as advance:
         for total in (5, 3, 0):
             for done in range(total):
                 advance("timing", done, total)

@@ -59,8 +59,8 @@ class CampaignSelection:
             path = config or (recorded_config if os.path.lexists(recorded_config) else None)
             loaded = load(path) if path else None
         name = campaign or (loaded.campaign if loaded else "")
-        for other in reference_names or ():
-            CampaignFolder.named(other, results)
+        for reference_name in reference_names or ():
+            CampaignFolder.named(reference_name, results)
         if reference_names is None:
             reference_names = loaded.beside if loaded else ()
         if name in reference_names:
@@ -121,17 +121,17 @@ class CampaignSelection:
         selection = CampaignSelection.of(name, self.results, reference_names=())
         if study_name not in selection.studies():
             return None
-        other = selection.read(study_name)
-        if campaign.device and other.device and campaign.device != other.device:
+        reference = selection.read(study_name)
+        if campaign.device and reference.device and campaign.device != reference.device:
             subject = {"as_published": "the kernels as published were", "later": "the later rows were"}[key]
             raise ReproError(
                 f"{subject} measured on another model of GPU",
                 where=f"{key}: {name}, study {study_name}",
                 expected=campaign.device,
-                actual=other.device,
+                actual=reference.device,
                 todo=f"name a campaign on the same model, or leave `{key}` out",
             )
-        return other
+        return reference
 
     def own_alone(self, study_name: str) -> bool:
         """Return whether all problems of a study are the user's own files."""
@@ -147,17 +147,17 @@ class CampaignSelection:
         return select_artifacts(self.config, study_name, bool(self.beside), kind)
 
 
-def select_artifacts(config: Config, study_name: str, beside: bool, kind: Kind | None = None) -> list[Artifact]:
+def select_artifacts(config: Config, study_name: str, has_references: bool, kind: Kind | None = None) -> list[Artifact]:
     """Return the artifacts that a configuration selects; `all` selects those that its campaign can have.
 
-    `beside` states whether other campaigns are shown beside this one.
+    `has_references` states whether other campaigns are shown beside this one.
     """
     settings = config.studies[study_name]
     everything = all_artifacts(study_name)
     if settings.artifacts == "all":
         contract = get_study(study_name)
         available_needs = {
-            "beside": beside,
+            "beside": has_references,
             "rivals": bool(contract.rivals_of(config.rivals)),
             "devices": config.several,
         }

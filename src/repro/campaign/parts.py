@@ -565,14 +565,14 @@ def _differences(parts: Sequence[Part]) -> Iterator[Difference]:
                     seen_hashes.append(environment_hashes)
 
 
-def _differing_entries(base: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
+def _differing_entries(base: Mapping[str, Any], compared: Mapping[str, Any]) -> tuple[str, str] | None:
     """Describe the differing entries of two flat mappings by two texts, one per mapping; None if the mappings agree."""
-    keys = [key for key in dict.fromkeys([*base, *other]) if base.get(key) != other.get(key)]
+    keys = [key for key in dict.fromkeys([*base, *compared]) if base.get(key) != compared.get(key)]
     if not keys:
         return None
     remainder = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
     first, second = (
-        ", ".join(shown(f"{key} {side.get(key, '–')}") for key in keys[:NAMED]) + remainder for side in (base, other)
+        ", ".join(shown(f"{key} {side.get(key, '–')}") for key in keys[:NAMED]) + remainder for side in (base, compared)
     )
     return first, second
 

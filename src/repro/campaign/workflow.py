@@ -330,12 +330,12 @@ def overrule(dag: Any, plan: Plan, forced_targets: Iterable[Path | str]) -> None
 OWN_PACKAGE = "- -e ."
 
 
-def environment_file(on_gpu: bool) -> str:
+def environment_file(for_gpu: bool) -> str:
     """Return `environment.yml`, or `environment-cuda.yml` on a GPU, with the absolute path of this package.
 
     Snakemake copies the file to another folder, where relative paths would break.
     """
-    path = shipped("environment-cuda.yml" if on_gpu else "environment.yml", here=False)
+    path = shipped("environment-cuda.yml" if for_gpu else "environment.yml", here=False)
     if WHEEL_DATA.is_dir():
         raise ReproError(
             "--sdm conda needs a checkout",

@@ -124,11 +124,11 @@ def explain(error: OSError) -> ReproError | None:
     if error.errno not in EXPLANATIONS:
         return None
     failure, todo = EXPLANATIONS[error.errno]
-    where = error.filename2 or error.filename or "a file"
-    return ReproError(failure, where=where, actual=error.strerror, todo=todo)
+    path = error.filename2 or error.filename or "a file"
+    return ReproError(failure, where=path, actual=error.strerror, todo=todo)
 
 
-def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., None]:
+def report_errors(command: Callable[..., None], exit_code: int = 1) -> Callable[..., None]:
     """Wrap a command: errors that a user can resolve are printed as one message on stderr, with an exit code."""
 
     @wraps(command)
@@ -136,27 +136,27 @@ def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., Non
         try:
             command(*args, **options)
         except ReproError as error:
-            _fail(error, error, failed)
+            _fail(error, error, exit_code)
         except OSError as error:
-            _refused(error, failed)
+            _fail_for_file(error, exit_code)
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except MemoryError as error:
             todo = "run it on a machine with more, or raise the limit, `ulimit -v`"
-            _fail(ReproError("not enough memory", actual=str(error) or None, todo=todo), error, failed)
+            _fail(ReproError("not enough memory", actual=str(error) or None, todo=todo), error, exit_code)
 
     return run
 
 
-def _refused(error: OSError, failed: int) -> NoReturn:
+def _fail_for_file(error: OSError, exit_code: int) -> NoReturn:
     """Print a message on a file system error and exit; print none if the reader of our output pipe has ended."""
     if error.errno == errno.EPIPE:  # as in `repro list … | head`
-        raise typer.Exit(failed) from None
+        raise typer.Exit(exit_code) from None
     explained = explain(error)
     if explained is None:
         raise error
-    _fail(explained, error, failed)
+    _fail(explained, error, exit_code)
 
 
 def _fail(message: ReproError, error: Exception, code: int) -> NoReturn:
@@ -196,8 +196,8 @@ def _options(
     _state["debug"] = debug
 
 
-def build(wanted: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
-    """Return the Typer application; only `wanted` commands are imported, the others are just listed in the help."""
+def build(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
+    """Return the Typer application; only `names` commands are imported, the others are just listed in the help."""
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -205,14 +205,14 @@ def build(wanted: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
     )
     app.callback()(_options)
     for name, command in COMMANDS.items():
-        if name in wanted:
+        if name in names:
             function = getattr(import_module(f"repro.cli.{command.module}"), command.function)
             app.command(name, rich_help_panel=command.panel, short_help=command.line)(
-                reported(function, command.failed)
+                report_errors(function, command.failed)
             )
         else:
             app.command(name, rich_help_panel=command.panel, help=command.line)(_not_loaded)
-    app.command("demo", hidden=True)(reported(_demo, 2))
+    app.command("demo", hidden=True)(report_errors(_demo, 2))
     return app
 
 
@@ -232,15 +232,15 @@ def run(arguments: Sequence[str] | None = None) -> None:
     if DEBUG in words:
         words = [DEBUG, *(word for word in words if word != DEBUG)]
     # for completion, a shell passes the words of the command line in environment variables
-    asked = " ".join(os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")).split()
+    completion_words = " ".join(os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")).split()
     with handle_signals():
         try:
             try:
-                build([*words, *asked])(words, prog_name="repro")
+                build([*words, *completion_words])(words, prog_name="repro")
             finally:
                 sys.stdout.flush()  # may fail because the disk is full
-        except OSError as error:  # `reported` handles errors in commands; these are from printing help or version
+        except OSError as error:  # `report_errors` handles errors in commands; these are from printing help or version
             try:
-                _refused(error, 1)
+                _fail_for_file(error, 1)
             except typer.Exit as ended:
                 raise SystemExit(ended.exit_code) from None

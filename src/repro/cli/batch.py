@@ -70,12 +70,12 @@ def _build(names: Sequence[str], config_file: Path) -> None:
     config = load(config_file)
     registry = load_registry(Path(config.registry))
     plan = plan_of_cases(config, names, registry=registry)
-    stale = stale_problems(plan, names)
-    for number, name in enumerate(stale, 1):
+    stale_names = stale_problems(plan, names)
+    for number, name in enumerate(stale_names, 1):
         path, record = plan.folder.problem(name), plan.folder.record(name)
-        with record_step(building(plan, name)) as made:
-            build_or_record(name, config, path, record, made, registry)
-        typer.echo(f"{number} of {len(stale)}: {name}")
+        with record_step(building(plan, name)) as running_step:
+            build_or_record(name, config, path, record, running_step, registry)
+        typer.echo(f"{number} of {len(stale_names)}: {name}")
 
 
 def _parts(work: str) -> tuple[str, str]:
@@ -103,32 +103,32 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
     config = load(config_file)
     check_study(config, study)
     plan = plan_of_cases(config, problems, study)
-    stale = stale_cases(plan, study, precision, problems)
-    typer.echo(f"{len(stale)} of {len(problems)} to measure")
-    receipts = {name: measuring(plan, study, name, precision).receipt for name in stale}
+    stale_names = stale_cases(plan, study, precision, problems)
+    typer.echo(f"{len(stale_names)} of {len(problems)} to measure")
+    receipts = {name: measuring(plan, study, name, precision).receipt for name in stale_names}
     for receipt in receipts.values():
         receipt.unlink(missing_ok=True)  # from now on, an existing receipt means that this run has measured the case
 
-    def ahead() -> str | None:
-        return next((name for name in stale if not receipts[name].exists()), None)
+    def next_problem() -> str | None:
+        return next((name for name in stale_names if not receipts[name].exists()), None)
 
     def store() -> Path:
-        return store_path(config, study, ahead() or stale[-1], precision)
+        return store_path(config, study, next_problem() or stale_names[-1], precision)
 
     run = uuid.uuid4().hex
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     options = ["--config", str(config_file), "--jobs", str(jobs), "--run", run]
-    command = [*python(), "-m", "repro", *debug, "batch", work, *stale, *options]
-    while (name := ahead()) is not None:
+    command = [*python(), "-m", "repro", *debug, "batch", work, *stale_names, *options]
+    while (name := next_problem()) is not None:
         try:
             if code := supervise(command, store, run):
                 raise typer.Exit(code)
         except ReproError as failure:
-            name = ahead() or name  # name the case that failed
+            name = next_problem() or name  # name the case that failed
             typer.echo(f"error: {failure}", err=True)
             with record_case(plan, study, name, precision):
                 record_failure(config, study, name, precision, str(failure))
-    repeat_first(context, config, study, precision, stale, config_file)
+    repeat_first(context, config, study, precision, stale_names, config_file)
 
 
 def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jobs: int) -> None:
@@ -138,7 +138,7 @@ def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jo
     from repro.campaign.measurement import measure, opened_once
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.steps import measuring
-    from repro.cli.measurement import recorded
+    from repro.cli.measurement import record_measurement
 
     end_with_parent()
     study, precision = _parts(work)
@@ -149,10 +149,13 @@ def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jo
             for number, name in enumerate(problems, 1):
                 if measuring(plan, study, name, precision).receipt.exists():
                     continue  # measured by an earlier process of this run, before a crash
-                began = time.monotonic()
-                with record_case(plan, study, name, precision), recorded(config, study, name, precision, True):
+                start_time = time.monotonic()
+                with (
+                    record_case(plan, study, name, precision),
+                    record_measurement(config, study, name, precision, True),
+                ):
                     measure(config, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
-                took = time.monotonic() - began
-                typer.echo(f"{number} of {len(problems)}: {name} {precision}, {took:.1f} s")
-    except ContextLost as lost:
-        restart(f"the device's context was lost by {lost}")
+                elapsed_seconds = time.monotonic() - start_time
+                typer.echo(f"{number} of {len(problems)}: {name} {precision}, {elapsed_seconds:.1f} s")
+    except ContextLost as error:
+        restart(f"the device's context was lost by {error}")

@@ -98,8 +98,8 @@ def list_problems(config_file: Path) -> tuple[list[str], Rows]:
     for study in config.studies.values():
         for wish in study.problems if not isinstance(study.problems, str) else ():
             if isinstance(wish, OwnProblem):
-                meant = wish.entry if wish.kind_of_problem == "matrix" else wish.kind_of_problem
-                rows.append((own_name(wish), meant, wish.path, None, None, "your own"))
+                default_layout = wish.entry if wish.kind_of_problem == "matrix" else wish.kind_of_problem
+                rows.append((own_name(wish), default_layout, wish.path, None, None, "your own"))
     return ["problem", "entry", "source", "rows; non-zeros", "sets", "remark"], rows
 
 
@@ -319,54 +319,56 @@ def plan(
     from repro.campaign.steps import Freshness
     from repro.cli.console import duration, in_columns, terminal_width, wrapped
 
-    planned = _plan_files([*(named or ()), *(files or ())] or [DEFAULT_CONFIG], gpu)
-    if planned.target is None:
-        _print_replay(planned, as_json)
+    run_plan = _plan_files([*(named or ()), *(files or ())] or [DEFAULT_CONFIG], gpu)
+    if run_plan.target is None:
+        _print_replay(run_plan, as_json)
         return
     cores = cores or len(os.sched_getaffinity(0))
-    freshness = None if gpu else Freshness(planned)  # finished steps were made for this machine, not for the stated GPU
-    stale = freshness.stale if freshness else None
-    needs = estimate(planned, planned.target, stale)
+    freshness = (
+        None if gpu else Freshness(run_plan)
+    )  # finished steps were made for this machine, not for the stated GPU
+    stale_steps = freshness.stale if freshness else None
+    needs = estimate(run_plan, run_plan.target, stale_steps)
     if as_json:
-        print_json(_plan_record(planned, needs, cores))
+        print_json(_plan_record(run_plan, needs, cores))
         return
     heads, rows = _case_lines(needs) if each or (each is None and len(needs.jobs) <= EACH) else _summary_lines(needs)
-    rates = RATES[planned.target.dialect]
-    total, absent = needs.modules
-    model = planned.gpu
-    where = f"a stated {model.name}" if gpu and model else planned.device
-    _print_line(f"campaign {planned.config.campaign} on {where} ({planned.target.name})")
+    rates = RATES[run_plan.target.dialect]
+    total, missing_modules = needs.modules
+    model = run_plan.gpu
+    device_text = f"a stated {model.name}" if gpu and model else run_plan.device
+    _print_line(f"campaign {run_plan.config.campaign} on {device_text} ({run_plan.target.name})")
     typer.echo()
     for line in in_columns(heads, rows, terminal_width()):
         typer.echo(line)
     typer.echo()
-    _print_refused(planned, needs)
-    _print_line(f"{total}, {absent} of them to compile", "modules")
-    variants, tried = (sum(getattr(job, key) for job in needs.jobs if job.told) for key in ("variants", "tried"))
-    _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
-    _print_line(f"{len(planned.artifact_files)}", "artifacts")
-    batched = f"; small problems in batches of up to {planned.config.batch}" if planned.config.batch > 1 else ""
-    steps = count_steps(planned, stale)
-    counted = ", ".join(f"{n} {step}" for step, n in steps.items())
-    _print_line(f"{sum(steps.values())}: {counted}{batched}" if any(steps.values()) else "nothing to do", "steps")
+    _print_refused(run_plan, needs)
+    _print_line(f"{total}, {missing_modules} of them to compile", "modules")
+    variants, tried_count = (sum(getattr(job, key) for job in needs.jobs if job.told) for key in ("variants", "tried"))
+    _print_line(f"{variants:,}{f', {tried_count:,} of them to try' if tried_count < variants else ''}", "variants")
+    _print_line(f"{len(run_plan.artifact_files)}", "artifacts")
+    batched = f"; small problems in batches of up to {run_plan.config.batch}" if run_plan.config.batch > 1 else ""
+    steps = count_steps(run_plan, stale_steps)
+    step_counts = ", ".join(f"{n} {step}" for step, n in steps.items())
+    _print_line(f"{sum(steps.values())}: {step_counts}{batched}" if any(steps.values()) else "nothing to do", "steps")
     for line in freshness.described() if freshness else ():
         _print_line(f"out of date: {line}", " ")
     _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
-    _print_remarks(planned)
+    _print_remarks(run_plan)
     available = f"; the {model.name} has {_size(model.memory_bytes)}" if model else ""
     _print_line(f"about {_size(needs.device_bytes)}{available}", "device memory")
     for line in _unfit_lines(needs, model) if model else ():
         _print_line(line, " ")
     untold = sorted({job.study for job in needs.jobs if not job.told})
-    more = f", with one variant a case in {', '.join(untold)}, of unknown workload" if untold else ""
+    remainder = f", with one variant a case in {', '.join(untold)}, of unknown workload" if untold else ""
     idle = f"on {cores} idle core{'s' * (cores > 1)}"
-    expected = f"about {duration(needs.seconds(cores))} {idle}{more}" if any(steps.values()) else "nothing to do"
+    expected = f"about {duration(needs.seconds(cores))} {idle}{remainder}" if any(steps.values()) else "nothing to do"
     _print_line(expected, "expected")
-    _print_rivals(planned)
-    _print_slow_compiling(planned, needs, cores)
-    if planned.on_gpu and len(needs.jobs) > 1:
+    _print_rivals(run_plan)
+    _print_slow_compiling(run_plan, needs, cores)
+    if run_plan.on_gpu and len(needs.jobs) > 1:
         _print_line(on_a_cluster(needs, cores), " ")
-    for line in _pace_lines(planned) if planned.on_gpu else ():
+    for line in _pace_lines(run_plan) if run_plan.on_gpu else ():
         _print_line(line, " ")
     typer.echo()
     for text in (
@@ -381,7 +383,7 @@ def plan(
     ):
         for line in wrapped(text, terminal_width() or READING_WIDTH):
             typer.echo(line)
-    _check_measurable(planned, needs)
+    _check_measurable(run_plan, needs)
 
 
 def _check_measurable(planned: Plan, needs: Estimate) -> None:
@@ -419,28 +421,28 @@ def _plan_files(files: Sequence[Path], gpu: str | None) -> Plan:
         return make_plan(config, gpu=get_gpu(gpu) if gpu else None)
 
 
-def _print_slow_compiling(planned: Plan, needs: Estimate, cores: int) -> None:
+def _print_slow_compiling(run_plan: Plan, needs: Estimate, cores: int) -> None:
     """Print advice if a CPU mostly compiles kernels of the space `extended`, which a rehearsal can omit."""
     compiling = sum(needs.compile_seconds) / cores
-    ours = [name for name, study in planned.studies.items() if EXTENDED in study.settings.spaces]
-    if not planned.on_gpu and ours and 2 * compiling > needs.seconds(cores):
+    own_studies = [name for name, study in run_plan.studies.items() if EXTENDED in study.settings.spaces]
+    if not run_plan.on_gpu and own_studies and 2 * compiling > needs.seconds(cores):
         from repro.cli.console import duration
 
         text = f"about {duration(compiling)} of it compiles, most of it `space: extended`: leave it out for a rehearsal"
         _print_line(text, " ")
 
 
-def _print_refused(planned: Plan, needs: Estimate) -> None:
+def _print_refused(run_plan: Plan, needs: Estimate) -> None:
     """Print the user's files with a wrong header, and the matrices that a study cannot multiply."""
     lines = [
         f"{name}: {error.what}: {error.actual or error.expected}, {error.where}"
-        for name, problem in planned.problems.items()
+        for name, problem in run_plan.problems.items()
         if (error := problem.refused)
     ]
     shapes = {
-        (job.study, job.problem): planned.problems[job.problem]
+        (job.study, job.problem): run_plan.problems[job.problem]
         for job in needs.jobs
-        if job.told and not job.variants and not planned.problems[job.problem].refused
+        if job.told and not job.variants and not run_plan.problems[job.problem].refused
     }
     for (study, name), problem in shapes.items():
         rows = problem.size[0] if problem.size else 0
@@ -452,57 +454,57 @@ def _print_refused(planned: Plan, needs: Estimate) -> None:
         _print_line(f"and {len(lines) - NAMED} more", "refused")
 
 
-def _print_rivals(planned: Plan) -> None:
+def _print_rivals(run_plan: Plan) -> None:
     """Print the maximum time of the rivals, since their speed is unknown and they may hang until their time limit."""
-    rivals = {study: planned.rivals(study) for study in planned.studies}
-    names = dict.fromkeys(rival.name for of_study in rivals.values() for rival in of_study)
-    waits = [planned.studies[study].settings.timing.timeout for study, _, _ in planned.runs for _ in rivals[study]]
+    rivals = {study: run_plan.rivals(study) for study in run_plan.studies}
+    names = dict.fromkeys(rival.name for study_rivals in rivals.values() for rival in study_rivals)
+    waits = [run_plan.studies[study].settings.timing.timeout for study, _, _ in run_plan.runs for _ in rivals[study]]
     if names:
         from repro.cli.console import duration
 
-        most = f"at most {duration(sum(waits))} more, where all of them hang in all cases"
-        _print_line(f"{', '.join(names)}: not in this time; {most}", "rivals")
+        limit_text = f"at most {duration(sum(waits))} more, where all of them hang in all cases"
+        _print_line(f"{', '.join(names)}: not in this time; {limit_text}", "rivals")
 
 
-def _print_remarks(planned: Plan) -> None:
+def _print_remarks(run_plan: Plan) -> None:
     """Print the problems whose matrix is singular, since no support holds the elastic body, and those that were built
     with few values in their blocks.
     """
     from repro.bench.records import read_problem_of
     from repro.problems.assembly import advice_on_blocks
 
-    free = [name for name, problem in planned.problems.items() if problem.free_body]
-    if free:
-        more = f" and {len(free) - NAMED} more" if len(free) > NAMED else ""
-        names = ", ".join(free[:NAMED])
-        _print_line(f"{names}{more}: six rigid motions of a body that is not `fixed` (docs/inputs.md)", "singular")
-    for name in planned.problems:
+    free_bodies = [name for name, problem in run_plan.problems.items() if problem.free_body]
+    if free_bodies:
+        remainder = f" and {len(free_bodies) - NAMED} remainder" if len(free_bodies) > NAMED else ""
+        names = ", ".join(free_bodies[:NAMED])
+        _print_line(f"{names}{remainder}: six rigid motions of a body that is not `fixed` (docs/inputs.md)", "singular")
+    for name in run_plan.problems:
         with suppress(FileNotFoundError):
-            if advice := advice_on_blocks(read_problem_of(planned.folder.records, name).get("origin")):
+            if advice := advice_on_blocks(read_problem_of(run_plan.folder.records, name).get("origin")):
                 _print_line(f"{name}: {advice}", "blocks")
 
 
-def _print_replay(planned: Plan, as_json: bool) -> None:
-    made = planned.artifact_files
+def _print_replay(run_plan: Plan, as_json: bool) -> None:
+    artifact_files = run_plan.artifact_files
     if as_json:
-        print_json({"campaign": planned.config.campaign, "replay": True, "artifacts": made})
+        print_json({"campaign": run_plan.config.campaign, "replay": True, "artifacts": artifact_files})
     else:
-        _print_line(f"replay of {planned.results}: {len(made)} tables and figures, nothing is measured")
+        _print_line(f"replay of {run_plan.results}: {len(artifact_files)} tables and figures, nothing is measured")
 
 
-def _plan_record(planned: Plan, needs: Estimate, cores: int) -> dict[str, object]:
+def _plan_record(run_plan: Plan, needs: Estimate, cores: int) -> dict[str, object]:
     """Return the content of `repro plan --json`: each case with its estimate, and the totals in seconds and bytes."""
-    total, absent = needs.modules
+    total, missing_modules = needs.modules
     return {
-        "campaign": planned.config.campaign,
+        "campaign": run_plan.config.campaign,
         "replay": False,
-        "device": planned.device,
-        "target": planned.target.name if planned.target else None,
+        "device": run_plan.device,
+        "target": run_plan.target.name if run_plan.target else None,
         "cores": cores,
         "cases": [asdict(job) for job in needs.jobs],
-        "modules": {"all": total, "absent": absent},
-        "artifacts": planned.artifact_files,
-        "rivals": [rival.name for rival in planned.config.rivals],
+        "modules": {"all": total, "absent": missing_modules},
+        "artifacts": run_plan.artifact_files,
+        "rivals": [rival.name for rival in run_plan.config.rivals],
         "disk_bytes": needs.disk_bytes,
         "device_bytes": needs.device_bytes,
         "seconds": needs.seconds(cores),
@@ -512,25 +514,25 @@ def _plan_record(planned: Plan, needs: Estimate, cores: int) -> dict[str, object
 
 def _unfit_lines(needs: Estimate, model: GpuModel) -> Iterator[str]:
     """Yield a line for each study with cases that need more memory than the GPU has."""
-    by_study: dict[str, list[Job]] = {}
+    jobs_by_study: dict[str, list[Job]] = {}
     for job in needs.unfit(model):
-        by_study.setdefault(job.study, []).append(job)
-    for study, jobs in by_study.items():
+        jobs_by_study.setdefault(job.study, []).append(job)
+    for study, jobs in jobs_by_study.items():
         names = [f"{job.problem} in {job.precision} ({_size(job.device_bytes)})" for job in jobs[:NAMED]]
-        more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
-        yield f"will not fit, of {study}: the largest variants or routines of {', '.join(names)}{more}"
+        remainder = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+        yield f"will not fit, of {study}: the largest variants or routines of {', '.join(names)}{remainder}"
 
 
-def _pace_lines(planned: Plan) -> Iterator[str]:
+def _pace_lines(run_plan: Plan) -> Iterator[str]:
     """Yield a line for each study: the factor by which the GPU is slower than an H200, and the resulting time limit."""
     from repro.codegen.targets import REFERENCE_GPU
     from repro.studies import CostModel, get_study
 
-    if planned.gpu is None:
+    if run_plan.gpu is None:
         yield f"as on an {REFERENCE_GPU}: config/gpus.csv has no data of this GPU"
         return
-    for name, study in planned.studies.items():
-        slowdown = planned.gpu.slowdown(get_study(name).cost_models.get("cuda", CostModel()).intensity)
+    for name, study in run_plan.studies.items():
+        slowdown = run_plan.gpu.slowdown(get_study(name).cost_models.get("cuda", CostModel()).intensity)
         timeout = study.settings.timing.on(slowdown).timeout
         yield f"{name}: a kernel takes {slowdown:.3g} times as long as on an {REFERENCE_GPU}, time-out {timeout:.0f} s"
 
@@ -549,8 +551,8 @@ def _case_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
     rows = []
     for job in needs.jobs:
         size = (*(f"{number:,}" for number in job.size), job.size_from)
-        reckoned = (f"{job.variants:,}", duration(job.seconds)) if job.told else (UNKNOWN, UNKNOWN)
-        rows.append((job.problem, job.what, job.precision, *reckoned, *size, job.study))
+        estimate_cells = (f"{job.variants:,}", duration(job.seconds)) if job.told else (UNKNOWN, UNKNOWN)
+        rows.append((job.problem, job.what, job.precision, *estimate_cells, *size, job.study))
     return ["problem", "what", "precision", "variants", "expected", "rows", "non-zeros", "size", "study"], rows
 
 
@@ -560,11 +562,11 @@ def _summary_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
 
     from repro.cli.console import duration
 
-    alike: dict[tuple[str, str, str], list[Job]] = {}
+    job_groups: dict[tuple[str, str, str], list[Job]] = {}
     for job in needs.jobs:
-        alike.setdefault((job.study, job.what, job.precision), []).append(job)
+        job_groups.setdefault((job.study, job.what, job.precision), []).append(job)
     rows = []
-    for group, jobs in alike.items():
+    for group, jobs in job_groups.items():
         seconds = [job.seconds for job in jobs]
         times = map(duration, (median(seconds), max(seconds), sum(seconds)))
         rows.append((*group, f"{len(jobs):,}", *(times if jobs[0].told else [UNKNOWN] * 3)))
@@ -614,13 +616,13 @@ def run(
     words = words or []
     while words and Path(words[0]).suffix in (".yaml", ".yml"):  # no target of the workflow
         files = [*(files or []), Path(words.pop(0))]
-    if words and (meant := CONFIGURATIONS / f"{words[0]}.yaml").is_file():
-        raise ReproError("a campaign is run by its file", where=words[0], todo=f"repro run {meant}")
+    if words and (configuration := CONFIGURATIONS / f"{words[0]}.yaml").is_file():
+        raise ReproError("a campaign is run by its file", where=words[0], todo=f"repro run {configuration}")
     read(*(files or []))  # report a missing or wrong file here; Snakemake would print a traceback
-    given = ["--configfile", *(str(shipped(path)) for path in files)] if files else []
+    file_options = ["--configfile", *(str(shipped(path)) for path in files)] if files else []
     cores = cores or len(os.sched_getaffinity(0))
     # files last: Snakemake would take any word after `--configfile` for another file
-    command = ["--snakefile", str(shipped("Snakefile", here=False)), "--cores", str(cores), *words, *given]
+    command = ["--snakefile", str(shipped("Snakefile", here=False)), "--cores", str(cores), *words, *file_options]
     sys.stdout.flush()
     # -P: do not import modules from the current folder
     os.execv(sys.executable, [sys.executable, "-P", "-m", "snakemake", *command])

@@ -63,10 +63,10 @@ def open_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            opened = os.open(os.devnull, flags)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
+            descriptor = os.open(os.devnull, flags)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
             os.set_inheritable(number, True)
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
@@ -74,12 +74,12 @@ def open_streams() -> None:
     sys.stderr = _text_stream(_Errors(2, "w", closefd=False), sys.stderr)
 
 
-def _text_stream(raw: io.FileIO, before: TextIO | None) -> TextIO:
+def _text_stream(raw: io.FileIO, predecessor: TextIO | None) -> TextIO:
     """Return a text stream with the interpreter's settings; unencodable letters are escaped."""
-    errors = before.errors if before and before.errors != "strict" else "backslashreplace"
+    errors = predecessor.errors if predecessor and predecessor.errors != "strict" else "backslashreplace"
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
-        encoding=before.encoding if before else None,
+        encoding=predecessor.encoding if predecessor else None,
         errors=errors,
         line_buffering=raw.fileno() == 2 or raw.isatty(),
     )
@@ -164,8 +164,8 @@ DASH = "–"
 
 def terminal_width() -> int | None:
     """Return the number of characters per line; None (no limit) in a pipe, unless COLUMNS is set."""
-    stated = os.environ.get("COLUMNS", "")
-    if sys.stdout.isatty() or (stated.isdecimal() and int(stated) > 0):
+    columns_text = os.environ.get("COLUMNS", "")
+    if sys.stdout.isatty() or (columns_text.isdecimal() and int(columns_text) > 0):
         return shutil.get_terminal_size().columns
     return None
 
@@ -178,15 +178,21 @@ def in_columns(heads: Sequence[str], rows: Iterable[Sequence[object]], width: in
     """
     table = [[DASH if cell is None or cell == "" else str(cell) for cell in row] for row in (heads, *rows)]
     widths = _widths([max(map(len, cells)) for cells in zip(*table, strict=True)], width)
-    beside = len(widths)
+    column_count = len(widths)
     for number, row in enumerate(table):
-        *ahead, last = row[:beside]
-        start = "".join(f"{cell:{room + COLUMN_GAP}}" for cell, room in zip(ahead, widths, strict=False))
-        for line in wrapped(last, width, start, len(start)) if beside == len(heads) else [f"{start}{last}"]:
+        *first_cells, last_cell = row[:column_count]
+        start = "".join(f"{cell:{room + COLUMN_GAP}}" for cell, room in zip(first_cells, widths, strict=False))
+        for line in (
+            wrapped(last_cell, width, start, len(start)) if column_count == len(heads) else [f"{start}{last_cell}"]
+        ):
             yield line.rstrip()
-        rest = [f"{head}: {cell}" for head, cell in zip(heads[beside:], row[beside:], strict=True) if cell != DASH]
-        if number and rest:
-            yield from wrapped("; ".join(rest), width, " " * INDENT, INDENT)
+        remaining_lines = [
+            f"{head}: {cell}"
+            for head, cell in zip(heads[column_count:], row[column_count:], strict=True)
+            if cell != DASH
+        ]
+        if number and remaining_lines:
+            yield from wrapped("; ".join(remaining_lines), width, " " * INDENT, INDENT)
 
 
 #: Maximum number of rows that `first_columns` prints.
@@ -211,25 +217,25 @@ def wrapped(text: str, width: int | None, first: str = "", indent: int = 0) -> l
     if width is None:
         return [f"{first}{text}"]
     words = text.split() or [""]
-    other = " " * max(0, min(indent, width - max(map(len, words))))
+    indentation = " " * max(0, min(indent, width - max(map(len, words))))
     lines = []
     if len(first) + len(words[0]) > width and first.strip():
-        lines, first = [first.rstrip()], other
+        lines, first = [first.rstrip()], indentation
     lines += textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=other, break_long_words=False, break_on_hyphens=False
+        text, width, initial_indent=first, subsequent_indent=indentation, break_long_words=False, break_on_hyphens=False
     )
     return lines or [first]
 
 
-def _widths(natural: Sequence[int], width: int | None) -> list[int]:
+def _widths(natural_widths: Sequence[int], width: int | None) -> list[int]:
     """Return the widths of the first columns that fit into one line of `width` characters, at least of one column."""
-    beside = list(natural[:1])
-    for column in natural[1:]:
-        room = column if width is None else width - sum(beside) - COLUMN_GAP * len(beside)
-        if column > room and (room < READABLE or len(beside) + 1 < len(natural)):
+    row_widths = list(natural_widths[:1])
+    for column in natural_widths[1:]:
+        room = column if width is None else width - sum(row_widths) - COLUMN_GAP * len(row_widths)
+        if column > room and (room < READABLE or len(row_widths) + 1 < len(natural_widths)):
             break
-        beside.append(min(column, room))
-    return beside
+        row_widths.append(min(column, room))
+    return row_widths
 
 
 class Progress:
@@ -241,8 +247,8 @@ class Progress:
     ...     progress("screening", 0, 1920)
     """
 
-    def __init__(self, title: str, every: float = 20.0, stream: TextIO | None = None) -> None:
-        self.title, self.every, self.stream = title, every, stream or sys.stderr
+    def __init__(self, title: str, interval: float = 20.0, stream: TextIO | None = None) -> None:
+        self.title, self.every, self.stream = title, interval, stream or sys.stderr
         self._bars: Bars | None = None
         self._tasks: dict[str, TaskID] = {}
         self._activity = ""
@@ -274,34 +280,39 @@ class Progress:
         if self._bars is not None:
             self._bars.stop()
 
-    def __call__(self, activity: str, done: int, total: int) -> None:
+    def __call__(self, activity: str, finished: int, total: int) -> None:
         if self._bars is not None:
             if activity not in self._tasks:
                 self._tasks[activity] = self._bars.add_task(f"{self.title}: {activity}", total=total)
-            self._bars.update(self._tasks[activity], completed=done, total=total)
+            self._bars.update(self._tasks[activity], completed=finished, total=total)
             return
-        now = time.monotonic()
-        if activity != self._activity or done < self._last:  # a new activity has begun, or the same one from the start
-            self._activity, self._began, self._first, self._told = activity, now, done, now
-        elif total and (done >= total or now - self._told >= self.every):
-            self._told = now
-            print(f"{self.title}: {activity} {done} of {total}, {self._times(done, total, now)}", file=self.stream)
+        time_now = time.monotonic()
+        if (
+            activity != self._activity or finished < self._last
+        ):  # a new activity has begun, or the same one from the start
+            self._activity, self._began, self._first, self._told = activity, time_now, finished, time_now
+        elif total and (finished >= total or time_now - self._told >= self.every):
+            self._told = time_now
+            print(
+                f"{self.title}: {activity} {finished} of {total}, {self._times(finished, total, time_now)}",
+                file=self.stream,
+            )
             self.stream.flush()
-        self._last = done
+        self._last = finished
 
-    def _times(self, done: int, total: int, now: float) -> str:
+    def _times(self, finished: int, total: int, time_now: float) -> str:
         """Return the time spent, and the expected remaining time at the same pace."""
-        spent = now - self._began
-        if done >= total or done <= self._first:
-            return f"{duration(spent)} so far" if done < total else f"took {duration(spent)}"
-        return f"{duration(spent)} so far, about {duration(spent * (total - done) / (done - self._first))} left"
+        spent = time_now - self._began
+        if finished >= total or finished <= self._first:
+            return f"{duration(spent)} so far" if finished < total else f"took {duration(spent)}"
+        return f"{duration(spent)} so far, about {duration(spent * (total - finished) / (finished - self._first))} left"
 
 
 def duration(seconds: float) -> str:
     """Format seconds: `12 s`, `3 min 20 s`, `2 h 5 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    whole_seconds = round(seconds)
+    if whole_seconds < 60:
+        return f"{whole_seconds} s"
+    if whole_seconds < 3600:
+        return f"{whole_seconds // 60} min {whole_seconds % 60} s"
+    return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60} min"

@@ -93,13 +93,13 @@ def _print_findings(findings: Sequence[Finding]) -> None:
     room = max(len(finding.what) for finding in findings)
     width = terminal_width()
     for finding in findings:
-        bad = ("optional", "blue") if finding.optional else ("missing ", "yellow")
-        mark, colour = ("ok      ", "green") if finding.good else bad
-        line, *more = wrapped(finding.found, width, f"{mark}  {finding.what:{room}}  ", len(mark) + room + 4)
+        mark_style = ("optional", "blue") if finding.optional else ("missing ", "yellow")
+        mark, colour = ("ok      ", "green") if finding.good else mark_style
+        line, *further_lines = wrapped(finding.found, width, f"{mark}  {finding.what:{room}}  ", len(mark) + room + 4)
         typer.echo(f"{typer.style(mark, fg=colour)}{line.removeprefix(mark)}")
         if finding.todo:
-            more += wrapped(finding.todo, width, f"{'':10}to do: ", 10 + len("to do: "))
-        for line in more:
+            further_lines += wrapped(finding.todo, width, f"{'':10}to do: ", 10 + len("to do: "))
+        for line in further_lines:
             typer.echo(line)
 
 
@@ -127,25 +127,30 @@ def check_cuda() -> Iterator[Finding]:
     gpus, compiler = find_gpus(), nvcc.find()
     launcher = find_spec("pycuda") is not None
     for gpu in gpus:
-        lacking = [name for name, part in (("PyCUDA", launcher), ("nvcc", compiler)) if not part]
+        missing_parts = [name for name, part in (("PyCUDA", launcher), ("nvcc", compiler)) if not part]
         yield Finding(
             f"cuda:{gpu.ordinal}",
-            f"{gpu.name}, {gpu.capability}, driver {_driver()}" + f"; lacks {' and '.join(lacking)}" * bool(lacking),
-            not lacking,
-            install("cuda") if lacking else "",
+            f"{gpu.name}, {gpu.capability}, driver {_driver()}"
+            + f"; lacks {' and '.join(missing_parts)}" * bool(missing_parts),
+            not missing_parts,
+            install("cuda") if missing_parts else "",
             device=True,
         )
     if not gpus:
-        asked = find_spec("pynvml") is not None
-        why = "no NVIDIA driver answers" if asked else "nvidia-ml-py is not installed, so none was looked for"
-        todo = "on a machine with an NVIDIA GPU: " + ("install its driver" if asked else install("cuda"))
-        yield Finding("GPU", why, False, todo)
+        has_driver_library = find_spec("pynvml") is not None
+        reason = (
+            "no NVIDIA driver answers"
+            if has_driver_library
+            else "nvidia-ml-py is not installed, so none was looked for"
+        )
+        todo = "on a machine with an NVIDIA GPU: " + ("install its driver" if has_driver_library else install("cuda"))
+        yield Finding("GPU", reason, False, todo)
     if compiler:
         try:
             yield Finding("nvcc", f"{nvcc.version()} at {compiler}")
         except ReproError as error:
-            found = f"{error.what}: {error.actual}, at {compiler}"
-            yield Finding("nvcc", found, False, str(error.todo), optional=not gpus)
+            finding_text = f"{error.what}: {error.actual}, at {compiler}"
+            yield Finding("nvcc", finding_text, False, str(error.todo), optional=not gpus)
     else:
         todo = "for GPUs: the CUDA toolkit, or pip install nvidia-cuda-nvcc"
         yield Finding("nvcc", "not on PATH, in CUDA_HOME or in the pip packages", False, todo, optional=not gpus)
@@ -173,8 +178,8 @@ def _cusparse() -> Finding:
         return Finding("cuSPARSE", _first_line(error), False, f"for GPUs: the driver, then {install('cuda')}")
     from repro.sparse.library.cusparse import lacks_spmvop
 
-    lacking = lacks_spmvop(version)
-    return Finding("cuSPARSE", f"{version} through nvmath-python" + (f"; {lacking}" if lacking else ""))
+    missing_routine = lacks_spmvop(version)
+    return Finding("cuSPARSE", f"{version} through nvmath-python" + (f"; {missing_routine}" if missing_routine else ""))
 
 
 def check_opencl() -> Iterator[Finding]:
@@ -208,12 +213,12 @@ def check_inputs() -> Iterator[Finding]:
         yield Finding(
             "mirror", f"{mirror} is not a folder", False, "set REPRO_MIRROR to a folder or a URL, or unset it"
         )
-    free = shutil.disk_usage(Path.cwd()).free
+    free_bytes = shutil.disk_usage(Path.cwd()).free
     yield Finding(
         "disk",
-        f"{free / 2**30:.1f} GiB free in {Path.cwd()}",
-        free > MIN_FREE_BYTES,
-        "" if free > MIN_FREE_BYTES else "make room: `repro plan` says how much a campaign needs",
+        f"{free_bytes / 2**30:.1f} GiB free in {Path.cwd()}",
+        free_bytes > MIN_FREE_BYTES,
+        "" if free_bytes > MIN_FREE_BYTES else "make room: `repro plan` says how much a campaign needs",
     )
 
 
@@ -225,9 +230,9 @@ def check_mesh() -> Iterator[Finding]:
         if find_spec(name.replace("-", "_")) is None:
             todo = f"to rebuild the papers' meshes: {install('mesh')}"
             yield Finding(name, "not installed", False, todo, optional=True)
-        elif name == "gmsh" and (lacking := missing_libraries()):
+        elif name == "gmsh" and (missing_names := missing_libraries()):
             todo = f"on Debian or Ubuntu: apt-get install {' '.join(GMSH_LIBRARIES)}"
-            yield Finding(name, f"lacks {', '.join(lacking)}", False, todo, optional=True)
+            yield Finding(name, f"lacks {', '.join(missing_names)}", False, todo, optional=True)
         else:
             from importlib.metadata import version
 
@@ -239,10 +244,10 @@ def missing_libraries() -> list[str]:
     for folder in (Path(sys.prefix, "lib"), Path(sys.prefix, "Lib")):
         for library in sorted(folder.glob("libgmsh.so*")):
             try:
-                said = run_program(["ldd", library], ANSWERING, "ldd").output
+                ldd_output = run_program(["ldd", library], ANSWERING, "ldd").output
             except ReproError:  # without `ldd`, the import of gmsh reports missing libraries
                 return []
-            return [line.split()[0] for line in said.splitlines() if "not found" in line]
+            return [line.split()[0] for line in ldd_output.splitlines() if "not found" in line]
     return []
 
 

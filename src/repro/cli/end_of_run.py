@@ -30,13 +30,13 @@ class _Kept(io.StringIO):
 @contextmanager
 def below_all() -> Iterator[None]:
     """Delay all output of the body until the process ends, so that it appears below Snakemake's own last lines."""
-    kept = _Kept()
+    kept_lines = _Kept()
     try:
-        with redirect_stdout(kept):
+        with redirect_stdout(kept_lines):
             yield
     finally:
         # only printing is delayed: at exit, modules that start threads can no longer be imported
-        atexit.register(lambda: print(kept.getvalue(), end="", flush=True))
+        atexit.register(lambda: print(kept_lines.getvalue(), end="", flush=True))
 
 
 def print_end_of_run(campaign: str, reasons: bool = True) -> None:
@@ -47,49 +47,49 @@ def print_end_of_run(campaign: str, reasons: bool = True) -> None:
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import MAX_WINNERS, find_rivals, find_winners
 
-    asked = CampaignSelection.of(campaign, RESULTS, reference_names=())
-    own = find_winners(asked, own_only=True)
-    winners = own or find_winners(asked)
-    rivals = find_rivals(asked)
+    selection = CampaignSelection.of(campaign, RESULTS, reference_names=())
+    own_winners = find_winners(selection, own_only=True)
+    winners = own_winners or find_winners(selection)
+    rivals = find_rivals(selection)
     if winners:
         first = f", the first {MAX_WINNERS} of {len(winners)}" if len(winners) > MAX_WINNERS else ""
-        whose = "Your own problems" if own else "The fastest kernels"
-        typer.echo(f"\n{whose}{first}; `repro best {campaign}` says it again:\n")
-        more = "" if own else f"`repro best {campaign}` says how to take them away"
-        print_winners(winners[:MAX_WINNERS], more, reasons)
+        title = "Your own problems" if own_winners else "The fastest kernels"
+        typer.echo(f"\n{title}{first}; `repro best {campaign}` says it again:\n")
+        advice = "" if own_winners else f"`repro best {campaign}` says how to take them away"
+        print_winners(winners[:MAX_WINNERS], advice, reasons)
     print_rivals(rivals[:MAX_WINNERS])
     if len(rivals) > MAX_WINNERS:
         typer.echo(f"these are {MAX_WINNERS} of {len(rivals)}: `repro best {campaign}` has all")
-    print_not_searched(asked, winners)
+    print_not_searched(selection, winners)
 
 
-def print_failures(failed: str, logs: str, records: Sequence[Path | str]) -> None:
+def print_failures(rule_text: str, logs: str, records: Sequence[Path | str]) -> None:
     """Print the last output of the failed steps, below a line that is easy to find in Snakemake's output.
 
     Parameters
     ----------
-    failed
+    rule_text
         Result of `repro.campaign.workflow.failures`; empty if no step failed, as in an interrupted run.
     logs
         Folder of the steps' logs.
     records
         Snakemake's own log files of the run, which contain its tracebacks.
     """
-    if failed:
+    if rule_text:
         head = "Not complete. The failed steps, and what each said last:"
-        typer.echo(f"\n{typer.style(head, fg='red', bold=True)}\n\n{failed}\n")
+        typer.echo(f"\n{typer.style(head, fg='red', bold=True)}\n\n{rule_text}\n")
     else:
         typer.echo(f"\n{typer.style('Not complete.', fg='red', bold=True)}")
     typer.echo(f"logs of the steps  {logs}")
     typer.echo(f"Snakemake's own    {' '.join(map(str, records))}")
-    if failed:
+    if rule_text:
         typer.echo("                   (RuleException, CalledProcessError, WorkflowError: that a step failed, not why)")
 
 
-def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = True) -> None:
+def print_winners(winners: Sequence[Winner], advice: str = "", reasons: bool = True) -> None:
     """Print a table of winners, and for each problem the shell and Python lines that use its kernels.
 
-    `more` is printed below the table, in place of these lines. Without `reasons`, only the table states why a problem
+    `advice` is printed below the table, in place of these lines. Without `reasons`, only the table states why a problem
     has no winner, shortened.
     """
     from repro.campaign.winners import REHEARSAL, notes, table_heads, table_rows, usage_lines
@@ -105,8 +105,8 @@ def print_winners(winners: Sequence[Winner], more: str = "", reasons: bool = Tru
             typer.echo()
         for part in note.splitlines():
             typer.echo("\n".join(wrapped(part, terminal_width(), indent=INDENT)))
-    if more:
-        typer.echo(f"\n{more}")
+    if advice:
+        typer.echo(f"\n{advice}")
         return
     for problem, lines in usage_lines(winners):
         typer.echo(f"\n{typer.style(problem, bold=True)}")

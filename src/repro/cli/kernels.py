@@ -83,17 +83,17 @@ def compile_(
         else:
             step = compiling(study, key, limits, kernels, modules)
         [manifest] = step.outputs
-        with record_step(step) if receipt else nullcontext() as made:
+        with record_step(step) if receipt else nullcontext() as running_step:
             module = compile_module(source, limits, manifest, record_errors=record_errors)
-            if made and module.binary:
-                made.also(manifest.parent / module.binary)
-            elif made:
-                made.failed(str(module.message))
+            if running_step and module.binary:
+                running_step.also(manifest.parent / module.binary)
+            elif running_step:
+                running_step.failed(str(module.message))
         return manifest, module
 
-    wanted: list[str | None] = [*keys] if keys else [None]
+    module_keys: list[str | None] = [*keys] if keys else [None]
     with ThreadPoolExecutor(jobs) as pool:
-        for manifest, module in pool.map(build, wanted):
+        for manifest, module in pool.map(build, module_keys):
             typer.echo(_summary(manifest, module.status, module.resources or {}, module.message))
 
 
@@ -119,8 +119,8 @@ def _summary(output: Path, status: str, resources: dict[str, dict[str, int]], me
         return f"{output}: {status}"
     registers = [kernel["registers"] for kernel in resources.values()]
     spilling = sum(kernel["spills"] > 0 for kernel in resources.values())
-    used = f"{min(registers)} to {max(registers)} registers"
-    return f"{output}: {status}, {len(resources)} kernels, {used}, {spilling} spill"
+    register_text = f"{min(registers)} to {max(registers)} registers"
+    return f"{output}: {status}, {len(resources)} kernels, {register_text}, {spilling} spill"
 
 
 class Action(StrEnum):
@@ -176,38 +176,38 @@ def rival(
         from repro.campaign.configuration import load
 
         config = load(Path(file))
-        rivals, wanted = config.rivals, config.device if device == "auto" else device
+        rivals, device_name = config.rivals, config.device if device == "auto" else device
         if not rivals:
             raise ReproError("the configuration names no rival", where=file, todo="add `rivals:`, or name a file")
     else:
         keys = {"of": of, "kernel": kernel, "format": format, "offsets": offsets}
-        rivals, wanted = (_named(file, {**keys, "block": block, "threads_per_row": threads_per_row}),), device
+        rivals, device_name = (_named(file, {**keys, "block": block, "threads_per_row": threads_per_row}),), device
     for member in rivals:
         rival_files(member)
-    resolved = resolve_device(wanted)
-    wrong, unable = [], []
+    resolved = resolve_device(device_name)
+    failed_rivals, unsupported_rivals = [], []
     for member in rivals:
         typer.echo(f"{member.name}: {member.source or member.library or member.python}, {member.of} on {resolved}")
-        said = _Said()
+        progress_lines = _Said()
         if member.source is not None and not resolved.startswith("cuda"):
-            outcomes = compile_alone(member, get_target(target), said.begin, said.say)
+            outcomes = compile_alone(member, get_target(target), progress_lines.begin, progress_lines.say)
         else:
-            outcomes = try_apart(member, resolved, seconds, said.begin, said.say)
-        said.end()
-        failed = [outcome for outcome in outcomes if outcome.status not in ("ok", "compiled", "unsupported")]
-        if failed:
-            wrong.append(f"{member.name}: {_counted(failed, len(outcomes))}")
+            outcomes = try_apart(member, resolved, seconds, progress_lines.begin, progress_lines.say)
+        progress_lines.end()
+        failed_outcomes = [outcome for outcome in outcomes if outcome.status not in ("ok", "compiled", "unsupported")]
+        if failed_outcomes:
+            failed_rivals.append(f"{member.name}: {_counted(failed_outcomes, len(outcomes))}")
         elif all(outcome.status == "unsupported" for outcome in outcomes):
-            unable.append(f"{member.name}: {_counted(outcomes, len(outcomes))}")
-    if len(unable) == len(rivals):
-        wrong += unable
-    elif unable:
-        typer.echo(f"Cannot be tried here, and will be a row that says why not: {'; '.join(unable)}")
-    if wrong:
+            unsupported_rivals.append(f"{member.name}: {_counted(outcomes, len(outcomes))}")
+    if len(unsupported_rivals) == len(rivals):
+        failed_rivals += unsupported_rivals
+    elif unsupported_rivals:
+        typer.echo(f"Cannot be tried here, and will be a row that says why not: {'; '.join(unsupported_rivals)}")
+    if failed_rivals:
         raise ReproError(
             "a rival is not right",
             where=file,
-            actual="; ".join(wrong),
+            actual="; ".join(failed_rivals),
             todo="docs/bring-your-own-kernel.md says what each means",
         )
 

@@ -120,9 +120,9 @@ def repeat_first(
     from repro.campaign.measurement import REPEAT
     from repro.problems.registry import load_registry, problem_names
 
-    asked = config.studies[study]
-    first = problem_names(load_registry(Path(config.registry)), asked.problems)[0]
-    if first not in problems or precision != asked.precisions[0]:
+    settings = config.studies[study]
+    first = problem_names(load_registry(Path(config.registry)), settings.problems)[0]
+    if first not in problems or precision != settings.precisions[0]:
         return
     path = step_file(CampaignFolder.of(config.campaign).case(study, first, precision), REPEAT)
     path.unlink(missing_ok=True)
@@ -160,7 +160,7 @@ def _supervise(
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     record = ["--record-failures"] if record_failures else []
     words = [study, problem, precision, *options, "--run", run, *record]
-    with recorded(config, study, problem, precision, record_failures):
+    with record_measurement(config, study, problem, precision, record_failures):
         store = store_path(config, study, problem, precision)
         return supervise([*python(), "-m", "repro", *debug, "measure", *words], lambda: store, run)
     return 0
@@ -169,8 +169,8 @@ def _supervise(
 def python() -> list[str]:
     """Return the Python command; with `-P` unless `repro` was imported from the current folder."""
     first = Path(sys.path[0] or ".").resolve()
-    here = not sys.flags.safe_path and first == Path(__file__).resolve().parents[2]
-    return [sys.executable] if here else [sys.executable, "-P"]
+    is_own_checkout = not sys.flags.safe_path and first == Path(__file__).resolve().parents[2]
+    return [sys.executable] if is_own_checkout else [sys.executable, "-P"]
 
 
 def _measure(
@@ -185,18 +185,18 @@ def _measure(
     config = load(config_file)
     try:
         with (
-            recorded(config, study, problem, precision, record_failures),
+            record_measurement(config, study, problem, precision, record_failures),
             Progress(f"measure {problem} {precision}") as progress,
         ):
             for path in measurement.measure(config, study, problem, precision, progress, run, turns=turns, jobs=jobs):
                 typer.echo(f"wrote {path}")
-    except ContextLost as lost:
-        restart(f"the device's context was lost by {lost}")
+    except ContextLost as error:
+        restart(f"the device's context was lost by {error}")
 
 
 @contextmanager
-def recorded(config: Config, study: str, problem: str, precision: str, wanted: bool) -> Iterator[None]:
-    """If `wanted`, catch, print and record a failure of the body, so that other problems are still measured."""
+def record_measurement(config: Config, study: str, problem: str, precision: str, is_recorded: bool) -> Iterator[None]:
+    """If `is_recorded`, catch, print and record a failure of the body, so that other problems are still measured."""
     from repro.bench.worker import ContextLost
     from repro.campaign.measurement import record_failure
 
@@ -205,7 +205,7 @@ def recorded(config: Config, study: str, problem: str, precision: str, wanted: b
     except ContextLost:
         raise
     except Exception as failure:
-        if not wanted:
+        if not is_recorded:
             raise
         reason = reason_of(failure)
         typer.echo(f"error: {reason}", err=True)
@@ -224,9 +224,9 @@ def reason_of(failure: Exception) -> str:
     if isinstance(failure, ReproError):
         return str(failure)
     traceback.print_exception(failure)
-    first, newline, rest = f"{type(failure).__name__}: {failure}".partition("\n")
+    first, newline, further_lines = f"{type(failure).__name__}: {failure}".partition("\n")
     place = failed_line(failure)
-    return f"{first} (at {place}){newline}{rest}" if place else f"{first}{newline}{rest}"
+    return f"{first} (at {place}){newline}{further_lines}" if place else f"{first}{newline}{further_lines}"
 
 
 Runnables = Annotated[

@@ -65,22 +65,22 @@ def fetch(
             todo="`repro list problems` prints all names and sets",
         )
     items = list(registry.problems) if all_ else registry.expand(names or [])
-    wanted: dict[str, ProblemSpec] = {}
+    selected_items: dict[str, ProblemSpec] = {}
     for item in items:
         if not isinstance(item, OwnProblem):
             inputs = item.inputs if isinstance(item, Recipe) else ()
-            wanted.update({spec.name: spec for spec in (*map(registry.find, inputs), item)})
-    failed = []
-    for name, item in wanted.items():
+            selected_items.update({spec.name: spec for spec in (*map(registry.find, inputs), item)})
+    failed_names = []
+    for name, item in selected_items.items():
         try:
             _out.print(f"{name}: {_fetch(item, config)}", markup=False)
         except ReproError as error:
-            failed.append(name)
+            failed_names.append(name)
             _err.print(str(error), markup=False)
-    if failed:
+    if failed_names:
         raise ReproError(
-            f"{len(failed)} of {len(wanted)} could not be fetched",
-            actual=", ".join(failed),
+            f"{len(failed_names)} of {len(selected_items)} could not be fetched",
+            actual=", ".join(failed_names),
             todo="see the messages above for where to put the files by hand",
         )
 
@@ -93,18 +93,18 @@ def _talk() -> None:
 
 def _fetch(item: ProblemSpec, config: Config) -> str:
     """Fetch the file of a problem and return a text on its source."""
-    fetched: Any
-    kept = config.fetch.model_copy(update={"keep": True})
+    source: Any
+    keep_settings = config.fetch.model_copy(update={"keep": True})
     match item:
         case Suitesparse():
-            fetched = read_suitesparse(item, kept, config.limits)
+            source = read_suitesparse(item, keep_settings, config.limits)
         case Stanford():
-            fetched = read_stanford(item, kept, config.limits)
+            source = read_stanford(item, keep_settings, config.limits)
         case Tetmesh():
-            fetched = read_tetmesh(item, kept, config.limits)
+            source = read_tetmesh(item, keep_settings, config.limits)
         case _:
             return f"{item.source}, nothing to fetch"
-    return f"{fetched.address} ({fetched.content.checksum['state']})"
+    return f"{source.address} ({source.content.checksum['state']})"
 
 
 def problem(
@@ -159,30 +159,30 @@ def problem(
             raise ReproError("--mesh writes the mesh and nothing else", todo="leave out --output, --record and --info")
         _write_mesh(mesh, mesh_of(item, config))
         return
-    kept = Path(config.fetch.cache) / "problems"
-    path = output or kept / f"{name}.npz"
+    problems_folder = Path(config.fetch.cache) / "problems"
+    path = output or problems_folder / f"{name}.npz"
     step = None
     if receipt:
         step = building(plan_of_cases(config, [name]), name)
     elif output is None and not record_unavailable:
         outline = planned(item, load_registry(Path(config.registry)), config.limits)
-        step = building_into((path,), kept / "receipts" / f"{name}.json", outline, config)
-        before = Receipt.load(step.receipt)
-        if info and not record and before and not stale_reason(step, {step.receipt: before}, {}):
+        step = building_into((path,), problems_folder / "receipts" / f"{name}.json", outline, config)
+        earlier_receipt = Receipt.load(step.receipt)
+        if info and not record and earlier_receipt and not stale_reason(step, {step.receipt: earlier_receipt}, {}):
             _out.print(describe(load_problem(path, name), path))
             return
-    with record_step(step) if step else nullcontext() as made:
+    with record_step(step) if step else nullcontext() as running_step:
         if record_unavailable:
-            built = build_or_record(name, config, path, record, made)
+            problem_file = build_or_record(name, config, path, record, running_step)
         else:
-            built = build_problem(name, config, path, record)
-    if built is None:
+            problem_file = build_problem(name, config, path, record)
+    if problem_file is None:
         return
     if not info:  # with `info`, notes are printed with everything else
-        for note in built.origin.get("notes", ()):
+        for note in problem_file.origin.get("notes", ()):
             _err.print(f"note: {note}", markup=False)
-    sizes = ", ".join(" ".join(row) for row in built.info())
-    _out.print(describe(built, path) if info else f"{name}: {sizes} -> {path}")
+    sizes = ", ".join(" ".join(row) for row in problem_file.info())
+    _out.print(describe(problem_file, path) if info else f"{name}: {sizes} -> {path}")
 
 
 def build_or_record(
@@ -190,7 +190,7 @@ def build_or_record(
     config: Config,
     path: Path,
     record: Path | None,
-    made: RunningStep | None,
+    running_step: RunningStep | None,
     registry: Registry | None = None,
 ) -> Problem | None:
     """Build and return a problem; on failure, write a file with the reason and return None."""
@@ -199,39 +199,39 @@ def build_or_record(
     except Exception as failure:  # catch bugs and lack of memory too, so that other problems are still built
         reason = reason_of(failure)
         write_unavailable(name, config, reason, path, record, registry)
-        if made:
-            made.failed(reason)
+        if running_step:
+            running_step.failed(reason)
         _err.print(f"warning: {name} is unavailable\n{reason}", markup=False)
         return None
 
 
-def _write_mesh(path: Path, fetched: Found[MeshFile]) -> None:
-    content = fetched.content
+def _write_mesh(path: Path, source: Found[MeshFile]) -> None:
+    content = source.content
     write_mesh(path, content.vertices, content.cells)
     for note in content.notes:
         _err.print(f"note: {note}", markup=False)
     _out.print(
-        f"{len(content.vertices)} vertices, {len(content.cells)} cells from {fetched.address} -> {path}\n"
+        f"{len(content.vertices)} vertices, {len(content.cells)} cells from {source.address} -> {path}\n"
         f"checksum sha256 {mesh_checksum(content.vertices, content.cells)}",
         markup=False,
     )
 
 
-def describe(built: Problem, path: Path) -> Table:
+def describe(problem: Problem, path: Path) -> Table:
     """Return a table with size, statistics, origin and checksums of a problem."""
-    table = Table(title=f"problem {built.name}", title_justify="left", show_header=False)
+    table = Table(title=f"problem {problem.name}", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
     table.add_row("file", str(path))
-    table.add_row("kind", built.kind)
-    for row in built.info():
+    table.add_row("kind", problem.kind)
+    for row in problem.info():
         table.add_row(*row)
-    table.add_row("checksum", f"sha256 {built.checksum()}", end_section=True)
-    for part in (built.statistics, built.origin):
+    table.add_row("checksum", f"sha256 {problem.checksum()}", end_section=True)
+    for part in (problem.statistics, problem.origin):
         for key, value in part.items():
             # these entries are printed above
             if key == "semidefinite":
-                table.add_row("positive", definiteness(built.origin.get("notes", ())))
+                table.add_row("positive", definiteness(problem.origin.get("notes", ())))
             elif key not in ("rows", "nonzeros", "cells"):
                 table.add_row(key.replace("_", " "), _text(value))
         table.add_section()

@@ -54,16 +54,17 @@ def record(
     raw = folder.raw
     # no run may write files between reading and deleting, since they would be lost; `pack` reports a missing campaign
     with hold_run_lock(campaign, results) if raw.is_dir() else nullcontext():
-        before = _sizes(raw)
+        sizes_before = _sizes(raw)
         for path in pack(folder):
             typer.echo(f"{path}: {_mib(path.stat().st_size)}")
-        after = _sizes(raw)
+        sizes_after = _sizes(raw)
         repository = checkout()
         if repository is not None:
             commits = record_commits(folder, repository)
             for words, names in code_of(read_environments(folder), commits).items():
                 typer.echo(f"{words}: environment {', '.join(names)}")
-    typer.echo(f"{len(before)} files of {_mib(sum(before))} before, {len(after)} of {_mib(sum(after))} now")
+    text = f"{len(sizes_before)} files of {_mib(sum(sizes_before))} before"
+    typer.echo(f"{text}, {len(sizes_after)} of {_mib(sum(sizes_after))} now")
 
 
 def _sizes(raw: Path) -> list[int]:
@@ -109,16 +110,16 @@ def merge(
 
     if len(parts) < 2:
         raise ReproError("nothing to merge", expected="two parts or more", actual=", ".join(parts))
-    merged = run(parts, results, to, keep_apart)
-    for part in merged.parts:
+    result = run(parts, results, to, keep_apart)
+    for part in result.parts:
         counts = ", ".join(f"{study} {len(cases)}" for study, cases in part.cases.items())
-        left = f"; {part.left_out} that its configuration does not name are left out" if part.left_out else ""
-        typer.echo(f"{part.name}: cases of {counts}{left}")
-    typer.echo(f"{merged.folder}: cases of {', '.join(f'{study} {count}' for study, count in merged.cases.items())}")
-    if merged.differences:
-        count = len(merged.differences)
-        typer.echo(f"kept apart: {count} {'difference' if count == 1 else 'differences'}, in {merged.folder}/NOTES.md")
-    command = ["snakemake", "--cores", "4", "all", "--configfile", f"{merged.folder}/config.yaml"]
+        omission_text = f"; {part.left_out} that its configuration does not name are left out" if part.left_out else ""
+        typer.echo(f"{part.name}: cases of {counts}{omission_text}")
+    typer.echo(f"{result.folder}: cases of {', '.join(f'{study} {count}' for study, count in result.cases.items())}")
+    if result.differences:
+        count = len(result.differences)
+        typer.echo(f"kept apart: {count} {'difference' if count == 1 else 'differences'}, in {result.folder}/NOTES.md")
+    command = ["snakemake", "--cores", "4", "all", "--configfile", f"{result.folder}/config.yaml"]
     typer.echo(f"tables, figures and report: {join(command)}")
 
 
@@ -145,9 +146,9 @@ def environment(
     from repro.campaign.archive import constraints_of
     from repro.campaign.artifacts import CampaignSelection
 
-    asked = CampaignSelection.of(either(named, campaign), results, config_file)
-    asked.check_measured()
-    typer.echo(constraints_of(asked.folder, record))
+    selection = CampaignSelection.of(either(named, campaign), results, config_file)
+    selection.check_measured()
+    typer.echo(constraints_of(selection.folder, record))
 
 
 def cite(
@@ -169,18 +170,21 @@ def cite(
     from repro.campaign.archive import cite as cite_rows
     from repro.campaign.artifacts import CampaignSelection, find_artifacts, published_of
 
-    asked = CampaignSelection.of(campaign, results)
+    selection = CampaignSelection.of(campaign, results)
     kind: Literal["figure", "table"] = "figure" if name.rpartition("/")[2].startswith("figure") else "table"
-    for study, artifacts in find_artifacts([name], kind, asked.studies()).items():
-        data = asked.read(study)
+    for study, artifacts in find_artifacts([name], kind, selection.studies()).items():
+        data = selection.read(study)
         for artifact in artifacts:
             caption = artifact.make(data, published_of(study)).caption
-            said = cite_rows(data, asked.folder, artifact, caption)
+            citation = cite_rows(data, selection.folder, artifact, caption)
             if as_json:
-                print_json(asdict(said))
+                print_json(asdict(citation))
                 continue
-            typer.echo(f"sparse-repro {said.version}, campaign {said.campaign}, {said.artifact}; {said.recording};")
-            typer.echo(f"{said.code}; rows in {said.rows};\nby `{said.command}`.\n\n{said.bibtex}")
+            typer.echo(
+                f"sparse-repro {citation.version}, campaign {citation.campaign}, {citation.artifact}; "
+                f"{citation.recording};"
+            )
+            typer.echo(f"{citation.code}; rows in {citation.rows};\nby `{citation.command}`.\n\n{citation.bibtex}")
 
 
 class Precision(StrEnum):
@@ -248,16 +252,16 @@ def export(
     if variant is not None:
         if precision is None:
             raise ReproError("a variant needs a precision", where="--variant", todo="add --precision single or double")
-        wanted = _by_name(variant, entry, precision.value, target, name)
+        bundle = _by_name(variant, entry, precision.value, target, name)
     else:
-        said = precision.value if precision else None
-        wanted = _of_campaign(results, campaign, study, problem, said, tuning, entry, name)
-    binaries = _matrix_writers(CampaignFolder.named(campaign, results), problem, wanted) if matrix else {}
-    for path in write_folder(to, render_export(Path(config.kernels), wanted), binaries):
+        precision_name = precision.value if precision else None
+        bundle = _of_campaign(results, campaign, study, problem, precision_name, tuning, entry, name)
+    binaries = _matrix_writers(CampaignFolder.named(campaign, results), problem, bundle) if matrix else {}
+    for path in write_folder(to, render_export(Path(config.kernels), bundle), binaries):
         typer.echo(f"wrote {path}")
 
 
-def _matrix_writers(campaign: CampaignFolder, problem: str | None, wanted: Export) -> dict[str, Callable[[Path], None]]:
+def _matrix_writers(campaign: CampaignFolder, problem: str | None, bundle: Export) -> dict[str, Callable[[Path], None]]:
     """Return a function that writes the problem's matrix for the exported kernel, by file name."""
     from repro.errors import ReproError
     from repro.export.bundle import write_matrix
@@ -266,10 +270,10 @@ def _matrix_writers(campaign: CampaignFolder, problem: str | None, wanted: Expor
 
     if problem is None:
         raise ReproError("--matrix needs a problem", todo="name one that the campaign has built")
-    built = Matrix.load(campaign.problem(check_name(problem, "PROBLEM")))
-    if built.entry != wanted.entry:
-        raise ReproError("the problem has another entry", where=problem, expected=wanted.entry, actual=built.entry)
-    return {f"{wanted.name}.matrix": lambda path: write_matrix(built, wanted.precision, path)}
+    matrix = Matrix.load(campaign.problem(check_name(problem, "PROBLEM")))
+    if matrix.entry != bundle.entry:
+        raise ReproError("the problem has another entry", where=problem, expected=bundle.entry, actual=matrix.entry)
+    return {f"{bundle.name}.matrix": lambda path: write_matrix(matrix, bundle.precision, path)}
 
 
 def _by_name(variant: str, entry: str | None, precision: str, target_name: str, name: str | None) -> Export:
@@ -308,41 +312,41 @@ def _of_campaign(
 ) -> Export:
     from repro.errors import ReproError
     from repro.export.bundle import Export, parse_variant
-    from repro.export.campaign_choice import find_campaign_choice, the_precision
+    from repro.export.campaign_choice import campaign_precision, find_campaign_choice
 
     if problem is None or entry is not None:
         raise ReproError(
             "--entry is the campaign's" if problem else "nothing to export",
             todo="name a problem of a campaign, or a variant with --variant and --entry",
         )
-    precision = precision or the_precision(results, campaign, problem)
-    chosen = find_campaign_choice(results, campaign, study, problem, precision, tuning)
-    if chosen.target.dialect != "cuda":
+    precision = precision or campaign_precision(results, campaign, problem)
+    choice = find_campaign_choice(results, campaign, study, problem, precision, tuning)
+    if choice.target.dialect != "cuda":
         raise ReproError(
             "the campaign was measured on a CPU, and its winner is no GPU's",
             where=f"campaign {campaign}",
             todo="name a campaign of a GPU with --campaign, or a variant with --variant; "
             f"`repro best {campaign}` prints a line with one",
         )
-    id = parse_variant(chosen.name, chosen.target)
-    time = "not timed again" if chosen.seconds is None else f"{chosen.seconds * 1e6:.3f} µs (median, graph clock, warm)"
+    id = parse_variant(choice.name, choice.target)
+    time = "not timed again" if choice.seconds is None else f"{choice.seconds * 1e6:.3f} µs (median, graph clock, warm)"
     provenance = [
-        ("campaign", chosen.campaign),
-        ("problem", f"{problem}, {chosen.entry}, {precision} precision"),
-        ("chosen", f"by the campaign's search, as the fastest of its choice `{chosen.tuning}`"),
+        ("campaign", choice.campaign),
+        ("problem", f"{problem}, {choice.entry}, {precision} precision"),
+        ("chosen", f"by the campaign's search, as the fastest of its choice `{choice.tuning}`"),
         ("layout", str(id.layout)),
         ("schedule", str(id.schedule)),
         ("measured time", time),
-        ("GPU", f"{chosen.device or 'not recorded'} ({chosen.target.name})"),
-        ("environment", f"`raw/environment/{chosen.environment}.json` of the campaign"),
+        ("GPU", f"{choice.device or 'not recorded'} ({choice.target.name})"),
+        ("environment", f"`raw/environment/{choice.environment}.json` of the campaign"),
     ]
     return Export(
-        f"{chosen.entry}_{precision}" if name is None else name,
-        chosen.entry,
+        f"{choice.entry}_{precision}" if name is None else name,
+        choice.entry,
         precision,
         id.layout,
         id.schedule,
-        chosen.target,
+        choice.target,
         provenance,
     )
 
@@ -389,58 +393,61 @@ def check(
     from repro.errors import ReproError
     from repro.untrusted_files import files_below
 
-    chosen = either(named, campaign)
-    asked = CampaignSelection.of(chosen, results, config_file)
+    campaign_name = either(named, campaign)
+    selection = CampaignSelection.of(campaign_name, results, config_file)
     # merged rows (one file per study and step) have no receipts: they were measured on another machine or an earlier
     # day
-    tables = {path.relative_to(asked.folder.raw).parts[1:] for path in files_below(asked.folder.raw, "*.parquet")}
-    record, config = bool(tables) and all(len(parts) == 1 for parts in tables), asked.config
+    tables = {
+        path.relative_to(selection.folder.raw).parts[1:] for path in files_below(selection.folder.raw, "*.parquet")
+    }
+    record, config = bool(tables) and all(len(parts) == 1 for parts in tables), selection.config
     if record and config is not None:
-        config = config.model_copy(update={"campaign": asked.campaign, "replay": True})
+        config = config.model_copy(update={"campaign": selection.campaign, "replay": True})
     plan: Plan | None = None
     freshness: Freshness | None = None
     if config is not None:
         plan = make_plan(config)
-        if not asked.folder.raw.is_dir():
-            source = config_file or (DEFAULT_CONFIG if chosen is None else asked.folder.config)
-            raise ReproError(f"campaign {asked.campaign} was never run: `repro run --config {source}` runs it")
+        if not selection.folder.raw.is_dir():
+            source = config_file or (DEFAULT_CONFIG if campaign_name is None else selection.folder.config)
+            raise ReproError(f"campaign {selection.campaign} was never run: `repro run --config {source}` runs it")
         freshness = None if plan.config.replay else Freshness(plan)
         missing_parts = find_missing(plan, freshness)
     elif record:
-        missing_parts = find_missing_of_record(asked.folder)
+        missing_parts = find_missing_of_record(selection.folder)
     else:
-        check_measured(asked.folder)
+        check_measured(selection.folder)
         raise ReproError(
             "the campaign has no configuration",
-            where=asked.folder.config,
+            where=selection.folder.config,
             todo="name its configuration with --config",
         )
-    code = code_of(read_environments(asked.folder), read_commits(asked.folder))
+    code = code_of(read_environments(selection.folder), read_commits(selection.folder))
     if as_json:
-        print_json({"campaign": asked.campaign, "named": [asdict(part) for part in missing_parts], "code": code})
+        print_json({"campaign": selection.campaign, "named": [asdict(part) for part in missing_parts], "code": code})
     else:
         batches = ProblemBatches(plan) if plan and not record else None
         for part in missing_parts if each else merge_equal_causes(missing_parts):
             log = log_of(batches, part.case) if batches and part.case else None
             disturbed = part.remark and "rows disturbed" in part.reason and not record
-            todo = f"  what to do: {TIME_AGAIN} --config {asked.folder.config}\n" if disturbed else ""
+            todo = f"  what to do: {TIME_AGAIN} --config {selection.folder.config}\n" if disturbed else ""
             typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else "") + todo, err=True)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
-    missing = [part for part in missing_parts if not part.remark]
-    if not missing:
-        words = f"campaign {asked.campaign} is complete"
+    failures = [part for part in missing_parts if not part.remark]
+    if not failures:
+        words = f"campaign {selection.campaign} is complete"
         if output is not None:
             # only the planned output of the check step has a receipt
             steps = freshness.steps[-1:] if freshness else ()
-            own = [step for step in steps if output.absolute() in (path.absolute() for path in step.outputs)]
-            with record_step(own[0]) if own else nullcontext():
+            own_steps = [step for step in steps if output.absolute() in (path.absolute() for path in step.outputs)]
+            with record_step(own_steps[0]) if own_steps else nullcontext():
                 output.write_text(f"{words}\n")
         typer.echo(words, err=as_json)
         return
     raise ReproError(
-        f"missing or failed: {len(missing)}",
-        where=f"campaign {asked.campaign}; all else is in {results / asked.campaign} and figures/{asked.campaign}",
+        f"missing or failed: {len(failures)}",
+        where=f"campaign {selection.campaign}; all else is in {results / selection.campaign} and "
+        f"figures/{selection.campaign}",
         todo="see the messages above, and `--each` for all; "
         + ("a record stays as it is" if record else "a run tries again what can be tried again"),
     )

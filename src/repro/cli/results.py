@@ -191,11 +191,11 @@ def report(
     from repro.cli.console import Progress
     from repro.errors import ReproError
 
-    given = campaign or []
-    names = [named, *given[given[:1] == [named] :]] if named else given
-    first, others = (names[0], names[1:]) if names else (None, [])
+    arguments = campaign or []
+    names = [named, *arguments[arguments[:1] == [named] :]] if named else arguments
+    first, other_names = (names[0], names[1:]) if names else (None, [])
     # without repetitions; by default the configured campaigns
-    beside = [*dict.fromkeys([*others, *(beside or ())])] or None
+    beside = [*dict.fromkeys([*other_names, *(beside or ())])] or None
     if receipt and beside:
         raise ReproError(
             "--receipt is for the page that the configuration asks for",
@@ -204,18 +204,18 @@ def report(
         )
     page = "-".join(["report", *(f"beside-{name}" for name in beside or ())])
     with _receipt(receipt, config_file, "report", None):
-        asked = CampaignSelection.of(first, results, config_file, beside)
-        with Progress(f"report {asked.campaign}") as progress:
-            path = write(asked, study, progress, page)
+        selection = CampaignSelection.of(first, results, config_file, beside)
+        with Progress(f"report {selection.campaign}") as progress:
+            path = write(selection, study, progress, page)
         typer.echo(f"wrote {path}")
 
 
 @contextmanager
 def _receipt(
-    wanted: bool, config_file: Path | None, kind: Literal["tables", "figures", "report"], study: str | None
+    with_receipt: bool, config_file: Path | None, kind: Literal["tables", "figures", "report"], study: str | None
 ) -> Iterator[None]:
-    """If `wanted`, write the receipt for a study's tables or figures, or for the report."""
-    if not wanted:
+    """If `with_receipt`, write the receipt for a study's tables or figures, or for the report."""
+    if not with_receipt:
         yield
         return
     from repro.campaign.configuration import load
@@ -250,8 +250,8 @@ def _write_artifacts(
     from repro.results.report import is_empty
     from repro.results.tables import Table
 
-    asked = CampaignSelection.of(campaign, results, config_file)
-    studies = asked.studies(study)
+    selection = CampaignSelection.of(campaign, results, config_file)
+    studies = selection.studies(study)
     if bool(names) == all_:
         choice = [f"{name}/{artifact.name}" for name in studies for artifact in all_artifacts(name, kind)]
         some = some_of(choice, names[0] if names else "", "`repro list artifacts`")
@@ -259,21 +259,25 @@ def _write_artifacts(
             "both names and --all are given" if names else f"no {kind} is named",
             expected=f"--all, or {some}",
         )
-    chosen = {name: asked.artifacts(name, kind) for name in studies} if all_ else find_artifacts(names, kind, studies)
-    folder, short = tables_folder if kind == "table" else figures_folder, caption is Caption.SHORT
-    with Progress(f"{kind}s {asked.campaign}") if all_ else nullcontext(lambda *_: None) as progress:
-        for name, artifacts in chosen.items():
+    artifacts_by_study = (
+        {name: selection.artifacts(name, kind) for name in studies} if all_ else find_artifacts(names, kind, studies)
+    )
+    folder, short_caption = tables_folder if kind == "table" else figures_folder, caption is Caption.SHORT
+    with Progress(f"{kind}s {selection.campaign}") if all_ else nullcontext(lambda *_: None) as progress:
+        for name, artifacts in artifacts_by_study.items():
             progress(name, 0, len(artifacts))
-            data, published = asked.read(name), published_of(name)
-            for done, artifact in enumerate(artifacts, 1):
-                made = artifact.make(data, published)
-                if not all_ and is_empty(artifact, made, data):
+            data, published = selection.read(name), published_of(name)
+            for number, artifact in enumerate(artifacts, 1):
+                content = artifact.make(data, published)
+                if not all_ and is_empty(artifact, content, data):
                     typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
-                if show and isinstance(made, Table):
-                    _print_table(f"{name}/{artifact.name}", made)
-                for path in write(artifact, made, data, folder(target, asked.campaign, name), shape, short):
+                if show and isinstance(content, Table):
+                    _print_table(f"{name}/{artifact.name}", content)
+                for path in write(
+                    artifact, content, data, folder(target, selection.campaign, name), shape, short_caption
+                ):
                     typer.echo(f"wrote {path}")
-                progress(name, done, len(artifacts))
+                progress(name, number, len(artifacts))
 
 
 def _print_table(name: str, table: Table) -> None:
@@ -373,15 +377,15 @@ def _print_comparison(comparison: Comparison, worst: int, tolerance: float, cons
     for letter, name, device in zip("AB", (comparison.first, comparison.second), comparison.devices, strict=True):
         console.print(f"{letter}: {name} ({device})")
     console.print()
-    for key, (mine, theirs) in comparison.changes.items():
-        console.print(f"differs: {key}: {mine} → {theirs}")
+    for key, (first_value, second_value) in comparison.changes.items():
+        console.print(f"differs: {key}: {first_value} → {second_value}")
     if comparison.changes:
         console.print()
     _print_groups(comparison, tolerance, console)
     _print_worst(comparison, worst, console)
     _print_winners(comparison, worst, console)
-    for why, count in comparison.uncompared.items():
-        console.print(f"not compared: {count} {'row' if count == 1 else 'rows'} {why}")
+    for reason, count in comparison.uncompared.items():
+        console.print(f"not compared: {count} {'row' if count == 1 else 'rows'} {reason}")
     if not comparison.across:
         counts = [f"{(comparison.rows['verdict'] == verdict).sum()} {verdict}" for verdict in VERDICTS]
         _print_spreads(comparison, console)
@@ -402,10 +406,10 @@ def _print_mean(comparison: Comparison, console: Console) -> None:
 
     mean, interval = comparison.mean_ratio()
     cases = len(comparison.rows[CASE].drop_duplicates())
-    sure = f", 95 % interval {interval[0]:.4f} to {interval[1]:.4f} over {cases} cases" if interval else ""
+    interval_text = f", 95 % interval {interval[0]:.4f} to {interval[1]:.4f} over {cases} cases" if interval else ""
     low, high = comparison.rows["ratio"].quantile([0.025, 0.975])
     rows = f"of 95 % of the rows from {low:.3f} to {high:.3f}"
-    console.print(f"B/A, geometric mean of all rows: {mean:.4f}{sure}; {rows}")
+    console.print(f"B/A, geometric mean of all rows: {mean:.4f}{interval_text}; {rows}")
 
 
 def _print_groups(comparison: Comparison, tolerance: float, console: Console) -> None:
@@ -462,20 +466,20 @@ def _print_worst(comparison: Comparison, worst: int, console: Console) -> None:
 def _print_winners(comparison: Comparison, worst: int, console: Console) -> None:
     from rich.table import Table
 
-    apart = [winner for winner in comparison.winners if not winner.agree]
-    same = sum(winner.first == winner.second for winner in comparison.winners)
+    different_winners = [winner for winner in comparison.winners if not winner.agree]
+    same_count = sum(winner.first == winner.second for winner in comparison.winners)
     console.print(
-        f"winners: {len(comparison.winners)} choices in both; {same} are the same variant, "
-        f"{len(comparison.winners) - same - len(apart)} a tie, {len(apart)} apart"
+        f"winners: {len(comparison.winners)} choices in both; {same_count} are the same variant, "
+        f"{len(comparison.winners) - same_count - len(different_winners)} a tie, {len(different_winners)} apart"
     )
-    if not apart or not worst:
+    if not different_winners or not worst:
         console.print()
         return
     table = Table(box=None)
     for head in ("problem", "precision", "clock", "tuning", "A", "B"):
         table.add_column(head, overflow="fold")
     table.add_column("loss", justify="right")
-    for winner in sorted(apart, key=lambda winner: -(winner.loss or 0))[:worst]:
+    for winner in sorted(different_winners, key=lambda winner: -(winner.loss or 0))[:worst]:
         loss = "not timed" if winner.loss is None else f"{100 * winner.loss:.1f} %"
         choice = (winner.problem, winner.precision, winner.clock, winner.tuning)
         table.add_row(*choice, winner.first, winner.second, loss)
@@ -535,21 +539,21 @@ def best(
     from repro.campaign.winners import find_rivals, find_winners, json_text, lines_of_problem, studies_without_winners
     from repro.cli.end_of_run import print_not_searched, print_rivals, print_winners
 
-    asked = CampaignSelection.of(either(named, campaign), results, config_file, reference_names=())
-    winners, rivals = find_winners(asked, study), find_rivals(asked, study)
+    selection = CampaignSelection.of(either(named, campaign), results, config_file, reference_names=())
+    winners, rivals = find_winners(selection, study), find_rivals(selection, study)
     if problem is not None:
         winners, rivals = lines_of_problem(problem, winners, rivals)
     if json:
         typer.echo(json_text(winners, rivals))
         return
-    if asked.named_by:
-        typer.echo(f"campaign {asked.said}\n")
-    many = problem is None and len({winner.problem for winner in winners if winner.python}) > MAX_RECIPES
-    print_winners(winners, "" if recipes or not many else HOW_TO_TAKE_AWAY)
+    if selection.named_by:
+        typer.echo(f"campaign {selection.said}\n")
+    has_many_problems = problem is None and len({winner.problem for winner in winners if winner.python}) > MAX_RECIPES
+    print_winners(winners, "" if recipes or not has_many_problems else HOW_TO_TAKE_AWAY)
     print_rivals(rivals)
-    for name, table in studies_without_winners(asked, study) if problem is None else ():
+    for name, table in studies_without_winners(selection, study) if problem is None else ():
         typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
-    print_not_searched(asked, winners)
+    print_not_searched(selection, winners)
 
 
 def claims(
@@ -586,31 +590,31 @@ def claims(
     from repro.errors import ReproError
     from repro.results.claims import Verdict, reasons_of
 
-    asked = CampaignSelection.of(either(named, campaign), results, config_file)
-    tables = claim_tables(asked, study)
+    selection = CampaignSelection.of(either(named, campaign), results, config_file)
+    tables = claim_tables(selection, study)
     if not tables:
         raise ReproError(
             "no study with claims",
-            where=f"campaign {asked.campaign}",
+            where=f"campaign {selection.campaign}",
             expected="a study with config/claims/<study>.csv",
-            actual=", ".join(asked.studies(study)),
+            actual=", ".join(selection.studies(study)),
         )
     if as_json:
         keys = {name: [column.key for column in table.columns] for name, (_, table) in tables.items()}
-        told = {
+        document = {
             name: [dict(zip(keys[name], (cell.value for cell in row), strict=True)) for row in table.rows]
             for name, (_, table) in tables.items()
         }
-        print_json({"campaign": asked.campaign, "claims": told})
+        print_json({"campaign": selection.campaign, "claims": document})
     else:
         heads = ["verdict", "id", "published", "here", "cases", "kernels", "claim"]
-        shown = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
-        for name, (measured, table) in tables.items():
-            typer.echo(f"{name} on {measured.column}, campaign {asked.said}: {verdict_line(table)}")
+        shown_keys = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
+        for name, (source, table) in tables.items():
+            typer.echo(f"{name} on {source.column}, campaign {selection.said}: {verdict_line(table)}")
             columns = [column.key for column in table.columns]
             cells = [dict(zip(columns, row, strict=True)) for row in table.rows]
             judged = [line for line in cells if line["verdict"].value != Verdict.NOT_TESTABLE]
-            lines = [[line[key].shown for key in shown] for line in judged]
+            lines = [[line[key].shown for key in shown_keys] for line in judged]
             for text in in_columns(heads, lines, terminal_width()) if lines else ():
                 typer.echo(text)
             for reason, ids in reasons_of(table).items():
@@ -619,7 +623,7 @@ def claims(
                 typer.echo("\n".join(wrapped(said, terminal_width(), indent=INDENT)))
             typer.echo()
     if report:
-        for path in write_reproduction(asked, tables):
+        for path in write_reproduction(selection, tables):
             typer.echo(f"wrote {path}", err=as_json)
 
 
@@ -680,32 +684,32 @@ def results_(
     from repro.errors import ReproError
     from repro.filesystem import write_whole
 
-    asked = [word for word, on in (("--json", json_), ("--csv", csv), ("--schema", schema), ("--t4", t4)) if on]
-    if len(asked) > 1:
+    formats = [word for word, on in (("--json", json_), ("--csv", csv), ("--schema", schema), ("--t4", t4)) if on]
+    if len(formats) > 1:
         raise ReproError(
-            "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(asked)
+            "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(formats)
         )
     selected = CampaignSelection.of(either(named, campaign), results)
     selected.check_measured()
-    measured = selected.folder
-    studies = studies_of(measured, study)
-    given = {"step": step, "problem": problem, "precision": precision, "kind": kind}
-    only = {name: value for name, value in given.items() if value is not None}
-    check_choice(measured, studies, only)
+    campaign_folder = selected.folder
+    studies = studies_of(campaign_folder, study)
+    columns = {"step": step, "problem": problem, "precision": precision, "kind": kind}
+    choice = {name: value for name, value in columns.items() if value is not None}
+    check_choice(campaign_folder, studies, choice)
     if schema:
         typer.echo(json.dumps(json_schema(studies), indent=1))
     elif csv:
-        write_csv(measured, studies, sys.stdout, only)
+        write_csv(campaign_folder, studies, sys.stdout, choice)
     elif t4 is not None:
         for folder in studies:
-            for case, search in t4_of(measured, folder, only).items():
+            for case, search in t4_of(campaign_folder, folder, choice).items():
                 path = t4 / folder.name / case[0] / f"{case[1]}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     elif json_:
-        rows = [row for folder in studies for row in exported_rows(measured, folder, only)]
+        rows = [row for folder in studies for row in exported_rows(campaign_folder, folder, choice)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": selected.campaign, "rows": rows}))
     else:
-        heads, lines = row_lines(measured, studies, only)
+        heads, lines = row_lines(campaign_folder, studies, choice)
         for line in in_columns(heads, lines, terminal_width()):
             typer.echo(line)

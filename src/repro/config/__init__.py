@@ -53,11 +53,11 @@ def read_yaml(path: Path, subject: str = "configuration file") -> Any:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = _start_of_fault(error, text)
-        where = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else path
+        location = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else path
         words = " ".join(part for part in (error.context, error.problem) if part) or str(error)
         if mark and "\t" in "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column : mark.column + 1]:
             words = f"a tab, and YAML indents by spaces ({words})"
-        raise ReproError("unreadable YAML", where=where, actual=" ".join(words.split()), todo=_CORRECT) from None
+        raise ReproError("unreadable YAML", where=location, actual=" ".join(words.split()), todo=_CORRECT) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise ReproError("unreadable YAML", where=path, actual=" ".join(str(error).split()), todo=_CORRECT) from None
 
@@ -151,11 +151,11 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
         if id(node) not in self._lines:
             self._lines[id(node)] = node.start_mark.line
             keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, ScalarNode)]
-            twice = next((key for key, count in Counter(keys).items() if count > 1), None)
-            if twice is not None:
-                marks = [key.start_mark for key, _ in node.value if (key.tag, key.value) == twice]
+            repeated_key = next((key for key, count in Counter(keys).items() if count > 1), None)
+            if repeated_key is not None:
+                marks = [key.start_mark for key, _ in node.value if (key.tag, key.value) == repeated_key]
                 lines = " and ".join(str(mark.line + 1) for mark in marks)
-                raise _refusal(f"the key {twice[1]!r} is there twice, in lines {lines}", marks[1])
+                raise _refusal(f"the key {repeated_key[1]!r} is there twice, in lines {lines}", marks[1])
         super().flatten_mapping(node)
 
     def construct_object(self, node: Node, deep: bool = False) -> Any:
@@ -188,12 +188,14 @@ _SCHEMA = "`repro config --schema` writes the schema that editors can check agai
 Source = Sequence[Path] | str
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in over.items():
-        old = merged.get(key)
-        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return merged
+def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in override.items():
+        base_value = result.get(key)
+        result[key] = (
+            merge(base_value, value) if isinstance(base_value, Mapping) and isinstance(value, Mapping) else value
+        )
+    return result
 
 
 def validate(model: type[M], data: Any, source: Source, expected: str | None = None) -> M:
@@ -204,14 +206,14 @@ def validate(model: type[M], data: Any, source: Source, expected: str | None = N
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        found = misfits(error, model, data, lambda key: position(source, key))
-        if len(found) > NAMED:
-            found = [*found[:NAMED], f"and {len(found) - NAMED} more"]
+        messages = misfits(error, model, data, lambda key: position(source, key))
+        if len(messages) > NAMED:
+            messages = [*messages[:NAMED], f"and {len(messages) - NAMED} more"]
         raise ReproError(
             "the configuration does not fit",
             where=named(source),
             expected=expected or "the keys that config/README.md explains",
-            actual="\n    ".join(found),
+            actual="\n    ".join(messages),
             todo=_SCHEMA,
         ) from None
 
@@ -226,15 +228,15 @@ def position(source: Source, key: Key) -> str:
     The file is the one with the longest beginning of the key; among equal ones the last.
     """
     deepest = 0
-    found = ""
+    location = ""
     for path in () if isinstance(source, str) else source:
         try:
             depth, mark = _find(path, key)
         except (ReproError, yaml.YAMLError, RecursionError):  # unreadable files are reported elsewhere
             continue
         if mark is not None and depth >= max(deepest, 1):
-            deepest, found = depth, f"{path}:{mark.line + 1}:{mark.column + 1}: "
-    return found
+            deepest, location = depth, f"{path}:{mark.line + 1}:{mark.column + 1}: "
+    return location
 
 
 @contextmanager
@@ -246,11 +248,11 @@ def located(source: Source) -> Iterator[None]:
     try:
         yield
     except ReproError as error:
-        where = str(error.where or "")
-        place = position(source, tuple(where.partition(":")[0].split(".")))
+        location = str(error.where or "")
+        place = position(source, tuple(location.partition(":")[0].split(".")))
         if not place:
             raise
-        raise error.at(f"{place}{where}") from None
+        raise error.at(f"{place}{location}") from None
 
 
 def _find(path: Path, key: Key) -> tuple[int, Any]:

@@ -134,9 +134,9 @@ W = TypeVar("W")
 
 def _once(words: W) -> W:
     if isinstance(words, tuple):
-        twice = [word for index, word in enumerate(words) if word in words[:index]]
-        if twice:
-            text = ", ".join(map(str, twice)).encode(errors="backslashreplace").decode()  # for lone surrogates
+        repeated_words = [word for index, word in enumerate(words) if word in words[:index]]
+        if repeated_words:
+            text = ", ".join(map(str, repeated_words)).encode(errors="backslashreplace").decode()  # for lone surrogates
             raise ValueError(f"named twice: {text}")
     return words
 
@@ -150,11 +150,11 @@ CAMPAIGN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
 
 def _campaign(name: str) -> str:
     if len(name) > MAX_PART_LENGTH or not re.fullmatch(CAMPAIGN, name):
-        offered = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:MAX_PART_LENGTH]
+        suggestion = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:MAX_PART_LENGTH]
         raise refuse_unknown(
             "no name of a campaign, which names folders; expected a letter, a digit or _, then also . and -, at most "
             f"{MAX_PART_LENGTH} characters",
-            [offered] if offered else [],
+            [suggestion] if suggestion else [],
         )
     return name
 

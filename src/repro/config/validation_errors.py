@@ -49,8 +49,8 @@ def nearest(word: object, choices: Iterable[str]) -> str | None:
 
 def suggestion(word: object, choices: Iterable[str]) -> str:
     """Return `; did you mean …?` for the nearest of the choices, or nothing."""
-    near = nearest(word, choices)
-    return f"; did you mean {near}?" if near else ""
+    near_words = nearest(word, choices)
+    return f"; did you mean {near_words}?" if near_words else ""
 
 
 #: Maximum number of names that a message lists in full, and how many of more it shows.
@@ -77,17 +77,17 @@ def nearest_file(path: Path) -> str | None:
     Names are compared without suffixes, since many files of a folder share these; the suffix of `path`, if any, must be
     equal. A name without a suffix may be that of a recorded configuration.
     """
-    recorded = CONFIGURATIONS / f"{path}.yaml"
+    configuration = CONFIGURATIONS / f"{path}.yaml"
     try:
-        if not path.suffix and recorded.is_file():
-            return f"{path}; did you mean {recorded}?"
+        if not path.suffix and configuration.is_file():
+            return f"{path}; did you mean {configuration}?"
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in islice(entries, MAX_NAMES) if entry.is_file()]
     except (OSError, ValueError):
         return None
     of_stems = {Path(name).stem: name for name in names if Path(name).suffix == path.suffix or not path.suffix}
-    near = nearest(path.stem, of_stems)
-    return f"{path}; did you mean {path.with_name(of_stems[near])}?" if near else None
+    near_names = nearest(path.stem, of_stems)
+    return f"{path}; did you mean {path.with_name(of_stems[near_names])}?" if near_names else None
 
 
 def refuse_unknown(message: str, choices: Iterable[str]) -> PydanticCustomError:
@@ -107,21 +107,23 @@ def misfits(
     values: dict[Key, Any] = {}
     hints: dict[Key, list[str]] = {}
     placed = [
-        (*_place(model, item["loc"], data, missing=item["type"] == "missing"), item)
+        (*_place(model, item["loc"], data, is_missing=item["type"] == "missing"), item)
         for item in error.errors(include_url=False)
     ]
     # mappings that one of our validators refused as a whole: its sentence is printed without the mapping's value, and
     # scalar-type errors at the same place are dropped
-    whole = {key for key, _, item in placed if item["type"] == "value_error" and isinstance(item["input"], Mapping)}
-    for place, beside, item in placed:
-        if place in whole and item["type"] in SCALAR:
+    whole_places = {
+        key for key, _, item in placed if item["type"] == "value_error" and isinstance(item["input"], Mapping)
+    }
+    for place, note, item in placed:
+        if place in whole_places and item["type"] in SCALAR:
             continue
         key = place
-        unknown = item["type"] == "extra_forbidden"
+        is_unknown = item["type"] == "extra_forbidden"
         message, value = item["msg"].removeprefix("Value error, "), item["input"]
         message = message.replace("a valid tuple", _list_for(value)).replace("a valid dictionary", "a mapping")
         context = item.get("ctx", {})
-        if unknown:
+        if is_unknown:
             message = "unknown key"
         elif "discriminator" in context:  # the error is that of a key, and Pydantic reports the mapping around it
             key = (*key, context["discriminator"].strip("'"))
@@ -131,18 +133,20 @@ def misfits(
                 message = "Field required"
         words.setdefault(key, []).append(message)
         values[key] = value
-        choices = beside if unknown else _choices(context)
-        if unknown and (homes := _nearest_homes(model, key)):
+        choices = note if is_unknown else _choices(context)
+        if is_unknown and (homes := _nearest_homes(model, key)):
             hints.setdefault(key, []).append(f"; it belongs {' or '.join(_under(home, locate) for home in homes)}")
             continue
-        near = suggestion(key[-1] if unknown else value, choices)
+        hint = suggestion(key[-1] if is_unknown else value, choices)
         # the most similar name comes first, since the list may be long
-        allowed = f"{' There' if near else '; there'} are {', '.join(choices)}" if unknown else ""
-        hints.setdefault(key, []).append(near + allowed)
-    deepest = [key for key in words if not any(other[: len(key)] == key and other != key for other in words)]
+        allowed = f"{' There' if hint else '; there'} are {', '.join(choices)}" if is_unknown else ""
+        hints.setdefault(key, []).append(hint + allowed)
+    deepest = [
+        key for key in words if not any(longer_key[: len(key)] == key and longer_key != key for longer_key in words)
+    ]
     return [
         f"{locate(key)}{shorten('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))}"
-        f"{'' if key in whole else f' (is {shorten(repr(values[key]))})'}{''.join(dict.fromkeys(hints[key]))}"
+        f"{'' if key in whole_places else f' (is {shorten(repr(values[key]))})'}{''.join(dict.fromkeys(hints[key]))}"
         for key in deepest
     ]
 
@@ -162,17 +166,17 @@ def _nearest_homes(model: type[BaseModel], key: Key) -> list[Key]:
     return [home for home, parts in zip(homes, shared, strict=True) if parts == max(shared)][:MAX_HOMES]
 
 
-def _homes(model: type[BaseModel], name: str, at: Key = ()) -> Iterator[Key]:
+def _homes(model: type[BaseModel], name: str, place: Key = ()) -> Iterator[Key]:
     """Yield the keys of all mappings of a configuration that may have the key `name`; those in lists are left out."""
     if name in model.model_fields:
-        yield at
+        yield place
     for field_name, field in model.model_fields.items():
-        annotation, inside = field.annotation, (*at, field_name)
+        annotation, inner_place = field.annotation, (*place, field_name)
         if get_origin(annotation) is dict:
-            annotation, inside = get_args(annotation)[1], (*inside, ANY_NAME)
+            annotation, inner_place = get_args(annotation)[1], (*inner_place, ANY_NAME)
         annotation = getattr(annotation, "__origin__", annotation)  # without `Annotated`
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from _homes(annotation, name, inside)
+            yield from _homes(annotation, name, inner_place)
 
 
 def _under(home: Key, locate: Callable[[Key], str]) -> str:
@@ -187,8 +191,8 @@ def _list_for(value: object) -> str:
     """Return advice on how to write a list; for a mapping in place of a list, how to make it the first item."""
     if not isinstance(value, Mapping) or not value:
         return "a list, [in brackets]"
-    key, inside = next(iter(value.items()))
-    return f"a list: write `- {shorten(f'{key}: {inside}')}`"
+    key, inner = next(iter(value.items()))
+    return f"a list: write `- {shorten(f'{key}: {inner}')}`"
 
 
 def _choices(context: Mapping[str, Any]) -> list[str]:
@@ -199,23 +203,25 @@ def _choices(context: Mapping[str, Any]) -> list[str]:
     return re.findall(r"'([^']*)'", str(context.get("expected", context.get("expected_tags", ""))))
 
 
-def _place(model: type[BaseModel], location: Sequence[int | str], data: Any, *, missing: bool) -> tuple[Key, list[str]]:
+def _place(
+    model: type[BaseModel], location: Sequence[int | str], data: Any, *, is_missing: bool
+) -> tuple[Key, list[str]]:
     """Return the key at an error's location, without names that Pydantic adds for unions, and its allowed siblings."""
     key: list[str] = []
-    models = around = [model]
+    models = outer_models = [model]
     for number, part in enumerate(location, start=1):
-        inside = isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str)
+        is_list_entry = isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str)
         if len(models) > 1 and (tagged := [candidate for candidate in models if part in _tags(candidate)]):
             models = tagged  # the name of an alternative, which a key inside it may have too
-        elif (isinstance(data, Mapping) and part in data) or (inside and int(part) < len(data)):
+        elif (isinstance(data, Mapping) and part in data) or (is_list_entry and int(part) < len(data)):
             data = data[part]
             key.append(str(part))
-            around, fields = models, [candidate.model_fields.get(str(part)) for candidate in models]
+            outer_models, fields = models, [candidate.model_fields.get(str(part)) for candidate in models]
             # indices and keys of mappings name no field
             models = [candidate for field in fields if field for candidate in _models(field)] or models
-        elif missing and number == len(location):
+        elif is_missing and number == len(location):
             key.append(str(part))
-    return tuple(key), list(dict.fromkeys(field for candidate in around for field in candidate.model_fields))
+    return tuple(key), list(dict.fromkeys(field for candidate in outer_models for field in candidate.model_fields))
 
 
 def _tags(model: type[BaseModel]) -> list[str]:

@@ -233,8 +233,8 @@ def check_name(name: str) -> None:
         reason = "too long for the name of a file"
     elif _MACRO.match(name) or not any(letter.islower() for letter in name):
         reason, expected = "names in capitals are left to macros", "a name with small letters, not two capitals first"
-    elif taken := _taken(name):
-        reason, expected = f"the name means something else {taken}", "a name that nobody else has"
+    elif clash := _name_clash(name):
+        reason, expected = f"the name means something else {clash}", "a name that nobody else has"
     if reason:
         raise ReproError(
             reason,
@@ -245,7 +245,7 @@ def check_name(name: str) -> None:
         )
 
 
-def _taken(name: str) -> str | None:
+def _name_clash(name: str) -> str | None:
     """Return where a name is already used (C++, CUDA, the C library, …), or None."""
     member = _MEMBER.fullmatch(name)
     places = {
@@ -255,7 +255,7 @@ def _taken(name: str) -> str | None:
         "as one of C's headers": name in HEADER_WORDS,
         "to CMake or the linker": name in BUILD_WORDS,
     }
-    return next((place for place, taken in places.items() if taken), None)
+    return next((place for place, names in places.items() if names), None)
 
 
 def check_unused(name: str, sources: Iterable[str]) -> None:
@@ -436,12 +436,12 @@ def _of_pairs(export: Export) -> dict[str, Any]:
     }
 
 
-def _where(order: str, spare: int) -> str:
-    """Describe how the members of a vector entry are stored; `spare` is the number of unused values after them."""
+def _where(order: str, spare_count: int) -> str:
+    """Describe how the members of a vector entry are stored; `spare_count` unused values follow them."""
     if order == "SoA":
         return "member by member"
-    after = f", and {spare} unused number{'s' * (spare > 1)} after them" if spare else ""
-    return f"the members of an entry side by side{after}"
+    unused_note = f", and {spare_count} unused number{'s' * (spare_count > 1)} after them" if spare_count else ""
+    return f"the members of an entry side by side{unused_note}"
 
 
 def _members(names: Sequence[str], scalar_bytes: int) -> list[dict[str, Any]]:

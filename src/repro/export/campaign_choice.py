@@ -62,17 +62,17 @@ def find_campaign_choice(
     study_folder = folder.study(study_name)
     choices = read_case(study_folder, "choices", problem_name, precision)
     if not choices:
-        raise _nothing(folder, study_name, problem_name, precision)
+        raise _missing_choice_error(folder, study_name, problem_name, precision)
     by_tuning = {str(row["tuning"]): row for row in choices if row["clock"] == CLOCK}
-    wanted = next((word for word in preferred if word in by_tuning), preferred[-1]) if tuning is None else tuning
-    if wanted not in by_tuning:
+    tuning_name = next((word for word in preferred if word in by_tuning), preferred[-1]) if tuning is None else tuning
+    if tuning_name not in by_tuning:
         raise ReproError(
             "the campaign has no such choice",
             where=f"{study_folder}: {problem_name}, {precision}",
             expected=f"one of {', '.join(by_tuning)}" if by_tuning else "winners by the graph clock, with a warm cache",
-            actual=wanted if by_tuning else "winners by the event clock alone, with a cold cache",
+            actual=tuning_name if by_tuning else "winners by the event clock alone, with a cold cache",
         )
-    name = str(by_tuning[wanted]["name"])
+    name = str(by_tuning[tuning_name]["name"])
     report = read_case(study_folder, "report", problem_name, precision)
     row = next((row for row in report if row["name"] == name and row["cache"] != "cold"), {})
     environment = row.get("environment")
@@ -85,14 +85,14 @@ def find_campaign_choice(
         campaign=campaign,
         problem=problem_name,
         precision=precision,
-        tuning=wanted,
+        tuning=tuning_name,
         device=row.get("device"),
         seconds=float(median) if median is not None else None,
         environment=environment,
     )
 
 
-def the_precision(results: Path, campaign: str, problem_name: str) -> str:
+def campaign_precision(results: Path, campaign: str, problem_name: str) -> str:
     """Return the only precision for which a campaign has a choice on a problem; raise `ReproError` if there are
     several.
 
@@ -100,31 +100,31 @@ def the_precision(results: Path, campaign: str, problem_name: str) -> str:
     """
     folder = CampaignFolder.named(campaign, results)
     check_measured(folder)
-    chosen = folder.study(EXPORTED_STUDY)
-    found = [word for word in PRECISIONS if read_case(chosen, "choices", problem_name, word)]
-    if len(found) > 1:
+    study_folder = folder.study(EXPORTED_STUDY)
+    measured_precisions = [word for word in PRECISIONS if read_case(study_folder, "choices", problem_name, word)]
+    if len(measured_precisions) > 1:
         raise ReproError(
             "the campaign has several precisions",
-            where=f"{chosen}: {problem_name}",
-            expected=" or ".join(f"--precision {word}" for word in found),
+            where=f"{study_folder}: {problem_name}",
+            expected=" or ".join(f"--precision {word}" for word in measured_precisions),
         )
-    return found[0] if found else "double"
+    return measured_precisions[0] if measured_precisions else "double"
 
 
-def _nothing(folder: CampaignFolder, study_name: str, problem_name: str, precision: str) -> ReproError:
+def _missing_choice_error(folder: CampaignFolder, study_name: str, problem_name: str, precision: str) -> ReproError:
     """Return the error for a problem without a choice; it lists the cases that have one."""
     study_folder = folder.study(study_name)
-    chosen = read_rows(study_folder, "choices") if study_folder.is_dir() else None
+    choice_rows = read_rows(study_folder, "choices") if study_folder.is_dir() else None
     pairs = (
-        zip(chosen["problem"].to_pylist(), chosen["precision"].to_pylist(), strict=True)
-        if chosen and chosen.num_rows
+        zip(choice_rows["problem"].to_pylist(), choice_rows["precision"].to_pylist(), strict=True)
+        if choice_rows and choice_rows.num_rows
         else ()
     )
     cases = sorted({f"{name}/{word}" for name, word in pairs})
     studies = recorded_studies(folder)
-    having = [name for name in studies if read_case(folder.study(name), "report", problem_name, precision)]
-    if having and study_name not in having:
-        return study_refusal(having, f"{folder.raw}: {problem_name}, {precision}")
+    measured_studies = [name for name in studies if read_case(folder.study(name), "report", problem_name, precision)]
+    if measured_studies and study_name not in measured_studies:
+        return study_refusal(measured_studies, f"{folder.raw}: {problem_name}, {precision}")
     return ReproError(
         "the campaign has no such result",
         where=f"{study_folder}: {problem_name}, {precision}",

@@ -431,7 +431,7 @@ class _Failures:
         return "".join(f"\n    {line}" for line in self.lines)
 
 
-def obtain(wanted: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T]) -> Found[T]:
+def obtain(wanted_files: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T]) -> Found[T]:
     """Find or download a file, and read it.
 
     `read` checks the content of all parts; if it raises `ReproError`, the next source is tried. The environment
@@ -443,26 +443,26 @@ def obtain(wanted: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ..
         No candidate was valid. The message lists each with its reason, and where to put the file by hand.
     """
     failures = _Failures()
-    if found := _find_or_download(wanted, fetch_settings, read, failures):
+    if found := _find_or_download(wanted_files, fetch_settings, read, failures):
         return found
-    for address in wanted.addresses():
-        suffixes = _suffixes_of(address, wanted)
-        if found := _download_all(wanted, address, suffixes, fetch_settings, read, failures):
+    for address in wanted_files.addresses():
+        suffixes = _suffixes_of(address, wanted_files)
+        if found := _download_all(wanted_files, address, suffixes, fetch_settings, read, failures):
             return found
     raise ReproError(
-        f"{wanted.name} could not be fetched",
+        f"{wanted_files.name} could not be fetched",
         expected=f"the file at one of {len(failures.lines)} places",
         actual=failures.listed(),
-        todo=_manual_instructions(wanted, fetch_settings),
+        todo=_manual_instructions(wanted_files, fetch_settings),
     )
 
 
 def obtain_or_make(
-    wanted: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T], make: Callable[[], Found[T]]
+    wanted_files: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T], make: Callable[[], Found[T]]
 ) -> Found[T]:
     """Obtain a file that has no URL; if it is neither in the download folder nor on a mirror, call `make`."""
     failures = _Failures()
-    if found := _find_or_download(wanted, fetch_settings, read, failures):
+    if found := _find_or_download(wanted_files, fetch_settings, read, failures):
         return found
     for line in failures.refused:
         log.warning("%s: making it anew", line)
@@ -474,28 +474,28 @@ def obtain_or_make(
             where=error.where,
             expected=error.expected,
             actual=f"{error.actual or 'it failed'}; and it is not ready-made at{failures.listed()}",
-            todo=f"{error.todo}; or {_manual_instructions(wanted, fetch_settings)}"
+            todo=f"{error.todo}; or {_manual_instructions(wanted_files, fetch_settings)}"
             if error.todo
-            else _manual_instructions(wanted, fetch_settings),
+            else _manual_instructions(wanted_files, fetch_settings),
         ) from error
 
 
 def _find_or_download(
-    wanted: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T], failures: _Failures
+    wanted_files: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T], failures: _Failures
 ) -> Found[T] | None:
     for place in [fetch_settings.cache, *mirrors(fetch_settings)]:
         if "://" in place:  # a URL of any scheme, not a folder
-            for suffixes in wanted.suffixes:
-                address = Address(tuple(f"{place.rstrip('/')}/{wanted.stem}{suffix}" for suffix in suffixes))
-                if found := _download_all(wanted, address, suffixes, fetch_settings, read, failures):
+            for suffixes in wanted_files.suffixes:
+                address = Address(tuple(f"{place.rstrip('/')}/{wanted_files.stem}{suffix}" for suffix in suffixes))
+                if found := _download_all(wanted_files, address, suffixes, fetch_settings, read, failures):
                     return found
-        elif found := _from_folder(wanted, Path(place), Path(fetch_settings.cache), read, failures):
+        elif found := _from_folder(wanted_files, Path(place), Path(fetch_settings.cache), read, failures):
             return found
     return None
 
 
-def _manual_instructions(wanted: Wanted, fetch_settings: Fetch) -> str:
-    place = Path(fetch_settings.cache) / wanted.pattern
+def _manual_instructions(wanted_files: Wanted, fetch_settings: Fetch) -> str:
+    place = Path(fetch_settings.cache) / wanted_files.pattern
     return f"put the file at {place}, or name a mirror that has it in REPRO_MIRROR"
 
 
@@ -523,11 +523,11 @@ def check_mirrors(fetch_settings: Fetch) -> None:
 
 
 def _from_folder(
-    wanted: Wanted, folder: Path, cache: Path, read: Callable[[tuple[Path, ...]], T], failures: _Failures
+    wanted_files: Wanted, folder: Path, cache: Path, read: Callable[[tuple[Path, ...]], T], failures: _Failures
 ) -> Found[T] | None:
     has_candidate = False
-    for suffixes in wanted.suffixes:
-        paths = tuple(folder / f"{wanted.stem}{suffix}" for suffix in suffixes)
+    for suffixes in wanted_files.suffixes:
+        paths = tuple(folder / f"{wanted_files.stem}{suffix}" for suffix in suffixes)
         if not all(path.is_file() for path in paths):
             continue
         has_candidate = True
@@ -537,27 +537,27 @@ def _from_folder(
             failures.add(paths[0], error)
             continue
         # Records are shared between machines, so they must not contain local paths.
-        place = f"{wanted.stem}{suffixes[0]}"
+        place = f"{wanted_files.stem}{suffixes[0]}"
         if folder != cache:
             return Found(paths, f"mirror: {place}", content)
-        record = read_record(cache, wanted.name)
+        record = read_record(cache, wanted_files.name)
         address = record.get("address", f"put by hand: {place}")
         return Found(paths, address, content, record.get("details", {}))
     if not has_candidate:
-        failures.add(folder / wanted.pattern, "no such file")
+        failures.add(folder / wanted_files.pattern, "no such file")
     return None
 
 
-def _suffixes_of(address: Address, wanted: Wanted) -> tuple[str, ...]:
+def _suffixes_of(address: Address, wanted_files: Wanted) -> tuple[str, ...]:
     names = [address.member] if address.member else address.urls
-    for suffixes in sorted(wanted.suffixes, key=lambda parts: -len(parts[0])):
+    for suffixes in sorted(wanted_files.suffixes, key=lambda parts: -len(parts[0])):
         if all(name.endswith(suffix) for name, suffix in zip(names, suffixes, strict=True)):
             return suffixes
-    return wanted.suffixes[0]
+    return wanted_files.suffixes[0]
 
 
 def _download_all(
-    wanted: Wanted,
+    wanted_files: Wanted,
     address: Address,
     suffixes: Sequence[str],
     fetch_settings: Fetch,
@@ -568,8 +568,8 @@ def _download_all(
     folder.
     """
     cache = Path(fetch_settings.cache)
-    target = (cache / wanted.stem).parent
-    name = Path(wanted.stem).name
+    target = (cache / wanted_files.stem).parent
+    name = Path(wanted_files.stem).name
     url = address.urls[0]
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -601,7 +601,7 @@ def _download_all(
             todo="make room and allow writing there, or set fetch.cache to another folder",
         ) from None
     details = dict(address.details)
-    update_record(cache, wanted.name, {"address": address.urls[0], "fetched_at": timestamp(), "details": details})
+    update_record(cache, wanted_files.name, {"address": address.urls[0], "fetched_at": timestamp(), "details": details})
     return Found(paths, address.urls[0], content, details)
 
 

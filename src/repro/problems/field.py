@@ -319,7 +319,7 @@ def _field_kind(
     return add
 
 
-@_field_kind(2, lambda given: int(given["triangles"]))
+@_field_kind(2, lambda arguments: int(arguments["triangles"]))
 def delaunay(
     *,
     triangles: Annotated[int, pydantic.Field(ge=8, le=20_000_000)] = 4096,
@@ -334,7 +334,7 @@ def delaunay(
     return _projected_field("delaunay", delaunay_square(triangles, variance, seed), degree, field)
 
 
-@_field_kind(2, lambda given: 2 * int(given["squares"]) ** 2)
+@_field_kind(2, lambda arguments: 2 * int(arguments["squares"]) ** 2)
 def structured(
     *, squares: Annotated[int, pydantic.Field(ge=1, le=3000)] = 32, degree: Degree = 1, field: Function = "sine"
 ) -> Field:
@@ -342,7 +342,7 @@ def structured(
     return _projected_field("structured", structured_square(squares), degree, field)
 
 
-@_field_kind(3, lambda given: 6 * int(given["cubes"]) ** 3)
+@_field_kind(3, lambda arguments: 6 * int(arguments["cubes"]) ** 3)
 def cubes(
     *, cubes: Annotated[int, pydantic.Field(ge=1, le=150)] = 10, degree: Degree = 1, field: Function = "sine"
 ) -> Field:

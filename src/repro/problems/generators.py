@@ -498,7 +498,7 @@ def arrow(
     return assemble_arrow(rows, dense, coefficients=coefficients, seed=seed)
 
 
-@_kind("real", lambda given: _box_size(given, rows=3), is_upper_bound=True)
+@_kind("real", lambda arguments: _box_size(arguments, rows=3), is_upper_bound=True)
 def elasticity_scalar(
     *,
     cells: CellCount = (12, 16, 20),
@@ -521,7 +521,7 @@ def elasticity_scalar(
     return unfold(assembled, "block3")
 
 
-@_kind("real", lambda given: _box_size(given, rows=2))
+@_kind("real", lambda arguments: _box_size(arguments, rows=2))
 def helmholtz_scalar(
     *,
     cells: CellCount = (18, 19, 20),
@@ -612,7 +612,7 @@ def dirac_torus(*, rings: Circle = 200, segments: Circle = 80, seed: Seed = 1) -
     return assemble_dirac(wrap_torus(lattice, rings, segments), faces, seed=seed)
 
 
-@_kind("quaternion", lambda given: (given["rows"], 7 * given["rows"] - 12))
+@_kind("quaternion", lambda arguments: (arguments["rows"], 7 * arguments["rows"] - 12))
 def dirac_blob(*, rows: Annotated[int, Field(ge=12, le=10_000_000)] = 10_000, seed: Seed = 1) -> Assembled:
     """Dirac operator on a closed surface with irregular connectivity."""
     return assemble_dirac(*blob(rows), seed=seed)

@@ -220,9 +220,9 @@ def as_latex(table: Table, label: str, title: str, short_caption: bool = False) 
 
 
 TABLE_FORMATS: Mapping[str, Callable[[Table, Artifact, bool], str]] = {
-    "csv": lambda table, artifact, short: as_csv(table),
-    "md": lambda table, artifact, short: markdown_file(table, artifact),
-    "tex": lambda table, artifact, short: as_latex(table, artifact.name, artifact.title, short),
+    "csv": lambda table, artifact, short_caption: as_csv(table),
+    "md": lambda table, artifact, short_caption: markdown_file(table, artifact),
+    "tex": lambda table, artifact, short_caption: as_latex(table, artifact.name, artifact.title, short_caption),
 }
 
 

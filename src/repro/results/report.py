@@ -247,21 +247,21 @@ class Card:
 
 
 def make_card(
-    result: Result, library: str, tables: Mapping[str, Table], as_published: tuple[str, Table] | None = None
+    result: Result, library: str, tables: Mapping[str, Table], published_pair: tuple[str, Table] | None = None
 ) -> Card:
     """Return a study's main result.
 
     `library` provides the baselines, `tables` has the result's table per campaign, the main one first, and
-    `as_published` the name and the table of the campaign with the papers' kernels exactly as published.
+    `published_pair` the name and the table of the campaign with the papers' kernels exactly as published.
     """
     (first, own_table), *_ = tables.items()
     library = library or "the library"
-    published_table = as_published[1] if as_published else None
+    published_table = published_pair[1] if published_pair else None
     numbers = {name: result.cell(table) for name, table in tables.items()}
     description, omitted_numbers = result.description_of(own_table), result.left_out(own_table, published_table)
-    if result.own_says and as_published and published_table and result.cell(published_table).value is not None:
+    if result.own_says and published_pair and published_table and result.cell(published_table).value is not None:
         omitted_numbers = {f"{first}, {result.own_says}": numbers[first], **omitted_numbers}
-        numbers[first], description = result.cell(published_table), f"{description}; campaign {as_published[0]}"
+        numbers[first], description = result.cell(published_table), f"{description}; campaign {published_pair[0]}"
     return Card(
         result,
         description.format(library=library),
@@ -415,7 +415,7 @@ def write_report(
         own=own_problems,
         papers=any(item.artifact.of_papers for section in sections for item in section.drawn),
         summary=_summary(parts),
-        others=list({other.name: other for part in parts for other in part.campaign.beside}.values()),
+        others=list({reference.name: reference for part in parts for reference in part.campaign.beside}.values()),
         sections=sections,
         environments={key: dict(_flattened_items(record)) for key, record in first.environments.items()},
         verdicts=[str(verdict) for verdict in VERDICT_ORDER],

@@ -36,16 +36,16 @@ def _own_names() -> list[str]:
 @cache
 def _extensions() -> Mapping[str, Extension]:
     """Return the studies of extensions (other packages) by name; raise an error for a name that is taken or invalid."""
-    found: dict[str, Extension] = {}
+    extensions_by_name: dict[str, Extension] = {}
     for extension in extensions(STUDIES):
-        if extension.name in (*_own_names(), *found):
+        if extension.name in (*_own_names(), *extensions_by_name):
             raise extension.error("a study of this name is there already", actual=extension.name)
         if not re.fullmatch(r"[a-z][a-z0-9_]*", extension.name):
             raise extension.error(
                 "not a valid name for a study", expected="lower-case letters, digits and _", actual=extension.name
             )
-        found[extension.name] = extension
-    return found
+        extensions_by_name[extension.name] = extension
+    return extensions_by_name
 
 
 def study_module(name: str, part: str) -> str | None:
@@ -112,14 +112,14 @@ def _study_in(module: str, name: str, error: Callable[..., ReproError]) -> Study
 def failed_line(failure: BaseException) -> str | None:
     """Return the innermost line of a study that an exception passed, as `path:line`; None if it passed none."""
     packages = tuple(f"{_package(name)}." for name in study_names())
-    here, place = Path.cwd(), None
+    folder, place = Path.cwd(), None
     for frame, line in walk_tb(failure.__traceback__):
         module = str(frame.f_globals.get("__name__"))
         if module.startswith(packages):
             path = Path(frame.f_code.co_filename)
             # for an extension, the path from the folder that contains its package
-            inside = path.parts[-module.count(".") - 1 :]
-            place = f"{path.relative_to(here) if path.is_relative_to(here) else Path(*inside)}:{line}"
+            parts = path.parts[-module.count(".") - 1 :]
+            place = f"{path.relative_to(folder) if path.is_relative_to(folder) else Path(*parts)}:{line}"
     return place
 
 
@@ -128,12 +128,12 @@ def study_facts(problem: Problem) -> dict[str, Mapping[str, object]]:
 
     `facts.py` is a separate module, so that problems are rebuilt after an edit of it but not of other study code.
     """
-    by_study = {}
+    facts_by_study = {}
     for name in study_names():
         module = study_module(name, "facts")
         if module is not None and (facts := import_module(module).facts(problem)):
-            by_study[name] = facts
-    return by_study
+            facts_by_study[name] = facts
+    return facts_by_study
 
 
 def check_facts(study_name: str, facts: Mapping[str, object]) -> None:

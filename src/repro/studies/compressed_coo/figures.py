@@ -294,11 +294,11 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
     precision = precision_of(campaign)
     cases = all_times(campaign, published, precision)
     median_cases, median_note = median_cases_and_note(cases)
-    on_gpu = not campaign.on_cpu
+    is_gpu = not campaign.on_cpu
     best = {gpu: published.quantity("largest GFLOPS of SpMV", "double", gpu) for gpu in GPUS}
     library = library_of(campaign)
     default = MarkerSeries(f"{library} CSR, default", "o", figure_style.ACCENT, lambda s: s.gflops(s.csr_default))
-    fastest = MarkerSeries(f"{library} CSR{', fastest' * on_gpu}", "|", figure_style.ACCENT, lambda s: s.gflops(s[CSR]))
+    fastest = MarkerSeries(f"{library} CSR{', fastest' * is_gpu}", "|", figure_style.ACCENT, lambda s: s.gflops(s[CSR]))
     coo = MarkerSeries(f"{library} COO, fastest", "s", figure_style.GREY, lambda s: s.gflops(s[COO]))
     formats = dict.fromkeys(format_of(case) for case in median_cases if case[LIBRARY])
     library_marks = MarkerSeries(
@@ -309,17 +309,17 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
             Bar("ours", figure_style.DARK, lambda s: s.gflops(s[OURS])),
             Bar("compressed COO", figure_style.LIGHT, lambda s: s.gflops(s[COMPRESSED_COO])),
         ),
-        marks=(default, fastest, coo, library_marks) if on_gpu else (fastest,),
+        marks=(default, fastest, coo, library_marks) if is_gpu else (fastest,),
         title=f"{precision} precision",
         unit="GFLOPS: 2 × non-zeros / time",
         printed=digits,
         stars=True,
-        reference={gpu: float(value) for gpu, value in best.items()} if on_gpu else {},
+        reference={gpu: float(value) for gpu, value in best.items()} if is_gpu else {},
     )
     marks = (
         f"Marks: {library}’s product of CSR, by default as in the paper and by its fastest algorithm, its fastest of "
         f"COO, and its fastest of all, which the paper does not compare with. {fastest_formats(median_cases)}"
-        if on_gpu
+        if is_gpu
         else "Mark: SciPy’s product of CSR, in place of cuSPARSE’s."
     )
     lines = [case.line for case in cases]
@@ -328,7 +328,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         "Ours (dark, and in numbers): the fastest of all our variants; compressed COO (light): the fastest of the",
         "paper’s space.",
         marks,
-        f"Dashed: the most that {CITED} states, {best['V100']} on a V100, {best['A100']} on an A100." if on_gpu else "",
+        f"Dashed: the most that {CITED} states, {best['V100']} on a V100, {best['A100']} on an A100." if is_gpu else "",
         median_note,
         kernels_note(campaign),
         measurement_note(campaign, "graph"),

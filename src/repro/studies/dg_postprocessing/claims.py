@@ -159,7 +159,7 @@ def _space_quantity(
 def _lead(width: int) -> Callable[[WidthTimes], float | None]:
     """Return a function that gives the time of the fastest other width over the time of the given width."""
 
-    def lead(times: WidthTimes) -> float | None:
+    def lead_of(times: WidthTimes) -> float | None:
         other_times = [
             time
             for other_width in WIDTHS[times.degree]
@@ -168,7 +168,7 @@ def _lead(width: int) -> Callable[[WidthTimes], float | None]:
         fastest: Time | None = min(other_times, key=lambda time: time.seconds, default=None)
         return ratio_of(fastest, times.of_width(width))
 
-    return lead
+    return lead_of
 
 
 def _largest_gain(*widths: int) -> Callable[[WidthTimes], float | None]:

@@ -384,15 +384,15 @@ def region_operations(method: RegionMethod, degree: int) -> int:
 def region_formula() -> str:
     """Return the sentences that say how operations are counted."""
 
-    def both(number: Callable[[int], int]) -> str:
+    def span(number: Callable[[int], int]) -> str:
         return f"({', '.join(str(number(degree)) for degree in REGION_DEGREES)})"
 
     degrees = " and ".join(map(str, REGION_DEGREES))
     return (
         f"Operations of a region, counted in the kernels’ texts, for degrees {degrees}: of the paper’s "
-        f"{both(paper_point_operations)} at each of {both(full_width)} points and {PAPER_REGION_OPERATIONS} more; of "
-        f"ours {both(point_operations)} at each of {both(rule_points)}, {both(mode_operations)} for each of "
-        f"{both(lambda degree: mode_count(degree, 3))} modes, and {OWN_REGION_OPERATIONS} more. A division counts as "
+        f"{span(paper_point_operations)} at each of {span(full_width)} points and {PAPER_REGION_OPERATIONS} more; of "
+        f"ours {span(point_operations)} at each of {span(rule_points)}, {span(mode_operations)} for each of "
+        f"{span(lambda degree: mode_count(degree, 3))} modes, and {OWN_REGION_OPERATIONS} more. A division counts as "
         "one, a fused multiplication and addition as two."
     )
 

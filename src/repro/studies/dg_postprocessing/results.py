@@ -589,11 +589,11 @@ def _missing_tests_reason(field: Filtering) -> str:
 
 
 def _least_over_library(clock: ClockName) -> Callable[[Filtering], float | None]:
-    def least(field: Filtering) -> float | None:
+    def least_speedup(field: Filtering) -> float | None:
         overs = [field.over(library_product(fields, clock), product(fields, clock)) for fields in field.field_counts]
         return min((ratio for ratio in overs if ratio is not None), default=None)
 
-    return least
+    return least_speedup
 
 
 def _missing_filter_reason(field: Filtering, methods: Sequence[Method] = (OURS,)) -> str:
@@ -647,7 +647,7 @@ IN_PLANE: Mapping[str, Quantity[TargetData]] = {
     ),
     **{
         f"large_p{degree}_ms": _plane_quantity(
-            lambda field: MILLI * timed.seconds if (timed := field[OURS]) else None,
+            lambda field: MILLI * time.seconds if (time := field[OURS]) else None,
             _largest_mesh_filter(degree),
             _missing_filter_reason,
             at_most=True,

@@ -109,7 +109,7 @@ from repro.tuning.strategies import NOTHING_FOUND, SEEDS, Array, Evaluation, eva
 FILTER_COLUMNS: tuple[Column[Filtering], ...] = (
     *field_columns(lambda field: "" if any(field[method] for method in METHODS) else field.case.why_not()),
     *(method_milli_column(f"{method.key}_ms", method.title, "ms", method) for method in METHODS),
-    Column("chosen", "ours", numeric=False, cell=lambda field: Cell(timed.name if (timed := field[OURS]) else None)),
+    Column("chosen", "ours", numeric=False, cell=lambda field: Cell(time.name if (time := field[OURS]) else None)),
     method_speedup_column("element_over_point", "one block", "per element over per point", POINT, ELEMENT),
     method_speedup_column(
         "element_over_point_tuned", "tuned", "per element over per point", POINT_TUNED, ELEMENT_TUNED
@@ -119,9 +119,9 @@ FILTER_COLUMNS: tuple[Column[Filtering], ...] = (
         for method in (POINT_TUNED, ELEMENT_TUNED, ATOMIC)
     ),
     *rate_columns("mpoints", "M points/s", million_points_cell),
-    *rate_columns("gflops", "GFLOPS", lambda field, timed: digits_cell(field.gflops(timed))),
+    *rate_columns("gflops", "GFLOPS", lambda field, time: digits_cell(field.gflops(time))),
 )
-PEAK_COLUMNS = rate_columns("peak", "of the peak", lambda field, timed: percent(field.peak_share(timed)))
+PEAK_COLUMNS = rate_columns("peak", "of the peak", lambda field, time: percent(field.peak_share(time)))
 
 
 @table(

@@ -361,10 +361,10 @@ class TargetData:
 DynamicQuantity = Quantity[TargetData]
 
 
-def _case_value(value: float, times: Times, *timed: Time, label: str = "") -> CaseNumber:
+def _case_value(value: float, times: Times, *case_times: Time, label: str = "") -> CaseNumber:
     """Return a number with the name of its case, and the notes on its problem and its times."""
     remark = times.line.record.remark if times.line.record else None
-    notes = dict.fromkeys(note for time in timed for note in time_notes(time))
+    notes = dict.fromkeys(note for time in case_times for note in time_notes(time))
     return CaseNumber(value, times.line.problem + label, (*((remark,) if remark else ()), *notes))
 
 

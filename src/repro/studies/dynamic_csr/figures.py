@@ -154,27 +154,27 @@ def updates(campaign: Campaign, published: Published) -> Figure:
     recorded_problems = [line for line in problem_lines(campaign, published) if line.record is not None]
     lines = [line for line in recorded_problems if line.problem not in sweeps]
     cases = [DynamicCase(campaign, line.problem, operation_precision(campaign)) for line in lines]
-    mean, best, most = (
+    mean, best, max_rate = (
         published.quantity(f"speedup of {updates} updates over HYB, {rank}", gpu=PUBLISHED_GPU)
         for updates, rank in (("streaming", "mean"), ("streaming", "largest"), ("iterative", "largest"))
     )
-    on_gpu = not campaign.on_cpu
-    marks_text = "diamonds" if on_gpu else "they are not drawn beside a CPU’s"
+    is_gpu = not campaign.on_cpu
+    marks_text = "diamonds" if is_gpu else "they are not drawn beside a CPU’s"
     panels = (
         UpdatePanel(
             f"iterative: a batch and {PRODUCTS_PER_BATCH} products",
             ITERATIVE_SERIES,
             ("iterate",),
             "was not iterated with HYB",
-            lines={f"published largest, {most}": float(most)} if on_gpu else {},
+            lines={f"published largest, {max_rate}": float(max_rate)} if is_gpu else {},
         ),
         UpdatePanel(
             "streaming: the whole matrix",
             STREAMING_SERIES,
             ("stream",),
             "was not streamed into both",
-            marks=published_bars(published) if on_gpu else {},
-            lines={f"published: mean {mean}, largest {best}": float(mean), "": float(best)} if on_gpu else {},
+            marks=published_bars(published) if is_gpu else {},
+            lines={f"published: mean {mean}, largest {best}": float(mean), "": float(best)} if is_gpu else {},
         ),
     )
     caption = [
@@ -202,7 +202,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         else "",
         _means_sentence(cases),
         f"{CITED} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
-        f"as {most}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
+        f"as {max_rate}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
         f"DCSR’s, where an update is “1000 updates”, which it does not define: {marks_text}.",
         f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
         measurement_note(campaign, OPERATION_CLOCK),
@@ -565,10 +565,10 @@ def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
 
 
 def _draw_capacity_panel(axes: Axes, times: Times) -> None:
-    facts, grown = times.facts, times.grown_entries
+    facts, grown_entries = times.facts, times.grown_entries
     for segments, (colour, dashes) in SEGMENT_LOOKS.items():
         points = [
-            (item["defragmentations"], item["allocated"] / grown, item["multiple"])
+            (item["defragmentations"], item["allocated"] / grown_entries, item["multiple"])
             for item in facts["room"]
             if item["segments"] == segments
         ]
@@ -584,7 +584,7 @@ def _draw_capacity_panel(axes: Axes, times: Times) -> None:
     axes.xaxis.set_major_formatter(plotting.ScalarFormatter())
     axes.xaxis.set_minor_locator(plotting.NullLocator())
     # the axis begins at the memory of the entries, which is the minimum, with a tick
-    high = max(1.1, *(item["allocated"] / grown for item in facts["room"]))
+    high = max(1.1, *(item["allocated"] / grown_entries for item in facts["room"]))
     axes.set_ylim(1 - 0.05 * (high - 1), high + 0.05 * (high - 1))
     axes.yaxis.set_major_locator(plotting.MaxNLocator(5, steps=[1, 2, 5, 10]))
 

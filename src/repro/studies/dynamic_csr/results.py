@@ -247,7 +247,11 @@ register_contests(
     STUDY_NAME,
     [
         Contest("SpMV", (OURS, ADAPTIVE), LIBRARY, columns={"what": None}),
-        *(_contest(what, title, order) for what, title in CONTESTED.items() for order in (ANY_UNIQUE, SORTED_UNIQUE)),
+        *(
+            _contest(operation, title, order)
+            for operation, title in CONTESTED.items()
+            for order in (ANY_UNIQUE, SORTED_UNIQUE)
+        ),
     ],
 )
 

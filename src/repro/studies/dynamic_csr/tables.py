@@ -272,12 +272,12 @@ OPERATIONS = (
     HYB_SORT,
     *(
         Method(
-            f"{updated.title}_{order}",
-            f"{updated.title}, {words}",
-            columns={**updated.columns, "what": "stream", "order": order, "mode": "add"},
+            f"{format_method.title}_{order}",
+            f"{format_method.title}, {words}",
+            columns={**format_method.columns, "what": "stream", "order": order, "mode": "add"},
         )
         for order, words in (("sorted", "by row"), ("any", "any order"))
-        for updated in (DCSR, HYB)
+        for format_method in (DCSR, HYB)
     ),
 )
 #: Sentence that distinguishes our measurements from the paper's in tables of updates.
@@ -322,11 +322,11 @@ def updates(campaign: Campaign, published: Published) -> Table:
 MIN_PRINTED_RATE = 0.1
 #: Groups of columns: dynamic CSR has every protocol, each other format has the protocols that it supports.
 RATES: tuple[tuple[UpdateProtocol, Method], ...] = tuple(
-    (protocol, updated)
+    (protocol, format_method)
     for protocol in UPDATE_PROTOCOLS
-    for updated in UPDATED_FORMATS
-    if updated is DCSR or (updated is GEAM) == (protocol.mode == "unique")
-    if updated is not GEAM or protocol.order == "sorted"
+    for format_method in UPDATED_FORMATS
+    if format_method is DCSR or (format_method is GEAM) == (protocol.mode == "unique")
+    if format_method is not GEAM or protocol.order == "sorted"
 )
 
 

@@ -102,7 +102,7 @@ def draw_bins(items: Sequence[BinTimes]) -> Canvas:
     if not compared_bins:
         return figure_style.empty_canvas("no bin has times of a sort and of a hash table")
     drawing = figure_style.canvas(figure_style.TEXT_WIDTH, HEIGHT)
-    by_bin, by_compression = drawing.subplots(1, 2, sharey=True)
+    bin_axes, compression_axes = drawing.subplots(1, 2, sharey=True)
     products = [product for product in PRODUCTS if any(item.row.product == product for item in compared_bins)]
     last_bin = 0
     for item in compared_bins:
@@ -110,23 +110,25 @@ def draw_bins(items: Sequence[BinTimes]) -> Canvas:
         last_bin = max(last_bin, number)
         mark_style = _product_look(product, 2.0 + 0.45 * len(str(item.products)))
         mark_offset = SPACING * (products.index(product) - (len(products) - 1) / 2)
-        by_bin.plot([number + mark_offset], [item.sort_over_hash], **mark_style)
-        by_compression.plot([item.compression], [item.sort_over_hash], **mark_style)
-    by_bin.set_xticks(range(last_bin + 1), [f"{limit:,}" for limit in LIMITS[: last_bin + 1]])
-    by_bin.set_xlim(-0.6, last_bin + 0.6)
-    by_bin.set_xlabel("most products of a row of the bin")
-    by_bin.set_ylabel("time of a sort / time of a hash table")
-    by_compression.set_xscale("log", base=2)
-    by_compression.set_xlabel("products / entries of the bin")
-    for axes in (by_bin, by_compression):
+        bin_axes.plot([number + mark_offset], [item.sort_over_hash], **mark_style)
+        compression_axes.plot([item.compression], [item.sort_over_hash], **mark_style)
+    bin_axes.set_xticks(range(last_bin + 1), [f"{limit:,}" for limit in LIMITS[: last_bin + 1]])
+    bin_axes.set_xlim(-0.6, last_bin + 0.6)
+    bin_axes.set_xlabel("most products of a row of the bin")
+    bin_axes.set_ylabel("time of a sort / time of a hash table")
+    compression_axes.set_xscale("log", base=2)
+    compression_axes.set_xlabel("products / entries of the bin")
+    for axes in (bin_axes, compression_axes):
         axes.axhline(1, color="black", linewidth=0.7, zorder=1)
         axes.grid(axis="both")
-    by_compression.xaxis.set_major_formatter(plotting.FuncFormatter(lambda value, _: f"{value:g}"))  # without exponents
-    by_compression.xaxis.set_minor_locator(plotting.NullLocator())
-    by_bin.set_yscale("log")
-    low, high = by_bin.get_ylim()
-    by_bin.set_ylim(min(low, 0.5), max(high, 2.0))
-    figure_style.log_ticks(by_bin.yaxis)
+    compression_axes.xaxis.set_major_formatter(
+        plotting.FuncFormatter(lambda value, _: f"{value:g}")
+    )  # without exponents
+    compression_axes.xaxis.set_minor_locator(plotting.NullLocator())
+    bin_axes.set_yscale("log")
+    low, high = bin_axes.get_ylim()
+    bin_axes.set_ylim(min(low, 0.5), max(high, 2.0))
+    figure_style.log_ticks(bin_axes.yaxis)
     handles = [plotting.Line2D([], [], label=PRODUCTS[product], **_product_look(product, 4.0)) for product in products]
     drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
     return drawing
@@ -439,22 +441,22 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     all_cases = all_times(campaign, published)
     cases = [case for case in all_cases if not case.case.measured or _tried(case)]
     omitted_problems = [case.line.problem for case in all_cases if case not in cases]
-    on_gpu = not campaign.on_cpu
+    is_gpu = not campaign.on_cpu
     band = published_range(published, SHORT_MIN, SHORT_MAX)
     panels = (
         Panel(
             "the first level’s A·P and R·(A·P)",
             PRODUCT_SERIES,
             "products were not timed",
-            _stated(published, BEST) if on_gpu else {},
-            band if on_gpu else None,
-            published_value(published, BEST) if on_gpu else None,
+            _stated(published, BEST) if is_gpu else {},
+            band if is_gpu else None,
+            published_value(published, BEST) if is_gpu else None,
         ),
         Panel(
             "the set-up of all levels",
             SET_UP_SERIES,
             "set-ups were not timed",
-            _stated(published, SET_UP) if on_gpu else {},
+            _stated(published, SET_UP) if is_gpu else {},
         ),
     )
     lines = [case.line for case in cases]
@@ -468,7 +470,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         WHISKERS if any(series.interval(case) for series in SET_UP_SERIES for case in cases) else "",
         f"Neither was tried of {', '.join(omitted_problems)}: not drawn." if omitted_problems else "",
         _means(cases),
-        _published_speedups(published, on_gpu),
+        _published_speedups(published, is_gpu),
         cpu_note(campaign),
         f"{precision_of(campaign).capitalize()} precision.",
         measurement_note(campaign, HOST),

@@ -374,9 +374,11 @@ def _counter(
 
 _millions = _scaled_cell(1e-6)
 COUNTERS = (
-    Column[CounterRow]("problem", "problem", numeric=False, cell=lambda counted: counted.line.cell),
-    Column[CounterRow]("precision", "precision", numeric=False, cell=lambda counted: Cell(counted.row.precision)),
-    Column[CounterRow]("name", "what runs", numeric=False, cell=lambda counted: Cell(counted.row.name)),
+    Column[CounterRow]("problem", "problem", numeric=False, cell=lambda counter_row: counter_row.line.cell),
+    Column[CounterRow](
+        "precision", "precision", numeric=False, cell=lambda counter_row: Cell(counter_row.row.precision)
+    ),
+    Column[CounterRow]("name", "what runs", numeric=False, cell=lambda counter_row: Cell(counter_row.row.name)),
     _counter("gpu_time", _scaled_cell(MICRO), "gpu_us", "µs"),
     _counter("dram_read_bytes", _millions, "dram_read_MB", "from memory", "MB"),
     _counter("l2_to_l1_bytes", _millions, "l2_to_l1_MB", "L2 to L1", "MB"),
@@ -535,7 +537,7 @@ CG_QUANTITIES: Mapping[str, TargetRatio] = {
     "cg_mean": _cg_speedup(OUR_CG, _fits),
     "cg_worst": _cg_speedup(OUR_CG, _fits, worst=True),
     "cg_library_mean": _cg_speedup(LIBRARY_CG, _fits),
-    "cg_mean_beyond": _cg_speedup(OUR_CG, lambda kept: 0.5 <= kept < 1),
+    "cg_mean_beyond": _cg_speedup(OUR_CG, lambda kept_share: 0.5 <= kept_share < 1),
 }
 
 
@@ -584,7 +586,7 @@ QUANTITIES: Mapping[str, TargetRatio] = {
     "floor_mean_large": TargetRatio(_share_of_floor, counts=_is_large_symmetric, only="ours"),
     "floor_mean_large_reordered": TargetRatio(_share_of_floor, counts=_is_large_symmetric, only="reordered"),
     "own_floor_mean_large": TargetRatio(
-        lambda case, compared: ratio_of(case.own_floor(compared.kernel), compared.kernel), counts=_is_large_symmetric
+        lambda case, solutions: ratio_of(case.own_floor(solutions.kernel), solutions.kernel), counts=_is_large_symmetric
     ),
     "unpaired_mean_large": TargetRatio(_speedup_over_unpaired, counts=_is_large_symmetric, only="ours"),
     "unpaired_mean_large_reordered": TargetRatio(_speedup_over_unpaired, counts=_is_large_symmetric, only="reordered"),

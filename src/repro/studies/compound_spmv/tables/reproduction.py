@@ -358,8 +358,8 @@ def _registers_cell(search: Sensitivity) -> Cell:
 
 
 SENSITIVITY_COLUMNS = (
-    Column[Sensitivity]("problem", "problem", numeric=False, cell=lambda measured: measured.line.cell),
-    Column[Sensitivity]("precision", "precision", numeric=False, cell=lambda measured: Cell(measured.case.precision)),
+    Column[Sensitivity]("problem", "problem", numeric=False, cell=lambda search: search.line.cell),
+    Column[Sensitivity]("precision", "precision", numeric=False, cell=lambda search: Cell(search.case.precision)),
     Column[Sensitivity]("layout", "best layout", numeric=False, cell=_best_layout_cell),
     _spread_column("static"),
     _spread_column("dynamic"),
@@ -367,7 +367,7 @@ SENSITIVITY_COLUMNS = (
     Column[Sensitivity](
         "spilled_bytes",
         "spills [B/thread]",
-        cell=lambda measured: Cell(max((row.spills for row in measured.used if row.spills is not None), default=None)),
+        cell=lambda search: Cell(max((row.spills for row in search.used if row.spills is not None), default=None)),
     ),
 )
 
