@@ -12,7 +12,7 @@ from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.binned_rows import BinShapes, Factors, ProductBins, ProductRows
 from repro.sparse.spgemm.kernels import BINS, HashShape, LaunchWord, LongShape, SortShape, single_shapes
-from repro.sparse.spgemm.one_launch import SingleLaunch, sizes_of
+from repro.sparse.spgemm.one_launch import SingleLaunch, factor_sizes
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.matrices import assert_csr_product, of_sizes
 from support.products_by_shape import every_shape
@@ -59,7 +59,7 @@ def test_rows_in_bins(device, load, kind, short):
             print(shape)
             for buffer, byte in ((c.columns, SENTINEL), (c.values, SENTINEL), (c.state, 0)):
                 device.fill(buffer, byte)
-            bins.by_products(factors.a, factors.b, c)
+            bins.bin_by_products(factors.a, factors.b, c)
             rows = ProductRows(device, load("double"), factors, c, bins, left)
             rows.bind("one", bins.read(), BinShapes((shape,) * BINS), held)()
             words = np.empty(kernels.STATE_WORDS, np.int32)
@@ -77,7 +77,7 @@ def test_one_launch(templates, built_folder, warps, short):
     launches = SingleLaunch(device, np.dtype(np.float64))
     factors = Factors(*(Storage.upload(device, lay_out(matrix, 1)) for matrix in (A, B)))
     shape = next(shape for shape in single_shapes(device.target, 8) if shape.warps == warps)
-    configuration = launches._with_shape(sizes_of(factors), shape, shape.table)
+    configuration = launches._configure_shape(factor_sizes(factors), shape, shape.table)
     # warps take as many entries as their rows have, and none is left at the end of what they take
     full = configuration._replace(capacity=PATTERN.nnz - short, chunk=0)
     launch, c, entries_of_c = launches.bind(lambda module: load(f"double/{module}"), factors, full)
