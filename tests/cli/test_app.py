@@ -148,7 +148,7 @@ def test_a_really_full_disk_ends_in_one_message(tmp_path: Path) -> None:
         "def write():\n"
         f"    with open({str(target)!r}, 'w') as file:\n"
         "        file.write('x')\n"
-        "app.reported(write)()"
+        "app.report_errors(write)()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "error: the disk is full" in done.stderr
