@@ -273,3 +273,12 @@ def test_the_examples_in_cuda_compile_once_for_each_case(tmp_path: Path, monkeyp
     (tmp_path / "broken.cu").write_text("int x = ;\n")
     with pytest.raises(ModuleError, match=r"broken.cu does not compile: .*error"):
         compile_source(Rival(name="broken", source="broken.cu"), target, "single", 1)
+
+
+def test_a_file_imports_what_lies_beside_it_from_any_folder(tried, tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "rivals"
+    folder.mkdir()
+    (folder / "spoilt_beside.py").write_text(PYTHON.read_text())
+    (folder / "mine.py").write_text("from spoilt_beside import Right\n")
+    monkeypatch.chdir(tmp_path)
+    assert tried(Rival(name="mine", python="rivals/mine.py:Right")).status == "ok"
