@@ -11,11 +11,10 @@ import pytest
 
 from repro.bench.campaign_folder import COMMITS, CampaignFolder
 from repro.bench.environment import package_hash
-from repro.bench.records import code_of, read_commits, read_environments
+from repro.bench.records import code_count, code_of, code_words, read_commits, read_environments
 from repro.campaign.archive import find_commits, record_commits
 from repro.cli.records import record
 from repro.errors import ReproError
-from repro.results.report import code_count, code_words
 from support.campaigns import recorded_campaigns
 
 FILES = {

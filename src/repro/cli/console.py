@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
+    from repro.results.tables import Table
+
 
 #: File name in the `OSError` for a failure of standard output.
 STDOUT = "standard output"
@@ -316,3 +318,14 @@ def duration(seconds: float) -> str:
     if whole_seconds < 3600:
         return f"{whole_seconds // 60} min {whole_seconds % 60} s"
     return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60} min"
+
+
+def print_table(name: str, table: Table) -> None:
+    """Print the first rows and columns of a table, as many as fit the terminal."""
+    import typer
+
+    heads = [f"{column.group}: {column.title}" if column.group else column.title for column in table.columns]
+    rows = [[cell.shown for cell in row] for row in (*table.rows, *table.summary)]
+    typer.echo(typer.style(f"{name}: {len(rows)} rows, {len(heads)} columns", bold=True))
+    for line in first_columns(heads, rows, terminal_width()):
+        typer.echo(line)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from repro.results.cross_campaign import Comparison
     from repro.results.figure_style import Shape
     from repro.results.registry import Kind
-    from repro.results.tables import Table
 
 
 Names = Annotated[
@@ -243,7 +242,7 @@ def _write_artifacts(
 ) -> None:
     """Write tables or figures for each selected study into subfolders of `target`; with `show` print the tables."""
     from repro.campaign.artifacts import CampaignSelection, all_artifacts, find_artifacts, published_of
-    from repro.cli.console import Progress
+    from repro.cli.console import Progress, print_table
     from repro.config.validation_errors import some_of
     from repro.errors import ReproError
     from repro.results.output import figures_folder, tables_folder, write
@@ -255,10 +254,8 @@ def _write_artifacts(
     if bool(names) == all_:
         choice = [f"{name}/{artifact.name}" for name in studies for artifact in all_artifacts(name, kind)]
         some = some_of(choice, names[0] if names else "", "`repro list artifacts`")
-        raise ReproError(
-            "both names and --all are given" if names else f"no {kind} is named",
-            expected=f"--all, or {some}",
-        )
+        fault = "both names and --all are given" if names else f"no {kind} is named"
+        raise ReproError(fault, expected=f"--all, or {some}")
     artifacts_by_study = (
         {name: selection.artifacts(name, kind) for name in studies} if all_ else find_artifacts(names, kind, studies)
     )
@@ -267,27 +264,16 @@ def _write_artifacts(
         for name, artifacts in artifacts_by_study.items():
             progress(name, 0, len(artifacts))
             data, published = selection.read(name), published_of(name)
+            place = folder(target, selection.campaign, name)
             for number, artifact in enumerate(artifacts, 1):
                 content = artifact.make(data, published)
                 if not all_ and is_empty(artifact, content, data):
                     typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
                 if show and isinstance(content, Table):
-                    _print_table(f"{name}/{artifact.name}", content)
-                for path in write(
-                    artifact, content, data, folder(target, selection.campaign, name), shape, short_caption
-                ):
+                    print_table(f"{name}/{artifact.name}", content)
+                for path in write(artifact, content, data, place, shape, short_caption):
                     typer.echo(f"wrote {path}")
                 progress(name, number, len(artifacts))
-
-
-def _print_table(name: str, table: Table) -> None:
-    from repro.cli.console import first_columns, terminal_width
-
-    heads = [f"{column.group}: {column.title}" if column.group else column.title for column in table.columns]
-    rows = [[cell.shown for cell in row] for row in (*table.rows, *table.summary)]
-    typer.echo(typer.style(f"{name}: {len(rows)} rows, {len(heads)} columns", bold=True))
-    for line in first_columns(heads, rows, terminal_width()):
-        typer.echo(line)
 
 
 TOLERANCE = 0.02
@@ -457,7 +443,7 @@ def _print_worst(comparison: Comparison, worst: int, console: Console) -> None:
         numbers = f"{row['ratio']:.3f}", f"{row['adjusted']:.1g}"
         table.add_row(
             row["problem"], row["precision"], row["name"], row["phase"], row["cache"],
-            *(f"{1e6 * time:.2f}" if time > 0 else "–" for time in times), *numbers,
+            *(f"{1e6 * time:.2f}" if time > 0 else "–" for time in times), *numbers
         )  # fmt: skip
     console.print(table)
     console.print()
@@ -473,8 +459,7 @@ def _print_winners(comparison: Comparison, worst: int, console: Console) -> None
         f"{len(comparison.winners) - same_count - len(different_winners)} a tie, {len(different_winners)} apart"
     )
     if not different_winners or not worst:
-        console.print()
-        return
+        return console.print()
     table = Table(box=None)
     for head in ("problem", "precision", "clock", "tuning", "A", "B"):
         table.add_column(head, overflow="fold")

@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from repro.bench.campaign_folder import CampaignFolder, step_file
-from repro.bench.records import UNCOMMITTED
+from repro.bench.records import UNCOMMITTED, code_count, code_words
 from repro.bench.rows import ClockName, RecordedRow, median_column
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results import figure_style
@@ -556,32 +556,6 @@ def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
         "timed": f"{sum(row.timed for row in rows):,} rows",
         "code": code_count(campaigns[0].codes),
     }
-
-
-def code_words(codes: Mapping[str, Sequence[str]]) -> str:
-    """Return text that names the code versions of the environment records, the most frequent first."""
-    commits, uncommitted = _by_commit(codes)
-    parts = [", ".join(commits)] if commits else []
-    parts += [f"{words}: {len(codes[words])} of {sum(map(len, codes.values()))} environments" for words in uncommitted]
-    return "; ".join(parts) or "not recorded"
-
-
-def code_count(codes: Mapping[str, Sequence[str]]) -> str:
-    """Return the number of commits, and of environments without one; the commit itself if it is the only version."""
-    named, unknown = _by_commit(codes)
-    if len(codes) < 2:
-        return code_words(codes)
-    without = sum(len(codes[words]) for words in unknown)
-    parts = [f"{len(named)} commit{'s' * (len(named) > 1)}"] if named else []
-    parts += [f"{without} environment{'s' * (without > 1)} without one"] if without else []
-    return ", ".join(parts)
-
-
-def _by_commit(codes: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
-    """Return the code versions with a commit, and those without one, each by falling number of environments."""
-    frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
-    named = [words for words in frequent if words.startswith("commit")]
-    return named, [words for words in frequent if words not in named]
 
 
 def _clocks(campaign: Campaign) -> list[ClockName]:

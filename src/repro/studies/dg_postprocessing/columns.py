@@ -24,6 +24,7 @@ from repro.studies.dg_postprocessing.results import (
     choice_words,
     convergence_orders,
     filtered_errors,
+    filtered_row,
     local_errors,
     unfiltered_errors,
 )
@@ -38,6 +39,16 @@ def digits_cell(value: float | None) -> Cell:
 
 def number_cell(value: float | None, spec: str) -> Cell:
     return Cell() if value is None else Cell(value, format(value, spec))
+
+
+def gigabytes_cell(field: Filtering) -> Cell:
+    nbytes = field.number(lambda row: row.matrix_bytes)
+    return Cell() if nbytes is None else number_cell(nbytes / GIGA, ".3f" if nbytes < GIGA else ".1f")
+
+
+def function_cell(field: Filtering) -> Cell:
+    row = filtered_row(field)
+    return Cell(field.function, keys=(row.key,) if row else ())
 
 
 def gain_cell(value: float | None) -> Cell:

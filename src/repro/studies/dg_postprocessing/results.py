@@ -42,9 +42,8 @@ Time = ReportedTime[DgRow]
 POINT = Method("point", "per point", f"{PAPER}/point", {"way": "point", "space": PAPER})
 ELEMENT = Method("element", "per element", f"{PAPER}/element", {"way": "element", "space": PAPER})
 POINT_TUNED = Method("point_tuned", "per point, tuned", f"{PAPER_TUNED}/point", {"way": "point", "space": PAPER_TUNED})
-ELEMENT_TUNED = Method(
-    "element_tuned", "per element, tuned", f"{PAPER_TUNED}/element", {"way": "element", "space": PAPER_TUNED}
-)
+_TUNED = {"way": "element", "space": PAPER_TUNED}
+ELEMENT_TUNED = Method("element_tuned", "per element, tuned", f"{PAPER_TUNED}/element", _TUNED)
 #: Both published methods (per point, per element): exactly as published, and tuned over equal parameters.
 PUBLISHED_PAIRS = ((POINT, ELEMENT), (POINT_TUNED, ELEMENT_TUNED))
 #: Reason for a missing time of a tuned published method that was not tried.
@@ -361,10 +360,9 @@ def missing_local_errors(field: Filtering) -> str:
 
 
 def convergence_orders(fields: Sequence[Filtering], errors_of: ErrorsOf) -> dict[str, Errors]:
-    """Return, by field name, the convergence orders of both errors relative to the next coarser mesh.
+    """Return both errors' orders by field name: log of the ratio of errors over that of mean edges, to a coarser mesh.
 
-    An order is the log of the ratio of errors over the log of the ratio of mean edges. Compared meshes have the same
-    family, and their fields the same degree and function; a field without a coarser mesh is left out.
+    Compared meshes have one family, their fields one degree and function; a field without a coarser mesh is left out.
     """
     groups: dict[object, list[tuple[float, str, Errors]]] = {}
     for field in fields:

@@ -329,10 +329,7 @@ class FilterPatches(DistributedFilter):
 def _second_stage(
     first: KernelLauncher, module: str, grid: Grid, shares: int
 ) -> tuple[list[Buffer], Buffer, Callable[[], None]]:
-    """Return memory for the solutions of all devices and for their sum, and the kernel that adds up the solutions.
-
-    The kernel also adds up the copies of patches: here each device counts as a patch with all cells.
-    """
+    """Return memory for all devices' solutions and their sum, and the kernel that adds up these and patches' copies."""
     starts, count, cells = grid.starts, len(grid.members), len(grid.starts) - 1
     step = PART_ALIGNMENT // DOUBLE_BYTES
     stride = -(-count // step) * step
@@ -348,8 +345,8 @@ def _second_stage(
         [
             np.int32(count), first.upload(grid.cell_of_member), first.upload(starts),
             first.upload(shares * np.arange(cells + 1, dtype=np.int32)),
-            first.upload(offsets.astype(np.int32).ravel()), stack.memory, values,
-        ],
+            first.upload(offsets.astype(np.int32).ravel()), stack.memory, values
+        ]
     )  # fmt: skip
     return solutions, values, add
 

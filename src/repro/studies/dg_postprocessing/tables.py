@@ -55,6 +55,8 @@ from repro.studies.dg_postprocessing.columns import (
     error_columns,
     error_gain_cell,
     field_columns,
+    function_cell,
+    gigabytes_cell,
     local_error_columns,
     method_milli_column,
     method_speedup_column,
@@ -89,7 +91,6 @@ from repro.studies.dg_postprocessing.results import (
     all_filterings,
     device_counts,
     filtered_errors,
-    filtered_row,
     library_product,
     local_errors,
     mean_scale,
@@ -204,7 +205,7 @@ def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
     return (
         *field_columns(lambda field: "" if field[MAKE] else field.why_no_matrix()),
         Column("pairs", "pairs", cell=lambda field: count(field.number(lambda row: row.matrix_pairs))),
-        Column("gigabytes", "GB", cell=_gigabytes_cell),
+        Column("gigabytes", "GB", cell=gigabytes_cell),
         method_milli_column("direct_ms", "direct, ms", "", OURS),
         milli_column("make_ms", "ms", "made in", MAKE),
         Column("make_over_direct", "over direct", "made in", cell=lambda field: speedup(field[MAKE], field[OURS])),
@@ -224,11 +225,6 @@ def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
         Column("routine", "routine", numeric=False, cell=routine),
         Column("pays_from", "pays from field", cell=lambda field: count(field.pays_from)),
     )
-
-
-def _gigabytes_cell(field: Filtering) -> Cell:
-    nbytes = field.number(lambda row: row.matrix_bytes)
-    return Cell() if nbytes is None else number_cell(nbytes / GIGA, ".3f" if nbytes < GIGA else ".1f")
 
 
 FIGURE = f"Figure 3.12 of {CITED}"
@@ -278,11 +274,6 @@ def _device_columns(number: int) -> tuple[Column[Filtering], ...]:
     )
 
 
-def _function_cell(field: Filtering) -> Cell:
-    row = filtered_row(field)
-    return Cell(field.function, keys=(row.key,) if row else ())
-
-
 @table(
     STUDY_NAME,
     "table-errors",
@@ -296,7 +287,7 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
     gains = "dG over filtered"
     columns: tuple[Column[Filtering], ...] = (
         *field_columns(lambda field: "" if filtered_errors(field) else missing_errors(field)),
-        Column("function", "function", numeric=False, cell=_function_cell),
+        Column("function", "function", numeric=False, cell=function_cell),
         Column("mean_edge", "mean edge", cell=lambda field: number_cell(field.facts.get("mean_edge"), ".4f")),
         *error_columns("dg", "dG", unfiltered_errors, fields),
         *error_columns("filtered", "filtered", filtered_errors, fields),
