@@ -42,7 +42,7 @@
 #define BARRIER() __syncthreads()
 // All threads of a warp wait for each other.
 #define WARP_BARRIER() __syncwarp()
-// What the thread writes before, all others see before what it writes after.
+// Memory fence of device scope: what a thread writes before it is seen no later than what it writes behind it.
 #define FENCE() __threadfence()
 
 // All threads of all blocks wait for each other, in a kernel that is launched so that all its blocks are there at once.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
+    from repro.results.registry import Artifact
     from repro.results.tables import Table
 
 
@@ -320,9 +321,13 @@ def duration(seconds: float) -> str:
     return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60} min"
 
 
-def print_table(name: str, table: Table) -> None:
-    """Print the first rows and columns of a table, as many as fit the terminal."""
+def print_table(name: str, table: Table, artifact: Artifact) -> None:
+    """Print a table's first rows and leading columns, as many as fit the terminal."""
     import typer
+
+    from repro.results.tables import move_lead_columns
+
+    table = move_lead_columns(table, artifact.lead, artifact.lead_instead)
 
     heads = [f"{column.group}: {column.title}" if column.group else column.title for column in table.columns]
     rows = [[cell.shown for cell in row] for row in (*table.rows, *table.summary)]

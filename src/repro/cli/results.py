@@ -270,7 +270,7 @@ def _write_artifacts(
                 if not all_ and is_empty(artifact, content, data):
                     typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
                 if show and isinstance(content, Table):
-                    print_table(f"{name}/{artifact.name}", content)
+                    print_table(f"{name}/{artifact.name}", content, artifact)
                 for path in write(artifact, content, data, place, shape, short_caption):
                     typer.echo(f"wrote {path}")
                 progress(name, number, len(artifacts))

@@ -166,8 +166,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         "GFLOPS of whole products, from factors on the device to C there: two operations for each multiplication that",
         "C takes, over the time. All products sorted by row and column; the paper’s kernels, rows sorted in shared",
         "memory; ours in one phase with the kernels that are expected to be the fastest, and with those that the",
-        "search chose, and in two phases with those; and in one launch. "
-        f"Triangles and crosses: the routines of {library}.",
+        f"search chose, and in two phases with those; and in one launch. Triangles: the routines of {library}.",
         "Where the search had sorts alone, what it chose for one phase is left out." * searched_sorts_alone(cases),
         f"{precision_of(campaign).capitalize()} precision.",
         measurement_note(campaign, HOST),
