@@ -90,7 +90,8 @@ def test_rows_are_chosen_by_step_problem_precision_and_kind() -> None:
     assert "did you mean bayer10?" in str(error.value)
 
 
-def test_without_a_format_each_row_is_a_line_without_samples() -> None:
+def test_without_a_format_each_row_is_a_line_without_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
     words = ("--study", "compressed_coo", "--step", "report", "--problem", "bayer10", "--kind", "baseline")
     rows = json.loads(printed(*words, "--json"))["rows"]
     head, *lines = printed(*words).splitlines()

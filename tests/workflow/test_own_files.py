@@ -18,7 +18,7 @@ import pytest
 import yaml
 from checkouts import QUICK, REPOSITORY, Checkout, Said, run_to_its_end
 
-from repro.operators.spmv import DEFAULT, DEFAULTS
+from repro.sparse.compound.variants import DEFAULT, DEFAULTS
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 

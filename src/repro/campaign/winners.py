@@ -20,7 +20,6 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
 from repro.export.campaign_choice import EXPORTED_STUDY
-from repro.operators.spmv import DEFAULT, DEFAULTS
 from repro.problems.assembly import advice_on_blocks
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, Selection, one_line
@@ -28,6 +27,7 @@ from repro.results.report import PageWinners, repeated_kernel_phrase, repetition
 from repro.results.rivals import RivalLine, contests_of, rival_lines
 from repro.results.significance import Interval, interval_of_ratio, ratio_of
 from repro.results.tables import Cell, Column, Table
+from repro.sparse.compound.variants import DEFAULT, DEFAULTS
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study, load_artifacts
 

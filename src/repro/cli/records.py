@@ -428,7 +428,7 @@ def check(
         batches = ProblemBatches(plan) if plan and not record else None
         for part in missing_parts if each else merge_equal_causes(missing_parts):
             log = log_of(batches, part.case) if batches and part.case else None
-            disturbed = part.remark and "rows disturbed" in part.reason and not record
+            disturbed = part.remark and " disturbed" in part.reason and not record
             todo = f"  what to do: {TIME_AGAIN} --config {selection.folder.config}\n" if disturbed else ""
             typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else "") + todo, err=True)
         for words, names in code.items():

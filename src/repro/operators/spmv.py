@@ -35,7 +35,7 @@ from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import TEMPLATES, render_module
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.variants import VariantId, fitting_variant
+from repro.sparse.compound.variants import DEFAULT, DEFAULTS, VariantId, fitting_variant
 from repro.sparse.operands import ProductOperands
 from repro.sparse.solvers.kernels import METHODS
 from repro.sparse.symmetry import symmetry_of, transposed
@@ -101,19 +101,6 @@ class Product:
         self._workspace.release()
 
 
-#: Default variant for each entry type and precision, for vectors in the user's order. Over all problems of the campaign
-#: `h200`, it has the smallest mean slowdown relative to the fastest variant of each problem (geometric mean 8 to 12 %,
-#: at most 32 %).
-DEFAULTS = {
-    ("block3", "single"): "CSR-AoSoA-AoS/direct-128-8-w8-u2",
-    ("block3", "double"): "CSR-AoSoA-AoS/direct-64-8-w8-u2",
-    ("complex", "single"): "CSR-AoSoA-AoS@clustered/direct-256-4-w8-u4",
-    ("complex", "double"): "CSR-AoSoA-AoS@clustered/direct-64-16-w8-u4",
-    ("quaternion", "single"): "CSR-AoSoA-AoS/direct-64-16-w4-u2-cs",
-    ("quaternion", "double"): "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2-cg",
-}
-#: Default for `real` and for new entry types, which the campaign `h200` lacks; good for `complex` in both precisions.
-DEFAULT = DEFAULTS["complex", "double"]
 #: Default on the CPU, which runs the threads of a block in sequence, so a block's rows are contiguous for caching.
 CPU_DEFAULT = "CSR-AoS-AoS/direct-64-3"
 #: Variants that `tuned="now"` times in addition to the default. They were chosen greedily to reduce the mean slowdown

@@ -143,7 +143,7 @@ def test_rivals_stand_beside_ours_of_the_same_batch(tmp_path):
     table = get_artifact(STUDY_NAME, "table-rivals").make(maker.load(), PUBLISHED_NUMBERS)
     columns = [column.key for column in table.columns]
     lines = {line[columns.index("task")].shown: dict(zip(columns, line, strict=True)) for line in table.rows}
-    assert list(lines) == ["SpMV", "a batch of 10, by row", "a batch of 1,000, by row", "a batch of 20, by row"]
+    assert list(lines) == ["SpMV", "a batch of 10, by row", "a batch of 20, by row", "a batch of 1,000, by row"]
     few, many, wrong = (lines[f"a batch of {size}, by row"] for size in ("10", "1,000", "20"))
     keys = ["time_us", "ours_us", "speedup_over_ours", "setup_ms"]
     assert [few[key].value for key in keys] == pytest.approx([2, 4, 2, 5])

@@ -553,3 +553,18 @@ def fitting(id: VariantId, target: Target) -> VariantId:
             todo="name another schedule, or another target",
         )
     return id
+
+
+#: Default variant for each entry type and precision, for vectors in the user's order. Over all problems of the campaign
+#: `h200`, it has the smallest mean slowdown relative to the fastest variant of each problem (geometric mean 8 to 12 %,
+#: at most 32 %).
+DEFAULTS = {
+    ("block3", "single"): "CSR-AoSoA-AoS/direct-128-8-w8-u2",
+    ("block3", "double"): "CSR-AoSoA-AoS/direct-64-8-w8-u2",
+    ("complex", "single"): "CSR-AoSoA-AoS@clustered/direct-256-4-w8-u4",
+    ("complex", "double"): "CSR-AoSoA-AoS@clustered/direct-64-16-w8-u4",
+    ("quaternion", "single"): "CSR-AoSoA-AoS/direct-64-16-w4-u2-cs",
+    ("quaternion", "double"): "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2-cg",
+}
+#: Default for `real` and for new entry types, which the campaign `h200` lacks; good for `complex` in both precisions.
+DEFAULT = DEFAULTS["complex", "double"]
