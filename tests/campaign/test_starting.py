@@ -256,7 +256,7 @@ def test_a_measurement_that_waits_for_a_device_says_so_at_the_terminal(tmp_path:
         path.parent.mkdir(parents=True, exist_ok=True)
     old.write_text("the device GPU-2 is held by pid 8 (b, campaign two); waiting\n")
     os.utime(old, (1, 1))  # of an earlier run
-    ended = report_waiting(made, every=0.01, tell=lines.put)
+    ended = report_waiting(made, interval=0.01, output=lines.put)
     for words in ("the device GPU-1 is held by pid 7 (a, campaign one); waiting", "wrote report.parquet"):
         log.write_text(f"measuring\n{words}\n")
         time.sleep(0.2)

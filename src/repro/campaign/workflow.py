@@ -156,24 +156,24 @@ WAITING = "; waiting"
 _TAIL = 4096
 
 
-def report_waiting(plan: Plan, every: float = 5.0, tell: Callable[[str], None] = print) -> threading.Event:
+def report_waiting(plan: Plan, interval: float = 5.0, output: Callable[[str], None] = print) -> threading.Event:
     """Start a thread that prints each line by which a measurement says in its log that it waits for a device.
 
     A line is printed once, while it is the last one of a log. The thread ends with its process, or when the returned
     event is set.
     """
-    since = time.time() - 1  # file systems can round times down
+    earliest_time = time.time() - 1  # file systems can round times down
     folders = [Path(plan.logs) / name for name in ("measure", "batches")]
-    told: set[tuple[Path, str]] = set()
+    reported_lines: set[tuple[Path, str]] = set()
     ended = threading.Event()
 
     def watch() -> None:
-        while not ended.wait(every):
+        while not ended.wait(interval):
             for path in (path for folder in folders for path in folder.rglob("*.log")):
-                line = _last_line(path, since)
-                if line.endswith(WAITING) and (path, line) not in told:
-                    told.add((path, line))
-                    tell(line)
+                line = _last_line(path, earliest_time)
+                if line.endswith(WAITING) and (path, line) not in reported_lines:
+                    reported_lines.add((path, line))
+                    output(line)
 
     threading.Thread(target=watch, daemon=True).start()
     return ended

@@ -290,9 +290,8 @@ class Progress:
             self._bars.update(self._tasks[activity], completed=finished, total=total)
             return
         time_now = time.monotonic()
-        if (
-            activity != self._activity or finished < self._last
-        ):  # a new activity has begun, or the same one from the start
+        # a new activity has begun, or the same one from the start
+        if activity != self._activity or finished < self._last:
             self._activity, self._began, self._first, self._told = activity, time_now, finished, time_now
         elif total and (finished >= total or time_now - self._told >= self.every):
             self._told = time_now

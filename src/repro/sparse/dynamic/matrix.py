@@ -245,9 +245,8 @@ class DynamicMatrix:
     def _move(self, slack: int, demand: SortedBatch | None, capacity: int | None) -> None:
         """Defragment the matrix into a new buffer of `capacity` entries or more, with space for `demand` in rows."""
         old = self._storage
-        check_capacity(
-            slack * old.shape[0] + (demand.count if demand else 0) + 1
-        )  # this checks the space beside the entries, since row capacities are int32
+        # the space beside the entries is checked, since row capacities are int32
+        check_capacity(slack * old.shape[0] + (demand.count if demand else 0) + 1)
         rooms, offsets = self._operations.rooms(slack, demand=demand)
         rooms()
         self._operations.total(offsets)()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -126,7 +126,6 @@ def chosen_kernels(choices: Iterable[Choice]) -> dict[ProductName, ChosenKernels
 #: Methods. `single`: one launch; `one`: one phase; `two`: row sizes first; `paper`: one phase with the paper's sorts;
 #: `coordinates`: sorts all products by row and column, the method with which the paper compares its own.
 ProductMethod = Literal["single", "one", "two", "paper", "coordinates"]
-PRODUCT_METHODS: tuple[ProductMethod, ...] = get_args(ProductMethod)
 _STEPS: Mapping[ProductMethod, tuple[str, ...]] = {
     "single": ("whole",),
     "one": ONE_PHASE,
@@ -304,9 +303,8 @@ class SingleKernel(Product):
         return {"what": "product", "mode": "single", "method": "kernel", **super().columns}
 
     def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
-        whole_launch = self.multiplication(work, 1).multiply_in_one_launch(
-            factors
-        )  # finds the table's size for these row lengths
+        # a whole product finds the table's size for these row lengths
+        whole_launch = self.multiplication(work, 1).multiply_in_one_launch(factors)
         single_kernel, sizes = single_launch(work.device, factors.a.dtype), factor_sizes(factors)
         if whole_launch is None or sizes is None:
             raise Unsupported("rows differ too much for one launch, or it would take too much memory")

@@ -27,10 +27,10 @@ from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
 from repro.studies.spgemm_amg.runnables_products import (
     HEADLINE,
     MODES,
-    PRODUCT_METHODS,
     ROUTINES,
     BinKernel,
     ChosenKernels,
+    ProductMethod,
     Refill,
     SingleKernel,
     StoredRefill,
@@ -192,9 +192,7 @@ class SpgemmAmg(Study):
                 rivals = rival_products(session.rivals, product)
                 rows += session.time_in_rounds([*own_products, *library_products(names, backend, product), *rivals])
         if "setup" in parts and operands.symmetric:
-            rows += session.time_in_rounds(
-                [SetUp(modules, "default"), SetUp(modules, "sort"), SetUp(modules, "coordinates")]
-            )
+            rows += session.time_in_rounds([SetUp(modules, method) for method in SET_UP_METHODS])
             rows += session.time_in_rounds([LevelSetUp(modules, level) for level in range(len(operands.levels) - 1)])
         if "solve" in parts and operands.symmetric:
             rows += session.time_in_rounds([Solution(modules), *rival_solvers(session.rivals)])
@@ -210,7 +208,7 @@ class SpgemmAmg(Study):
         modules = _compiled(templates, precision, target)
         runnables: list[Runnable] = [*(SetUp(modules, method) for method in SET_UP_METHODS), Solution(modules)]
         for product in PRODUCT_NAMES:
-            runnables += untuned_products(modules, product)
+            runnables += [*products_of(modules, product), WholeProduct(modules, product, "two")]
             runnables += library_products(ROUTINES[target.dialect], target.dialect, product)
         runnables_by_name = {runnable.name: runnable for runnable in runnables}
         if name not in runnables_by_name:
@@ -235,6 +233,9 @@ class SpgemmAmg(Study):
 STUDY = SpgemmAmg()
 
 
+#: Methods of products that are timed with default kernels, and with the kernels that a search chose.
+DEFAULT_METHODS: tuple[ProductMethod, ...] = ("coordinates", "paper", "one")
+CHOSEN_METHODS: tuple[ProductMethod, ...] = ("one", "two")
 #: Module of products in one launch; a device without cooperative launches has none.
 SINGLE = "single-exact"
 
@@ -249,30 +250,20 @@ def _compiled(templates: Path, precision: str, target: Target) -> dict[str, Modu
     return modules
 
 
-def untuned_products(modules: Mapping[str, ModuleFile], product: ProductName) -> list[Runnable]:
-    methods = [method for method in PRODUCT_METHODS if method != "single" or SINGLE in modules]
-    single_products = [SingleKernel(modules, product)] if SINGLE in modules else []
-    whole_products = [WholeProduct(modules, product, method) for method in methods]
-    return [*whole_products, *single_products, Refill(modules, product), StoredRefill(modules, product)]
-
-
 def products_of(
-    modules: Mapping[str, ModuleFile], product: ProductName, chosen_kernels: ChosenKernels
+    modules: Mapping[str, ModuleFile], product: ProductName, chosen_kernels: ChosenKernels | None = None
 ) -> list[Runnable]:
-    single_products = (
-        [WholeProduct(modules, product, "single"), SingleKernel(modules, product)] if SINGLE in modules else []
-    )
-    return [
-        *single_products,
-        WholeProduct(modules, product, "coordinates"),
-        WholeProduct(modules, product, "paper"),
-        WholeProduct(modules, product, "one"),
-        WholeProduct(modules, product, "one", chosen_kernels),
-        WholeProduct(modules, product, "two", chosen_kernels),
-        Refill(modules, product),
-        Refill(modules, product, chosen_kernels),
-        StoredRefill(modules, product),
-    ]
+    """Return the runnables of a product: those of default kernels, and those of kernels that a search chose, if any."""
+    runnables: list[Runnable] = []
+    if SINGLE in modules:
+        runnables += [WholeProduct(modules, product, "single"), SingleKernel(modules, product)]
+    runnables += [WholeProduct(modules, product, method) for method in DEFAULT_METHODS]
+    if chosen_kernels is not None:
+        runnables += [WholeProduct(modules, product, method, chosen_kernels) for method in CHOSEN_METHODS]
+    runnables.append(Refill(modules, product))
+    if chosen_kernels is not None:
+        runnables.append(Refill(modules, product, chosen_kernels))
+    return [*runnables, StoredRefill(modules, product)]
 
 
 def _features(record: Mapping[str, Any], precision: str, machine: Machine) -> Any:
