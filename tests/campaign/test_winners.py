@@ -175,8 +175,11 @@ def test_two_studies_are_told_apart_and_one_whose_kernels_stay_says_so(
     # and so do both ways out, of a problem that this study alone measured, and of a variant
     shutil.rmtree(maker.case_folder("part", "double"))
     refused = f"kernels of {other} cannot be exported or run as an operator"
-    for tuned in (f"{maker.campaign}:part", coordinates):
-        with pytest.raises(ReproError, match=refused):
+    for tuned, message in (
+        (f"{maker.campaign}:part", refused),
+        (coordinates, "kernels of other studies cannot be exported or run as an operator"),
+    ):
+        with pytest.raises(ReproError, match=message):
             find_variant(tuned, small, "double", get_target("sm_80"))
     with pytest.raises(SystemExit):
         run(["export", "part", "--precision", "double", "--campaign", maker.campaign, "--to", "out"])
