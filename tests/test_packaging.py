@@ -33,7 +33,7 @@ def test_conda_users_get_the_same_dependencies_and_the_package(file: str, extras
     assert conda.pop("pip") == ""
     if "cuda" in extras:
         assert conda.pop("cuda-nvcc")
-    asked = [item for extra in extras for item in PROJECT["optional-dependencies"][extra]]
+    asked = [item for extra in ("campaign", *extras) for item in PROJECT["optional-dependencies"][extra]]
     wanted = [split(item) for item in (*PROJECT["dependencies"], *asked)]
     assert conda == {CONDA_NAMES.get(name, name): bound for name, bound in wanted}
 
@@ -92,7 +92,7 @@ def dry_make(*words: str) -> str:
 def test_make_all_installs_what_the_locks_pin_and_calls_snakemake() -> None:
     said = dry_make("all", "N=3", "ARGS=--dry-run")
     assert re.search(r"--no-deps --require-hashes((?: --requirement locks/\w+\.txt)+)$", said, re.MULTILINE)
-    assert re.findall(r"locks/(\w+)", said) == ["run", "cpu", "mesh"]
+    assert re.findall(r"locks/(\w+)", said) == ["run", "campaign", "cpu", "mesh"]
     assert re.search(r"--no-deps --no-build-isolation --editable \.$", said, re.MULTILINE)
     assert said.endswith("snakemake --cores 3 all --dry-run")
 
@@ -104,7 +104,7 @@ def test_what_is_installed_lacks_nothing() -> None:
 
 
 def test_make_test_installs_what_tests_need_as_well() -> None:
-    assert re.findall(r"locks/(\w+)", dry_make("test")) == ["run", "cpu", "mesh", "dev"]
+    assert re.findall(r"locks/(\w+)", dry_make("test")) == ["run", "campaign", "cpu", "mesh", "dev"]
 
 
 def test_each_tier_of_tests_has_all_of_the_one_before() -> None:
@@ -124,7 +124,9 @@ def marked(command: str) -> str:
 def test_make_takes_the_newest_where_it_is_told_so_and_forgets_what_was_locked() -> None:
     said = dry_make("test", "LOCKED=no")
     assert "locks/" not in said
-    assert re.search(r"--upgrade --upgrade-strategy eager --editable '\.\[cpu,mesh,dev\]'$", said, re.MULTILINE)
+    assert re.search(
+        r"--upgrade --upgrade-strategy eager --editable '\.\[campaign,cpu,mesh,dev\]'$", said, re.MULTILINE
+    )
     assert re.search(r"^rm -f \.no-such-venv/installed-\*-yes$", said, re.MULTILINE)
 
 
@@ -134,7 +136,7 @@ def test_make_installs_again_for_other_extras_alone(tmp_path: Path) -> None:
     assert make("--touch", *environment, "EXTRAS=cpu").returncode == 0  # as if it were installed
     assert make("--question", *environment, "EXTRAS=cpu").returncode == 0
     said = make("--dry-run", *environment, "EXTRAS=cpu,mesh").stdout
-    assert re.findall(r"locks/(\w+)", said) == ["run", "cpu", "mesh"]
+    assert re.findall(r"locks/(\w+)", said) == ["run", "campaign", "cpu", "mesh"]
 
 
 def test_make_refuses_an_old_python(tmp_path: Path) -> None:
