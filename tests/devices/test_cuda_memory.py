@@ -1,11 +1,11 @@
 """Memory of a GPU that comes from a pool, on a GPU that only counts it."""
 
 import pytest
-from fake_cuda import install
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.devices.cuda import open_cuda
 from support.device_memory import count_taken
+from support.fake_cuda import install
 
 
 @pytest.fixture
