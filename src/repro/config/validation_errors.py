@@ -57,14 +57,15 @@ def suggestion(word: object, choices: Iterable[str]) -> str:
 LISTED, SHOWN = 8, 3
 
 
-def some_of(choices: Iterable[str], word: object, all_by: str) -> str:
-    """Return `one of A, B` for few choices; of many the nearest to a word, and what prints all: `all_by`."""
+def some_of(choices: Iterable[str], word: object, all_by: str = "") -> str:
+    """Return `one of A, B` for few choices; of many the nearest to a word, and what prints all: `all_by`, if given."""
     names = list(choices)
     if len(names) <= LISTED:
         return f"one of {', '.join(names)}"
     text = str(word)[:MAX_VALUE_LENGTH]
     near = [*get_close_matches(text, names, n=SHOWN, cutoff=0.0), *names]
-    return f"one of {len(names)}, such as {', '.join([*dict.fromkeys(near)][:SHOWN])}; {all_by} prints all"
+    some = f"one of {len(names)}, such as {', '.join([*dict.fromkeys(near)][:SHOWN])}"
+    return f"{some}; {all_by} prints all" if all_by else some
 
 
 #: Folder of the project's configurations, relative to the current folder.
