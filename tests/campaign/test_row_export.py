@@ -116,6 +116,17 @@ def test_csv_has_the_same_numbers() -> None:
         assert float(line["event_median"] or 0) == row.get("event_median", 0)
 
 
+def test_a_terminal_gets_the_numbers_of_rows_unless_each_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda stream: True, raising=False)
+    head, *lines, advice = printed("--study", "compressed_coo").splitlines()
+    assert head.split()[:3] == ["study", "problem", "precision"] and "each row: --all" in advice
+    [study] = studies_of(FOLDER, "compressed_coo")
+    numbers = [int(cell.replace(",", "")) for line in lines for cell in line.split()[3:] if cell != "–"]
+    assert sum(numbers) == len([*exported_rows(FOLDER, study)])
+    head, *lines = printed("--study", "compressed_coo", "--all").partition("\nnot shown: ")[0].splitlines()
+    assert head.startswith("problem ") and sum(not line.startswith(" ") for line in lines) == sum(numbers)
+
+
 def test_a_search_is_kernel_tuners_t4(tmp_path: Path) -> None:
     words = printed("--study", "compressed_coo", "--t4", str(tmp_path)).splitlines()
     [study] = studies_of(FOLDER, "compressed_coo")

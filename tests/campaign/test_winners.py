@@ -161,16 +161,25 @@ def test_two_studies_are_told_apart_and_one_whose_kernels_stay_says_so(
     beside.choose("part", "double", {("extended", "graph"): (coordinates, [])})
     run_command(f"repro best {maker.campaign}")
     said = capsys.readouterr().out
-    head, first, second = said.splitlines()[:3]
-    assert head.split()[1] == "study" and {first.split()[1], second.split()[1]} == {STUDY, other}
-    assert "0.50 (0.50 to 0.50)" in said
+    lines = said.splitlines()
+    assert lines[0] == STUDY and lines[4] == other and lines[1].split()[:3] == ["problem", "precision", "speedup"]
+    assert lines[6].split()[:6] == ["part", "double", "0.50", "0.50", "to", "0.50"] and "also:" not in said
+    monkeypatch.setenv("COLUMNS", "90")
+    run_command(f"repro best {maker.campaign}")
+    narrow = capsys.readouterr().out.splitlines()
+    assert narrow[1].split() == ["problem", "precision", "speedup", "µs", "library", "µs", "fastest"]
+    assert narrow[7] == "a wider terminal, a pipe or --json has also: matrix, entry, clock, library, 95 % interval"
+    assert all(len(line) <= 90 for line in narrow[:8])
     assert f"No kernel of this campaign beats library/csr on part (double, {other})." in said
     assert f"Kernels of {other} cannot be exported or run as an operator; those of {STUDY} can." in said
     # and so do both ways out, of a problem that this study alone measured, and of a variant
     shutil.rmtree(maker.case_folder("part", "double"))
     refused = f"kernels of {other} cannot be exported or run as an operator"
-    for tuned in (f"{maker.campaign}:part", coordinates):
-        with pytest.raises(ReproError, match=refused):
+    for tuned, message in (
+        (f"{maker.campaign}:part", refused),
+        (coordinates, "kernels of other studies cannot be exported or run as an operator"),
+    ):
+        with pytest.raises(ReproError, match=message):
             find_variant(tuned, small, "double", get_target("sm_80"))
     with pytest.raises(SystemExit):
         run(["export", "part", "--precision", "double", "--campaign", maker.campaign, "--to", "out"])

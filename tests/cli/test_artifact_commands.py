@@ -90,6 +90,22 @@ def test_a_named_table_is_printed_where_it_is_asked_for(
     assert len(lines) == 3 and lines[-1].startswith("these are the first 1 rows and ")
 
 
+def test_a_last_word_is_a_campaign_and_a_later_one_is_named(
+    spmv: SmallCampaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands.table(["table-9", spmv.campaign], results=spmv.results)
+    commands.table([spmv.campaign], all_=True, study=SPMV, results=spmv.results)
+    assert "measured again" not in capsys.readouterr().err
+    with pytest.raises(ReproError, match="two campaigns are named"):
+        commands.table(["table-9", spmv.campaign], campaign="other", results=spmv.results)
+    with pytest.raises(ReproError, match="no such campaign"):
+        commands.table(["table-9", "other"], results=spmv.results)
+    with pytest.raises(ReproError, match="unknown figure"):
+        commands.figure(["table-9", "figure-99", spmv.campaign], results=spmv.results)
+    commands.figure(["spgemm_amg/figure-setup", "h200"], figures=tmp_path, formats=["tex"])
+    assert "spgemm_amg: measured again later: campaign h200-products\n" in capsys.readouterr().err
+
+
 def test_a_table_of_another_study_is_named_with_it(spmv: SmallCampaign) -> None:
     with pytest.raises(ReproError, match="unknown table") as error:
         commands.table(["table-5-4"], study=SPMV, campaign=spmv.campaign, results=spmv.results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from repro.cli.console import in_columns, terminal_width, wrapped
+from repro.cli.console import in_columns, leave_out_columns, terminal_width, wrapped
 
 HEADS = ["name", "size", "what is said of it"]
 ROWS = [("first", 10, "a few words"), ("the_longest_name", None, "so many words that they do not fit into a line")]
@@ -69,3 +69,18 @@ def test_the_width_is_that_of_the_terminal_or_what_is_stated(monkeypatch: pytest
     for nothing in ("0", "wide", ""):
         monkeypatch.setenv("COLUMNS", nothing)
         assert terminal_width() is None
+
+
+def test_a_narrow_terminal_leaves_out_columns_of_one_value_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = ["name", "error", "clock", "message"]
+    rows = [["first", "0.1", "graph", "a" * 40], ["second", "0.2", "graph", None]]
+    monkeypatch.setenv("COLUMNS", "30")
+    assert leave_out_columns(heads, rows, ("error", "clock"), below="message")[2] == {}
+    monkeypatch.setenv("COLUMNS", "15")
+    kept_heads, kept_rows, left_out = leave_out_columns(heads, rows, ("error", "clock"), below="message")
+    assert kept_heads == ["name", "error", "message"] and left_out == {"clock": "clock graph"}
+    assert kept_rows[1] == ["second", "0.2", None]
+    monkeypatch.setenv("COLUMNS", "10")
+    assert leave_out_columns(heads, rows, ("error", "clock"), below="message")[2] == {
+        "clock": "clock graph", "error": "error",
+    }  # fmt: skip

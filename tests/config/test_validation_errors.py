@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,28 @@ def test_a_file_has_a_key_and_a_wrong_problem_its_place(problems: str, where: st
     assert failed.value.where == where
     assert words in failed.value.message
     assert len(failed.value.message) < 600
+
+
+@pytest.mark.parametrize(
+    ("key", "content"),
+    [
+        ("studies.compound_spmv.problems.0: m/a.mtx", "studies: {compound_spmv: {problems: [{path: m/a.mtx}]}}"),
+        ("rivals: r: source", "rivals: [{name: r, source: m/a.mtx}]\nstudies: {compound_spmv: {}}"),
+        ("rivals: r: python", "rivals: [{name: r, python: m/a.py:A}]\nstudies: {compound_spmv: {}}"),
+    ],
+)
+def test_a_missing_input_names_both_places_that_were_tried(key: str, content: str, tmp_path: Path) -> None:
+    path = Path("sub/a.yaml")
+    path.parent.mkdir()
+    path.write_text(f"device: opencl\n{content}\n")
+    for source in (path, path.absolute()):
+        with pytest.raises(ReproError) as failed, located([source]):
+            make_plan(load(source))
+        assert failed.value.what.startswith("no such file")
+        assert re.fullmatch(rf"{source}:2:\d+: {key}", str(failed.value.where))
+        places = re.fullmatch(r"there is no (\S+) and no (\S+)", str(failed.value.actual))
+        assert places is not None
+        assert {Path(place).parent for place in places.groups()} == {tmp_path / "sub/m", tmp_path / "m"}
 
 
 def test_a_configuration_that_is_of_no_file_has_no_line() -> None:

@@ -94,6 +94,24 @@ def test_keys_of_the_line_lie_over_the_default_file(checkout: Checkout) -> None:
     assert {"compound_spmv", "compressed_coo"} <= set(planned["studies"])
 
 
+def test_a_file_beside_the_configuration_is_found_from_another_folder(checkout: Checkout) -> None:
+    matrix = checkout.folder / "beside/matrices/two.mtx"
+    matrix.parent.mkdir(parents=True)
+    matrix.write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1.0\n2 2 2.0\n")
+    settings = "problems: [{path: matrices/two.mtx}], precisions: [double], artifacts: [table-problems]"
+    (matrix.parents[1] / "mine.yaml").write_text(f"studies: {{compound_spmv: {{{settings}}}}}\n")
+    words = ["--dry-run", "all", "--configfile", "beside/mine.yaml", "--config", "device=opencl"]
+    said = checkout.snakemake(*words)
+    assert said.code == 0, said.text
+    assert said.jobs["measure_compound_spmv"] == 1
+    matrix.unlink()
+    said = checkout.snakemake(*words)
+    assert said.code == 1
+    folder = checkout.folder.resolve()
+    assert f"there is no {matrix.resolve()} and no {folder}/matrices/two.mtx" in said.text
+    assert "Traceback" not in said.text
+
+
 def test_a_set_that_a_query_has_still_to_make_is_one_message(checkout: Checkout) -> None:
     said = checkout.snakemake("--dry-run", "all", "--configfile", "config/paper_coo.yaml")
     assert said.code == 1

@@ -253,9 +253,9 @@ def code_words(codes: Mapping[str, Sequence[str]]) -> str:
 
 def code_count(codes: Mapping[str, Sequence[str]]) -> str:
     """Return the number of commits, and of environments without one; the commit itself if it is the only version."""
-    named, unknown = _by_commit(codes)
     if len(codes) < 2:
         return code_words(codes)
+    named, unknown = _by_commit(codes)
     without = sum(len(codes[words]) for words in unknown)
     parts = [f"{len(named)} commit{'s' * (len(named) > 1)}"] if named else []
     parts += [f"{without} environment{'s' * (without > 1)} without one"] if without else []

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from repro.config import Source, merge, named, position, read, read_mapping, validate
+from repro.config import Source, beside, merge, named, position, read, read_mapping, validate
 from repro.config.models import Config, Model, StudySettings
 from repro.config.validation_errors import shorten, suggestion
 from repro.errors import ReproError
@@ -43,7 +43,8 @@ def config_model(studies: Iterable[str]) -> type[Config]:
 def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Config:
     """Return the validated configuration with the defaults of each study; studies with the value `false` are omitted.
 
-    `source` is the origin of `data` that error messages name: the merged files, or a description.
+    `source` is the origin of `data` that error messages name: the merged files, or a description. A relative path of an
+    input starts in the folder of the file that has it; if it does not exist there, in the current folder.
 
     Raises
     ------
@@ -51,6 +52,8 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
         Unknown keys, wrong values, no study, an unknown study or one without problems.
     """
     data = dict(data)
+    for path in () if isinstance(source, str) else map(shipped, reversed(source)):
+        data = _place_inputs(data, read_mapping(path), path.parent)
     study_overrides = data.get("studies")
     if study_overrides is not None and not isinstance(study_overrides, Mapping):
         return validate(Config, data, source)
@@ -79,6 +82,25 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
         )
     fitting = dict(validate(config_model(studies), {**data, "studies": studies}, source))
     return Config.model_validate({**fitting, "studies": dict(fitting["studies"])})
+
+
+#: Keys whose values are paths of inputs; of `python` what stands before the colon.
+INPUT_PATHS = {"kernels", "registry", "mirrors", "path", "source", "library", "python"}
+
+
+def _place_inputs(value: Any, written: object, folder: Path, key: str = "") -> Any:
+    """Return a value with the paths in it of inputs that lie in `folder`, whose file has `written` for the value.
+
+    What comes from elsewhere, such as the command line or a later file, stays as it is.
+    """
+    if isinstance(value, Mapping) and isinstance(written, Mapping):
+        return {name: _place_inputs(inner, written.get(name), folder, name) for name, inner in value.items()}
+    if isinstance(value, list) and value == written:
+        return [_place_inputs(inner, inner, folder, key) for inner in value]
+    if isinstance(value, str) and value == written and key in INPUT_PATHS:
+        path, colon, name = value.rpartition(":") if key == "python" else (value, "", "")
+        return f"{beside(folder, path)}{colon}{name}" if key != "python" or path.endswith(".py") else value
+    return value
 
 
 def _settings(name: str, override: object, source: Source) -> dict[str, Any]:

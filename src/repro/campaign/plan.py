@@ -20,13 +20,14 @@ from repro.campaign.receipts import hash_of
 from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
 from repro.codegen.templates import COMMON
-from repro.config.models import Config, OwnProblem, Rival, StudySettings
-from repro.errors import ReproError
+from repro.config import with_both_places
+from repro.config.models import Config, FieldFile, OwnProblem, Rival, StudySettings
+from repro.errors import MissingFileError, ReproError
 from repro.package_data import shipped
 from repro.problems.fetch import check_mirrors
 from repro.problems.own_problems import planned
 from repro.problems.problem import Outline
-from repro.problems.registry import Item, ProblemSpec, Registry, load_registry, own_name
+from repro.problems.registry import Item, LocalFile, ProblemSpec, Registry, load_registry, own_name
 from repro.sparse.rivals.files import rival_files
 from repro.studies import get_study, study_names
 from repro.untrusted_files import files_below
@@ -435,7 +436,10 @@ def _outline(item: ProblemSpec | OwnProblem, registry: Registry, config: Config,
 def _located_error(error: ReproError, item: ProblemSpec | OwnProblem, config: Config, study_name: str) -> ReproError:
     """Return the error with the configuration key that names the problem's file added to its place."""
     if not isinstance(item, OwnProblem):
-        return error
+        place = f"{config.registry}: {item.name}: {error.where}"
+        if isinstance(error, MissingFileError):
+            error = with_both_places(error, shipped(config.registry).parent)
+        return error.at(place) if isinstance(item, FieldFile | LocalFile) else error
     number = list(config.studies[study_name].problems).index(item)
     return error.at(f"studies.{study_name}.problems.{number}: {error.where}")
 

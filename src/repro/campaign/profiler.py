@@ -32,13 +32,14 @@ from repro.codegen.build_cache import MODULES, compile_module
 from repro.codegen.targets import DTYPES, Target
 from repro.codegen.templates import COMMON, render_common, streams
 from repro.config.models import Config
+from repro.config.validation_errors import some_of
 from repro.devices.selection import resolve_device, target_of
 from repro.errors import ReproError
 from repro.problems.problem import Outline, Unavailable
 from repro.programs import Ended, run_program
 from repro.sparse.library import for_problem
 from repro.sparse.ordering import UNKNOWNS
-from repro.studies import UNKNOWN_RUNNABLE, get_study
+from repro.studies import get_study
 from repro.untrusted_files import read_json, read_text, shown
 
 #: Default configuration of the floor: medium block size, available on every device.
@@ -69,6 +70,8 @@ def find_runnables(
         fixed_runnables |= {
             routine.name: routine for routine in for_problem(problem.entry or "", target.dialect, ordering)
         }
+    libraries = {name.partition("/")[0] for name in fixed_runnables}
+    study, templates = get_study(study_name), Path(config.kernels)
     runnables: dict[str, Runnable] = {}
     for name in names:
         if name == FLOOR:
@@ -76,15 +79,13 @@ def find_runnables(
         elif name in fixed_runnables:
             runnable = fixed_runnables[name]
         else:
-            try:
-                runnable = get_study(study_name).find(Path(config.kernels), problem, precision, name, target)
-            except ReproError as error:
-                libraries = {routine.partition("/")[0] for routine in fixed_runnables}
-                if error.what == UNKNOWN_RUNNABLE or name.partition("/")[0] not in libraries:
-                    raise
-                raise ReproError(
-                    "unknown routine", expected=f"one of {', '.join(fixed_runnables)}", actual=name
-                ) from None
+            # no variant's name begins with that of a library
+            if name.partition("/")[0] in libraries:
+                named_runnables = study.named_runnables(templates, problem, precision, target)
+                if name not in named_runnables:
+                    routines = [*fixed_runnables, *named_runnables]
+                    raise ReproError("unknown routine", expected=some_of(routines, name), actual=name)
+            runnable = study.find(templates, problem, precision, name, target)
         runnables[runnable.name] = runnable
     return list(runnables.values())
 

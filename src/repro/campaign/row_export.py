@@ -7,6 +7,7 @@ search for one kernel, here for one problem in one precision.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType, UnionType
 from typing import Any, TextIO, get_args
@@ -78,6 +79,31 @@ def exported_rows(
                     rows = rows.filter(pc.equal(rows[name], value))
             for row in rows.to_pylist():
                 yield {"step": step, **{name: value for name, value in row.items() if value is not None}}
+
+
+#: Columns of `row_lines` that a narrow terminal leaves out where all rows have the same value, and otherwise.
+COMMON_IN_ROWS, SPARE_COLUMNS = (
+    ("study", "problem", "step", "precision"),
+    ("error", "kind", "host µs", "cache", "status"),
+)
+
+
+def count_lines(folder: CampaignFolder, studies: Iterable[Study]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and the lines of a table with the number of rows of each step by study, problem, precision."""
+    heads = ["study", "problem", "precision", *STEPS]
+    lines = []
+    for study in studies:
+        counts: dict[Case, dict[str, int]] = {}
+        for step in STEPS:
+            rows = read_rows(folder.study(study.name), step)
+            cases = zip(rows["problem"].to_pylist(), rows["precision"].to_pylist(), strict=True) if rows else ()
+            for case, number in Counter(cases).items():
+                counts.setdefault(case, {})[step] = number
+        lines += [
+            [study.name, *case, *(f"{steps[step]:,}" if step in steps else "" for step in STEPS)]
+            for case, steps in sorted(counts.items())
+        ]
+    return heads, lines
 
 
 def row_lines(

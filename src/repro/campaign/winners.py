@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from math import inf
 from shlex import join
-from typing import Any
+from typing import Any, cast
 
 from repro.bench.campaign_folder import RESULTS
 from repro.bench.rows import ClockName
-from repro.campaign.artifacts import CampaignSelection
+from repro.campaign.artifacts import CampaignSelection, all_artifacts, published_of
 from repro.codegen.targets import Target, get_target
 from repro.config.models import EXTENDED, OwnProblem
 from repro.config.validation_errors import SHOWN, nearest, some_of, suggestion
@@ -23,6 +23,7 @@ from repro.export.campaign_choice import EXPORTED_STUDY
 from repro.problems.assembly import advice_on_blocks
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, Selection, one_line
+from repro.results.registry import Artifact
 from repro.results.report import PageWinners, repeated_kernel_phrase, repetition_differences
 from repro.results.rivals import RivalLine, contests_of, rival_lines
 from repro.results.significance import Interval, interval_of_ratio, ratio_of
@@ -126,12 +127,20 @@ def find_winners(selection: CampaignSelection, study_name: str | None = None, ow
     return winners
 
 
-def studies_without_winners(selection: CampaignSelection, study_name: str | None = None) -> Iterator[tuple[str, str]]:
-    """Yield the name of each study that does not choose one kernel per problem, with the file of its main table."""
+def studies_without_winners(
+    selection: CampaignSelection, study_name: str | None = None
+) -> Iterator[tuple[Artifact, Table, str]]:
+    """Yield of each study that does not choose one kernel per problem its main table, with the table's CSV file.
+
+    It is the first highlighted table that has leading columns, such as a speedup, or else the study's first table.
+    """
     for name in selection.studies(study_name):
         if not get_study(name).winners:
-            table = next((artifact for artifact in get_study(name).highlights if artifact.startswith("table-")), "")
-            yield name, f"{selection.folder.tables(name)}/{table}.md" if table else "its tables"
+            tables = {table.name: table for table in all_artifacts(name, "table")}
+            highlights = [tables[key] for key in get_study(name).highlights if key in tables and tables[key].lead]
+            artifact = (highlights or [*tables.values()])[0]
+            content = artifact.make(selection.read(name), published_of(name))
+            yield artifact, cast(Table, content), f"{selection.folder.tables(name)}/{artifact.name}.csv"
 
 
 def without_ours(selection: CampaignSelection, winners: Iterable[Winner]) -> list[str]:
@@ -198,7 +207,11 @@ def json_text(winners: Iterable[Winner], rivals: Iterable[RivalLine]) -> str:
 
 
 #: Heads of the columns of `table_rows` after the problem (and the study, if there are several).
-HEADS = ("precision", "fastest", "speedup", "µs", "clock", "library", "library µs", "entry", "matrix")
+HEADS = (
+    "precision", "speedup", "95 % interval", "µs", "library µs", "fastest", "library", "clock", "entry", "matrix",
+)  # fmt: skip
+#: Heads that a narrow terminal leaves out, in this order.
+SPARE_HEADS = ("matrix", "entry", "clock", "library", "95 % interval")
 
 
 def table_heads(winners: Iterable[Winner]) -> tuple[str, ...]:
@@ -210,22 +223,22 @@ def table_rows(winners: Sequence[Winner]) -> Iterator[tuple[str | None, ...]]:
     """Yield the cells of a table with a line for each case; for a case without a winner, the reason replaces the
     variant.
 
-    With several studies, the study's name follows the problem. Speedups are followed by their 95 % intervals.
+    With several studies, the study's name follows the problem.
     """
     with_study = _has_several_studies(winners)
     for winner in winners:
         interval = winner.speedup_interval
-        interval_text = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
         yield (
             winner.problem,
             *((winner.study,) if with_study else ()),
             winner.precision,
-            winner.variant or one_line((winner.reason or "").partition("\n")[0], REASON_ROOM),
-            None if winner.speedup is None else f"{winner.speedup:.2f}{interval_text}",
+            None if winner.speedup is None else f"{winner.speedup:.2f}",
+            f"{interval[0]:.2f} to {interval[1]:.2f}" if interval else None,
             None if winner.seconds is None else f"{winner.seconds * 1e6:.2f}",
-            f"{winner.clock}, noisy" if winner.noisy else winner.clock,
-            winner.library,
             None if winner.library_seconds is None else f"{winner.library_seconds * 1e6:.2f}",
+            winner.variant or one_line((winner.reason or "").partition("\n")[0], REASON_ROOM),
+            winner.library,
+            f"{winner.clock}, noisy" if winner.noisy else winner.clock,
             winner.entry,
             None if winner.matrix_bytes is None else f"{winner.matrix_bytes / 2**20:.3g} MiB",
         )

@@ -77,7 +77,7 @@ COMMANDS = {
         },
     ),
     "results": Command(
-        "Results", "results", "results_", "Print measured rows as JSON or CSV, or as Kernel Tuner's T4."
+        "Results", "records", "results_", "Print measured rows as JSON or CSV, or as Kernel Tuner's T4."
     ),
     "record": Command("Results", "records", "record", "Keep a campaign as a record: one file a study and step."),
     "cite": Command("Results", "records", "cite", "Print how a recorded table or figure is cited."),

@@ -198,18 +198,59 @@ def in_columns(heads: Sequence[str], rows: Iterable[Sequence[object]], width: in
             yield from wrapped("; ".join(remaining_lines), width, " " * INDENT, INDENT)
 
 
-#: Maximum number of rows that `first_columns` prints.
+#: Maximum number of rows that `first_columns` prints by default.
 ROWS_SHOWN = 40
 
 
-def first_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
+def first_columns(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, most_rows: int | None = None
+) -> Iterator[str]:
     """Yield the lines of a table's first rows, with those of its first columns that fit; say if some are left out."""
-    shown = rows[:ROWS_SHOWN]
+    shown = rows[: most_rows or ROWS_SHOWN]
     ends = accumulate(max(map(len, cells)) + COLUMN_GAP for cells in zip(heads, *shown, strict=True))
     count = sum(width is None or end - COLUMN_GAP <= width for end in ends) or 1
     yield from in_columns(heads[:count], [row[:count] for row in shown], width)
     if len(shown) < len(rows) or count < len(heads):
         yield f"these are the first {len(shown)} rows and {count} columns; the files have all, with notes"
+
+
+def leave_out_columns(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str | None]],
+    spare: Sequence[str],
+    common: Sequence[str] = (),
+    below: str = "",
+) -> tuple[list[str], list[list[str | None]], dict[str, str]]:
+    """Leave out columns of a table until its rows fit the terminal: first those of one value, then others.
+
+    Parameters
+    ----------
+    heads, rows
+        The table, which has at least one row.
+    spare
+        Heads of the columns that may be left out, the least important one first.
+    common
+        Heads of further columns that may be left out if all rows have the same value.
+    below
+        Head of a column that may be printed below its row, and needs no room.
+
+    Returns
+    -------
+    tuple
+        The heads and the rows that are left, and a phrase for each head that was left out: the head with its one value,
+        or the head alone.
+    """
+    width, columns = terminal_width(), dict(zip(heads, map(list, zip(*rows, strict=True)), strict=True))
+    phrases = {head: f"{head} {columns[head][0]}" for head in heads if len({*columns[head]}) == 1}
+    alike = [head for head in (*common, *spare) if head in phrases]
+    left_out: dict[str, str] = {}
+    for head in (*alike, *(head for head in spare if head in columns and head not in alike)):
+        widths = [max(len(cell or DASH) for cell in (key, *cells)) for key, cells in columns.items() if key != below]
+        if width is None or sum(widths) + COLUMN_GAP * (len(widths) - 1) <= width:
+            break
+        del columns[head]
+        left_out[head] = phrases.get(head, head)
+    return [*columns], [list(row) for row in zip(*columns.values(), strict=True)], left_out
 
 
 def wrapped(text: str, width: int | None, first: str = "", indent: int = 0) -> list[str]:
@@ -320,7 +361,7 @@ def duration(seconds: float) -> str:
     return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60} min"
 
 
-def print_table(name: str, table: Table, artifact: Artifact) -> None:
+def print_table(artifact: Artifact, table: Table, most_rows: int | None = None) -> None:
     """Print a table's first rows and leading columns, as many as fit the terminal."""
     import typer
 
@@ -330,6 +371,7 @@ def print_table(name: str, table: Table, artifact: Artifact) -> None:
 
     heads = [f"{column.group}: {column.title}" if column.group else column.title for column in table.columns]
     rows = [[cell.shown for cell in row] for row in (*table.rows, *table.summary)]
+    name = f"{artifact.study}/{artifact.name}"
     typer.echo(typer.style(f"{name}: {len(rows)} rows, {len(heads)} columns", bold=True))
-    for line in first_columns(heads, rows, terminal_width()):
+    for line in first_columns(heads, rows, terminal_width(), most_rows):
         typer.echo(line)

@@ -92,14 +92,24 @@ def print_winners(winners: Sequence[Winner], advice: str = "", reasons: bool = T
     `advice` is printed below the table, in place of these lines. Without `reasons`, only the table states why a problem
     has no winner, shortened.
     """
-    from repro.campaign.winners import REHEARSAL, notes, table_heads, table_rows, usage_lines
-    from repro.cli.console import INDENT, in_columns, terminal_width, wrapped
+    from repro.campaign.winners import REHEARSAL, SPARE_HEADS, notes, table_heads, table_rows, usage_lines
+    from repro.cli.console import INDENT, in_columns, leave_out_columns, terminal_width, wrapped
 
     if any(winner.on_cpu for winner in winners):
         typer.echo(f"{typer.style(REHEARSAL, fg='yellow')}\n")
-    table = in_columns(table_heads(winners), table_rows(winners), terminal_width()) if winners else ()
-    for number, line in enumerate(table):
-        typer.echo(line if number else typer.style(line, bold=True))
+    studies = [*dict.fromkeys(winner.study for winner in winners)]
+    unprinted: dict[str, None] = {}
+    for number, study in enumerate(studies):
+        if len(studies) > 1:
+            typer.echo("\n" * bool(number) + typer.style(study, bold=True))
+        study_winners = [winner for winner in winners if winner.study == study]
+        heads, rows, left_out = leave_out_columns(table_heads(study_winners), table_rows(study_winners), SPARE_HEADS)
+        unprinted |= dict.fromkeys(left_out)
+        head, *lines = in_columns(heads, rows, terminal_width())
+        typer.echo("\n".join([typer.style(head, bold=True), *lines]))
+    if unprinted:
+        said = f"a wider terminal, a pipe or --json has also: {', '.join(unprinted)}"
+        typer.echo("\n".join(wrapped(said, terminal_width())))
     for number, note in enumerate(notes(winners, reasons)):
         if number == 0:
             typer.echo()

@@ -1,8 +1,10 @@
-"""Commands in the panel "Results" that store a campaign or use parts of it: records, merged parts, exports, checks."""
+"""Commands in the panel "Results" that store a campaign or use parts of it: records, parts, exports, checks, rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import sys
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
@@ -25,6 +27,8 @@ from repro.cli.options import (
 from repro.package_data import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
+    from repro.campaign.completeness import Missing
+    from repro.campaign.plan import Plan
     from repro.export.bundle import Export
 
 
@@ -386,10 +390,11 @@ def check(
     from repro.bench.records import code_of, read_commits, read_environments
     from repro.bench.store import check_measured
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.completeness import find_missing, find_missing_of_record, log_of, merge_equal_causes
-    from repro.campaign.plan import Plan, ProblemBatches, make_plan
+    from repro.campaign.completeness import find_missing, find_missing_of_record, merge_equal_causes
+    from repro.campaign.plan import make_plan
     from repro.campaign.receipts import record_step
     from repro.campaign.steps import Freshness
+    from repro.config import located
     from repro.errors import ReproError
     from repro.untrusted_files import files_below
 
@@ -405,10 +410,11 @@ def check(
         config = config.model_copy(update={"campaign": selection.campaign, "replay": True})
     plan: Plan | None = None
     freshness: Freshness | None = None
+    source = config_file or (DEFAULT_CONFIG if campaign_name is None else selection.folder.config)
     if config is not None:
-        plan = make_plan(config)
+        with located((source,)):
+            plan = make_plan(config)
         if not selection.folder.raw.is_dir():
-            source = config_file or (DEFAULT_CONFIG if campaign_name is None else selection.folder.config)
             raise ReproError(f"campaign {selection.campaign} was never run: `repro run --config {source}` runs it")
         freshness = None if plan.config.replay else Freshness(plan)
         missing_parts = find_missing(plan, freshness)
@@ -425,12 +431,8 @@ def check(
     if as_json:
         print_json({"campaign": selection.campaign, "named": [asdict(part) for part in missing_parts], "code": code})
     else:
-        batches = ProblemBatches(plan) if plan and not record else None
-        for part in missing_parts if each else merge_equal_causes(missing_parts):
-            log = log_of(batches, part.case) if batches and part.case else None
-            disturbed = part.remark and " disturbed" in part.reason and not record
-            todo = f"  what to do: {TIME_AGAIN} --config {selection.folder.config}\n" if disturbed else ""
-            typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else "") + todo, err=True)
+        shown_parts = missing_parts if each else merge_equal_causes(missing_parts)
+        _print_missing(shown_parts, plan if not record else None, selection.folder)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
     failures = [part for part in missing_parts if not part.remark]
@@ -451,3 +453,121 @@ def check(
         todo="see the messages above, and `--each` for all; "
         + ("a record stays as it is" if record else "a run tries again what can be tried again"),
     )
+
+
+def _print_missing(parts: Iterable[Missing], plan: Plan | None, folder: CampaignFolder) -> None:
+    """Print what is missing, with the log of a case and what to do; `plan` is None of a record, which has neither."""
+    from repro.campaign.completeness import log_of
+    from repro.campaign.plan import ProblemBatches
+
+    batches = ProblemBatches(plan) if plan else None
+    for part in parts:
+        log = log_of(batches, part.case) if batches and part.case else None
+        is_disturbed = part.remark and " disturbed" in part.reason and plan is not None
+        todo = f"  what to do: {TIME_AGAIN} --config {folder.config}\n" if is_disturbed else ""
+        typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else "") + todo, err=True)
+
+
+def results_(
+    named: CampaignArgument = None,
+    campaign: CampaignName = None,
+    study: Annotated[str | None, typer.Option("--study", help="A study of it; all by default.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON: all columns, samples too.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="As CSV: all columns but the samples.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of both instead.")] = False,
+    t4: Annotated[
+        Path | None,
+        typer.Option(
+            "--t4",
+            metavar="DIR",
+            help="Write the searches in Kernel Tuner's format T4 to DIR/<study>/<problem>/<precision>.json instead.",
+        ),
+    ] = None,
+    step: Annotated[
+        str | None, typer.Option("--step", help="Rows of this step alone: search, baseline, report.")
+    ] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="Rows on this problem alone.")] = None,
+    precision: Annotated[str | None, typer.Option("--precision", help="Rows in this precision alone.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Rows of this kind alone: variant, baseline, outside, floor, …")
+    ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="On a terminal too, print each row where nothing was selected.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Print the measured rows of a campaign, as a short table or for other programs, or write its searches in Kernel
+    Tuner's format.
+
+    A row is one tried variant, baseline, rival or yardstick. The table has a line for each, with its
+    median times and the error of its result over the bound; on a terminal, where no option selects rows, their numbers
+    by problem are printed instead. In JSON and CSV times are in seconds, sizes in bytes;
+    docs/reference/columns.md explains the columns, and the schema has their types.
+
+    Examples:
+
+        repro results h200 --study compound_spmv --csv > rows.csv
+
+        repro results h200 --step report --problem fem/nut_37k --kind variant
+
+        repro results h200 --schema
+
+        repro results h200 --t4 build/t4
+    """
+    from repro.bench.rows import SCHEMA
+    from repro.campaign.artifacts import CampaignSelection
+    from repro.campaign.row_export import (
+        COMMON_IN_ROWS,
+        SPARE_COLUMNS,
+        check_choice,
+        count_lines,
+        exported_rows,
+        json_schema,
+        row_lines,
+        studies_of,
+        t4_of,
+        write_csv,
+    )
+    from repro.cli.console import in_columns, leave_out_columns, terminal_width, wrapped
+    from repro.errors import ReproError
+    from repro.filesystem import write_whole
+
+    formats = [word for word, on in (("--json", json_), ("--csv", csv), ("--schema", schema), ("--t4", t4)) if on]
+    if len(formats) > 1:
+        raise ReproError(
+            "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(formats)
+        )
+    selected = CampaignSelection.of(either(named, campaign), results)
+    selected.check_measured()
+    campaign_folder = selected.folder
+    studies = studies_of(campaign_folder, study)
+    columns = {"step": step, "problem": problem, "precision": precision, "kind": kind}
+    choice = {name: value for name, value in columns.items() if value is not None}
+    check_choice(campaign_folder, studies, choice)
+    if schema:
+        typer.echo(json.dumps(json_schema(studies), indent=1))
+    elif csv:
+        write_csv(campaign_folder, studies, sys.stdout, choice)
+    elif t4 is not None:
+        for folder in studies:
+            for case, search in t4_of(campaign_folder, folder, choice).items():
+                path = t4 / folder.name / case[0] / f"{case[1]}.json"
+                write_whole(path, json.dumps(search) + "\n")
+                typer.echo(f"{path}: {len(search['results'])} variants")
+    elif json_:
+        rows = [row for folder in studies for row in exported_rows(campaign_folder, folder, choice)]
+        typer.echo(json.dumps({"schema": SCHEMA, "campaign": selected.campaign, "rows": rows}))
+    elif sys.stdout.isatty() and not choice and not all_:
+        for line in in_columns(*count_lines(campaign_folder, studies), terminal_width()):
+            typer.echo(line)
+        typer.echo(
+            "numbers of rows; each row: --all; some: --step, --problem, --precision, --kind; all columns: --csv, --json"
+        )
+    else:
+        all_heads, all_rows = row_lines(campaign_folder, studies, choice)
+        heads, lines, left_out = leave_out_columns(all_heads, all_rows, SPARE_COLUMNS, COMMON_IN_ROWS, "message")
+        for line in in_columns(heads, lines, terminal_width()):
+            typer.echo(line)
+        if left_out:
+            said = f"not shown: {', '.join(left_out.values())}; --csv and --json have all"
+            typer.echo("\n".join(wrapped(said, terminal_width())))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -39,7 +38,9 @@ if TYPE_CHECKING:
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[STUDY/]NAME...", help="`repro list artifacts` prints all; without a study all that have it are meant."
+        metavar="[STUDY/]NAME... [CAMPAIGN]",
+        help="`repro list artifacts` prints all; without a study all that have it are meant. A last word that names a "
+        "campaign is the same as by --campaign.",
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="All that the configuration asks for.")]
@@ -93,7 +94,7 @@ def table(
 
         repro table compound_spmv/table-1 compound_spmv/table-9
 
-        repro table table-targets --campaign h200
+        repro table table-targets h200
 
         repro table --all --campaign h200 --study compound_spmv
     """
@@ -142,7 +143,7 @@ def figure(
 
     Examples:
 
-        repro figure compressed_coo/figure-5
+        repro figure compressed_coo/figure-5 h200
 
         repro figure --all --campaign h200 --figures paper/figures
 
@@ -240,7 +241,10 @@ def _write_artifacts(
     caption: Caption = Caption.LONG,
     show: bool = False,
 ) -> None:
-    """Write tables or figures for each selected study into subfolders of `target`; with `show` print the tables."""
+    """Write tables or figures for each selected study into subfolders of `target`; with `show` print the tables.
+
+    A last name that is a campaign's selects that campaign. A line on stderr says which campaign measured a study again.
+    """
     from repro.campaign.artifacts import CampaignSelection, all_artifacts, find_artifacts, published_of
     from repro.cli.console import Progress, print_table
     from repro.config.validation_errors import some_of
@@ -249,6 +253,10 @@ def _write_artifacts(
     from repro.results.report import is_empty
     from repro.results.tables import Table
 
+    last = names[-1] if names else ""
+    is_name = last.startswith(f"{kind}-") or "/" in last
+    if names and not is_name and (all_ or len(names) > 1 or CampaignFolder.of(last, results).raw.is_dir()):
+        names, campaign = names[:-1], either(last, campaign)
     selection = CampaignSelection.of(campaign, results, config_file)
     studies = selection.studies(study)
     if bool(names) == all_:
@@ -270,10 +278,12 @@ def _write_artifacts(
                 if not all_ and is_empty(artifact, content, data):
                     typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
                 if show and isinstance(content, Table):
-                    print_table(f"{name}/{artifact.name}", content, artifact)
+                    print_table(artifact, content)
                 for path in write(artifact, content, data, place, shape, short_caption):
                     typer.echo(f"wrote {path}")
                 progress(name, number, len(artifacts))
+            if data.later:
+                typer.echo(f"{name}: measured again later: campaign {data.later.name}", err=True)
 
 
 TOLERANCE = 0.02
@@ -522,6 +532,7 @@ def best(
     """
     from repro.campaign.artifacts import CampaignSelection
     from repro.campaign.winners import find_rivals, find_winners, json_text, lines_of_problem, studies_without_winners
+    from repro.cli.console import print_table, terminal_width, wrapped
     from repro.cli.end_of_run import print_not_searched, print_rivals, print_winners
 
     selection = CampaignSelection.of(either(named, campaign), results, config_file, reference_names=())
@@ -536,8 +547,10 @@ def best(
     has_many_problems = problem is None and len({winner.problem for winner in winners if winner.python}) > MAX_RECIPES
     print_winners(winners, "" if recipes or not has_many_problems else HOW_TO_TAKE_AWAY)
     print_rivals(rivals)
-    for name, table in studies_without_winners(selection, study) if problem is None else ():
-        typer.echo(f"\n{name} chooses no single kernel a problem: its times are in {table}")
+    for artifact, table, file in studies_without_winners(selection, study) if problem is None else ():
+        said = f"{artifact.study} chooses no single kernel a problem; its times are in {file}:"
+        typer.echo("\n" + "\n".join(wrapped(said, terminal_width())))
+        print_table(artifact, table, len(table.rows))
     print_not_searched(selection, winners)
 
 
@@ -595,7 +608,8 @@ def claims(
         heads = ["verdict", "id", "published", "here", "cases", "kernels", "claim"]
         shown_keys = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
         for name, (source, table) in tables.items():
-            typer.echo(f"{name} on {source.column}, campaign {selection.said}: {verdict_line(table)}")
+            again = f" (measured again later: campaign {source.later.name})" if source.later else ""
+            typer.echo(f"{name} on {source.column}, campaign {selection.said}{again}: {verdict_line(table)}")
             columns = [column.key for column in table.columns]
             cells = [dict(zip(columns, row, strict=True)) for row in table.rows]
             judged = [line for line in cells if line["verdict"].value != Verdict.NOT_TESTABLE]
@@ -610,91 +624,3 @@ def claims(
     if report:
         for path in write_reproduction(selection, tables):
             typer.echo(f"wrote {path}", err=as_json)
-
-
-def results_(
-    named: CampaignArgument = None,
-    campaign: CampaignName = None,
-    study: Annotated[str | None, typer.Option("--study", help="A study of it; all by default.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON: all columns, samples too.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="As CSV: all columns but the samples.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of both instead.")] = False,
-    t4: Annotated[
-        Path | None,
-        typer.Option(
-            "--t4",
-            metavar="DIR",
-            help="Write the searches in Kernel Tuner's format T4 to DIR/<study>/<problem>/<precision>.json instead.",
-        ),
-    ] = None,
-    step: Annotated[
-        str | None, typer.Option("--step", help="Rows of this step alone: search, baseline, report.")
-    ] = None,
-    problem: Annotated[str | None, typer.Option("--problem", help="Rows on this problem alone.")] = None,
-    precision: Annotated[str | None, typer.Option("--precision", help="Rows in this precision alone.")] = None,
-    kind: Annotated[
-        str | None, typer.Option("--kind", help="Rows of this kind alone: variant, baseline, outside, floor, …")
-    ] = None,
-    results: Results = RESULTS,
-) -> None:
-    """Print the measured rows of a campaign, as a short table or for other programs, or write its searches in Kernel
-    Tuner's format.
-
-    A row is one tried variant, baseline, rival or yardstick. The table has a line for each, with its
-    median times and the error of its result over the bound. In JSON and CSV times are in seconds, sizes in bytes;
-    docs/reference/columns.md explains the columns, and the schema has their types.
-
-    Examples:
-
-        repro results h200 --study compound_spmv --csv > rows.csv
-
-        repro results h200 --step report --problem fem/nut_37k --kind variant
-
-        repro results h200 --schema
-
-        repro results h200 --t4 build/t4
-    """
-    from repro.bench.rows import SCHEMA
-    from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.row_export import (
-        check_choice,
-        exported_rows,
-        json_schema,
-        row_lines,
-        studies_of,
-        t4_of,
-        write_csv,
-    )
-    from repro.cli.console import in_columns, terminal_width
-    from repro.errors import ReproError
-    from repro.filesystem import write_whole
-
-    formats = [word for word, on in (("--json", json_), ("--csv", csv), ("--schema", schema), ("--t4", t4)) if on]
-    if len(formats) > 1:
-        raise ReproError(
-            "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(formats)
-        )
-    selected = CampaignSelection.of(either(named, campaign), results)
-    selected.check_measured()
-    campaign_folder = selected.folder
-    studies = studies_of(campaign_folder, study)
-    columns = {"step": step, "problem": problem, "precision": precision, "kind": kind}
-    choice = {name: value for name, value in columns.items() if value is not None}
-    check_choice(campaign_folder, studies, choice)
-    if schema:
-        typer.echo(json.dumps(json_schema(studies), indent=1))
-    elif csv:
-        write_csv(campaign_folder, studies, sys.stdout, choice)
-    elif t4 is not None:
-        for folder in studies:
-            for case, search in t4_of(campaign_folder, folder, choice).items():
-                path = t4 / folder.name / case[0] / f"{case[1]}.json"
-                write_whole(path, json.dumps(search) + "\n")
-                typer.echo(f"{path}: {len(search['results'])} variants")
-    elif json_:
-        rows = [row for folder in studies for row in exported_rows(campaign_folder, folder, choice)]
-        typer.echo(json.dumps({"schema": SCHEMA, "campaign": selected.campaign, "rows": rows}))
-    else:
-        heads, lines = row_lines(campaign_folder, studies, choice)
-        for line in in_columns(heads, lines, terminal_width()):
-            typer.echo(line)

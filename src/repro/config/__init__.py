@@ -5,6 +5,7 @@ Every kind of malformed file leads to one error message.
 
 from __future__ import annotations
 
+import os
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,8 +20,8 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import Resolver
 
-from repro.config.validation_errors import Key, misfits, nearest_file, shorten
-from repro.errors import ReproError
+from repro.config.validation_errors import Key, misfits, nearest_file, shorten, similar_file
+from repro.errors import MissingFileError, ReproError
 from repro.package_data import shipped
 
 #: Maximum bytes of a configuration file.
@@ -252,7 +253,23 @@ def located(source: Source) -> Iterator[None]:
         place = position(source, tuple(location.partition(":")[0].split(".")))
         if not place:
             raise
+        if isinstance(error, MissingFileError):
+            raise with_both_places(error, shipped(place.rsplit(":", 3)[0]).parent).at(f"{place}{location}") from None
         raise error.at(f"{place}{location}") from None
+
+
+def with_both_places(error: MissingFileError, folder: Path) -> ReproError:
+    """Return the error with the two places where a file was looked for that a configuration in `folder` names."""
+    path = Path(str(error.path)).expanduser()
+    places = dict.fromkeys(Path(os.path.abspath(start), path) for start in (folder, Path()))  # noqa: PTH100
+    similar = next(filter(None, map(similar_file, places)), None)
+    near = f"; did you mean {path.with_name(similar.name)}?" if similar else ""
+    return ReproError(
+        error.what,
+        expected="a path from the folder of the configuration, or else from the current folder",
+        actual=f"there is no {' and no '.join(map(str, places))}{near}",
+        todo=error.todo,
+    )
 
 
 def _find(path: Path, key: Key) -> tuple[int, Any]:
@@ -286,6 +303,20 @@ def read(*paths: Path | str) -> dict[str, Any]:
     for path in paths:
         data = merge(data, read_mapping(shipped(path)))
     return data
+
+
+def beside(folder: Path, text: str) -> str:
+    """Return the path of an input that a file in `folder` names as `text`: in this folder if it is there, else `text`.
+
+    `text` starts in the current folder then, and so does the result where it lies below that folder.
+    """
+    current, path = Path.cwd(), Path(os.path.abspath(folder), text)  # noqa: PTH100, `Path.resolve` follows links
+    try:
+        if Path(text).is_absolute() or path == current / text or not path.exists():
+            return text
+    except (OSError, ValueError):  # too long, or a zero byte: reported where the path is used
+        return text
+    return str(path.relative_to(current) if path.is_relative_to(current) else path)
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

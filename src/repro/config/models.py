@@ -349,7 +349,10 @@ def _several(value: Any) -> Any:
 class OwnProblem(FieldFile):
     """A matrix, mesh or field that the user provides in a local file."""
 
-    path: FilePath = Field(description="A Matrix Market file, or a mesh in a format of docs/inputs.md.")
+    path: FilePath = Field(
+        description="A Matrix Market file, or a mesh in a format of docs/inputs.md. A relative path starts in the "
+        "folder of the configuration's file; where nothing is there, in the current folder."
+    )
     kind: Literal["field"] | None = Field(
         None, description="field: a mesh with the modes of a field on it; absent: a matrix, or what grows."
     )
@@ -428,9 +431,14 @@ class Rival(Model):
         description="What it computes: y = A x, C = A B, the solution of A x = b, or a matrix that gets batches of "
         "entries.",
     )
-    source: FilePath | None = Field(None, description="CUDA C++ that nvcc compiles, with include/repro_rival.h.")
+    source: FilePath | None = Field(
+        None,
+        description="CUDA C++ that nvcc compiles, with include/repro_rival.h; found as the `path` of a problem is.",
+    )
     library: FilePath | None = Field(
-        None, description="A shared library with the functions of include/repro_rival.h, for the GPU or for the CPU."
+        None,
+        description="A shared library with the functions of include/repro_rival.h, for the GPU or for the CPU; found "
+        "as the `path` of a problem is.",
     )
     python: PythonObject | None = Field(
         None, description="module:object or file.py:object with the methods setup, run and teardown."
@@ -586,9 +594,12 @@ class Config(Model):
         1, ge=0, lt=1 << 63, description="Seeds right-hand sides, generated fields and the order of rounds."
     )
     kernels: Annotated[FilePath, AfterValidator(_without_wildcards)] = Field(
-        "kernels", description="Folder of the kernel templates."
+        "kernels", description="Folder of the kernel templates; found as the `path` of a problem is, or in the package."
     )
-    registry: FilePath = Field("config/problems.yaml", description="The registry of problems.")
+    registry: FilePath = Field(
+        "config/problems.yaml",
+        description="The registry of problems; found as the `path` of a problem is, or in the package.",
+    )
     fetch: Fetch = Fetch()
     limits: Limits = Field(
         Limits(), description="What reading one file of your own, or one that was fetched, may take."

@@ -57,14 +57,15 @@ def suggestion(word: object, choices: Iterable[str]) -> str:
 LISTED, SHOWN = 8, 3
 
 
-def some_of(choices: Iterable[str], word: object, all_by: str) -> str:
-    """Return `one of A, B` for few choices; of many the nearest to a word, and what prints all: `all_by`."""
+def some_of(choices: Iterable[str], word: object, all_by: str = "") -> str:
+    """Return `one of A, B` for few choices; of many the nearest to a word, and what prints all: `all_by`, if given."""
     names = list(choices)
     if len(names) <= LISTED:
         return f"one of {', '.join(names)}"
     text = str(word)[:MAX_VALUE_LENGTH]
     near = [*get_close_matches(text, names, n=SHOWN, cutoff=0.0), *names]
-    return f"one of {len(names)}, such as {', '.join([*dict.fromkeys(near)][:SHOWN])}; {all_by} prints all"
+    some = f"one of {len(names)}, such as {', '.join([*dict.fromkeys(near)][:SHOWN])}"
+    return f"{some}; {all_by} prints all" if all_by else some
 
 
 #: Folder of the project's configurations, relative to the current folder.
@@ -72,7 +73,13 @@ CONFIGURATIONS = Path("config")
 
 
 def nearest_file(path: Path) -> str | None:
-    """Return `PATH; did you mean FILE?` for a missing file and the most similar one in its folder, or None.
+    """Return `PATH; did you mean FILE?` for a missing file and the most similar one, or None."""
+    similar = similar_file(path)
+    return f"{path}; did you mean {similar}?" if similar else None
+
+
+def similar_file(path: Path) -> Path | None:
+    """Return the file that is most similar to a missing one in its folder, or None.
 
     Names are compared without suffixes, since many files of a folder share these; the suffix of `path`, if any, must be
     equal. A name without a suffix may be that of a recorded configuration.
@@ -80,14 +87,14 @@ def nearest_file(path: Path) -> str | None:
     configuration = CONFIGURATIONS / f"{path}.yaml"
     try:
         if not path.suffix and configuration.is_file():
-            return f"{path}; did you mean {configuration}?"
+            return configuration
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in islice(entries, MAX_NAMES) if entry.is_file()]
     except (OSError, ValueError):
         return None
     of_stems = {Path(name).stem: name for name in names if Path(name).suffix == path.suffix or not path.suffix}
     near_names = nearest(path.stem, of_stems)
-    return f"{path}; did you mean {path.with_name(of_stems[near_names])}?" if near_names else None
+    return path.with_name(of_stems[near_names]) if near_names else None
 
 
 def refuse_unknown(message: str, choices: Iterable[str]) -> PydanticCustomError:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import Target
+from repro.errors import ReproError
 
 
 def time_host(
@@ -97,6 +98,41 @@ class LaunchError(Exception):
     def __init__(self, message: str, *, sticky: bool = False) -> None:
         self.sticky = sticky
         super().__init__(message)
+
+
+class DeviceError(ReproError):
+    """A device that cannot be used, although another one can.
+
+    Its advice is a `remedy`, and the `fallback`: the setting of the other device, and what that does. The configuration
+    and Python spell a setting differently, so `in_python` returns the error as a caller in Python reads it.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: object = None,
+        expected: object = None,
+        actual: object = None,
+        remedy: str,
+        fallback: tuple[str, str],
+        spelling: str = "`device: {}`",
+    ) -> None:
+        self.remedy, self.fallback = remedy, fallback
+        setting, effect = fallback
+        todo = f"{remedy}; {spelling.format(setting)} {effect}"
+        super().__init__(what, where=where, expected=expected, actual=actual, todo=todo)
+
+    def in_python(self) -> DeviceError:
+        return DeviceError(
+            self.what,
+            where=self.where,
+            expected=self.expected,
+            actual=self.actual,
+            remedy=self.remedy,
+            fallback=self.fallback,
+            spelling='device="{}"',
+        )
 
 
 class OutOfDeviceMemory(Exception):

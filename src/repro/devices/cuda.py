@@ -28,6 +28,7 @@ from repro.devices.base import (
     Buffer,
     Captured,
     CooperativeKernel,
+    DeviceError,
     LaunchError,
     LaunchSpec,
     OutOfDeviceMemory,
@@ -632,21 +633,23 @@ def open_cuda(ordinal: int) -> CudaDevice:
             "the packages for NVIDIA GPUs are not installed", where=where, actual=error, todo=install("cuda")
         ) from None
     except ImportError as error:
-        raise ReproError(
+        raise DeviceError(
             "PyCUDA cannot be loaded",
             where=where,
             actual=error,
-            todo="install NVIDIA's driver (`nvidia-smi` must work); `device: opencl` runs on the CPU",
+            remedy="install NVIDIA's driver (`nvidia-smi` must work)",
+            fallback=("opencl", "runs on the CPU"),
         ) from None
     try:
         cuda.init()
         count = cuda.Device.count()
     except cuda.Error as error:
-        raise ReproError(
+        raise DeviceError(
             "no NVIDIA GPU can be used",
             where=where,
             actual=error,
-            todo="`nvidia-smi` must list it, CUDA_VISIBLE_DEVICES must not hide it; `device: opencl` runs on the CPU",
+            remedy="`nvidia-smi` must list it, CUDA_VISIBLE_DEVICES must not hide it",
+            fallback=("opencl", "runs on the CPU"),
         ) from None
     if not 0 <= ordinal < count:
         raise ReproError("no such GPU", where=where, expected=f"cuda:0 to cuda:{count - 1}", actual=f"cuda:{ordinal}")

@@ -21,7 +21,7 @@ from repro.codegen.targets import CPU, Target, get_target
 from repro.config.models import DEVICES, MEANING, names_device
 from repro.config.validation_errors import suggestion
 from repro.devices import nvml
-from repro.devices.base import Device, LaunchError
+from repro.devices.base import Device, DeviceError, LaunchError
 from repro.devices.device_group import Devices
 from repro.errors import ReproError
 from repro.filesystem import write_whole
@@ -133,12 +133,13 @@ def resolve_device(setting: str) -> str:
         return f"{backend}:{'/'.join(map(str, numbers))}"
     gpus = node().gpus
     if not gpus and "MIG-" in (visible := os.environ.get("CUDA_VISIBLE_DEVICES", "")):
-        raise ReproError(
+        raise DeviceError(
             "parts of a GPU (MIG) cannot be measured on",
             where="CUDA_VISIBLE_DEVICES",
             expected="numbers or UUIDs of whole GPUs, as `nvidia-smi -L` lists them",
             actual=visible,
-            todo="ask for a whole GPU, which nothing else uses; `device: opencl` takes the CPU",
+            remedy="ask for a whole GPU, which nothing else uses",
+            fallback=("opencl", "takes the CPU"),
         )
     if setting == "auto":
         return "cuda:0" if gpus and find_spec("pycuda") else "opencl:0"
@@ -148,12 +149,13 @@ def resolve_device(setting: str) -> str:
         else [int(number) for number in (number_list or "0").split(",")]
     )
     if max(ordinals) >= len(gpus):
-        raise ReproError(
+        raise DeviceError(
             "no such GPU",
             where="device",
             expected=setting,
             actual=_names(gpus) or "no NVIDIA GPU",
-            todo="`repro doctor` says what was found; `device: auto` takes the CPU where there is no GPU",
+            remedy="`repro doctor` says what was found",
+            fallback=("auto", "takes the CPU where there is no GPU"),
         )
     return f"cuda:{','.join(map(str, ordinals))}"
 

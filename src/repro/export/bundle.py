@@ -24,7 +24,7 @@ from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.export.campaign_choice import EXPORTED_STUDY
+from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
@@ -37,7 +37,6 @@ from repro.sparse.compound.variants import (
     Schedule,
     VariantId,
     chunks,
-    fitting_variant,
 )
 from repro.sparse.elementwise import padded_size
 from repro.sparse.ordering import CLUSTER, LONG_ROW_OF_MEAN, MIN_LONG_ROW
@@ -281,7 +280,7 @@ def parse_variant(name: str, target: Target) -> VariantId:
 
     Raises `ReproError` if the name is unknown, or the variant exceeds the target's limits or renumbers the unknowns.
     """
-    id = fitting_variant(name, target)
+    id = exported_variant(name, target)
     if id.layout.unknowns != "natural":
         raise ReproError(
             "a layout that renumbers the unknowns cannot be exported",

@@ -12,7 +12,7 @@ from repro.bench.rows import PRECISIONS, TIMED, median_column
 from repro.bench.store import check_measured, read_case, read_rows, recorded_studies
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
-from repro.sparse.compound.variants import study_refusal
+from repro.sparse.compound.variants import VariantId, fitting_variant
 from repro.sparse.tuning_features import WINNERS
 
 #: Choices by this clock are exported; claims about speed use the same clock.
@@ -111,6 +111,24 @@ def campaign_precision(results: Path, campaign: str, problem_name: str) -> str:
     return measured_precisions[0] if measured_precisions else "double"
 
 
+def exported_variant(name: str, target: Target) -> VariantId:
+    """Return the variant of a given name; raise `ReproError` if it is unknown, or exceeds the target's limits.
+
+    The error says of which study variants are, since each study has names of its own, which no other one can read.
+    """
+    try:
+        return fitting_variant(name, target)
+    except ReproError as error:
+        scope = f"name a variant of {EXPORTED_STUDY}: kernels of other studies cannot be exported or run as an operator"
+        raise ReproError(
+            error.what,
+            where=error.where,
+            expected=error.expected,
+            actual=error.actual,
+            todo=f"{error.todo}; {scope}" if error.todo else scope,
+        ) from None
+
+
 def _missing_choice_error(folder: CampaignFolder, study_name: str, problem_name: str, precision: str) -> ReproError:
     """Return the error for a problem without a choice; it lists the cases that have one."""
     study_folder = folder.study(study_name)
@@ -124,7 +142,12 @@ def _missing_choice_error(folder: CampaignFolder, study_name: str, problem_name:
     studies = recorded_studies(folder)
     measured_studies = [name for name in studies if read_case(folder.study(name), "report", problem_name, precision)]
     if measured_studies and study_name not in measured_studies:
-        return study_refusal(measured_studies, f"{folder.raw}: {problem_name}, {precision}")
+        return ReproError(
+            f"kernels of {' and '.join(measured_studies)} cannot be exported or run as an operator",
+            where=f"{folder.raw}: {problem_name}, {precision}",
+            expected=f"a variant of {EXPORTED_STUDY}, such as Sl-32-SoA-AoS/static-256-4",
+            todo=f"measure the problem in the study {EXPORTED_STUDY} as well, or name a variant of it",
+        )
     return ReproError(
         "the campaign has no such result",
         where=f"{study_folder}: {problem_name}, {precision}",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.build_cache import Module, compile_module, compiled_before
-from repro.devices.base import Buffer, Device, OutOfDeviceMemory, Program
+from repro.devices.base import Buffer, Device, DeviceError, OutOfDeviceMemory, Program
 from repro.devices.device_group import Devices
 from repro.devices.selection import open_device, resolve_device
 from repro.errors import ReproError
@@ -247,17 +247,9 @@ def open_runtime(device: str = "auto") -> Runtime:
     """Return the one runtime for a device (`auto`, `cuda:N`, `opencl:N`); raise `ReproError` if it is unavailable."""
     with _opening_lock:  # a second runtime for the same device would refuse arrays of the first one
         try:
-            resolved = resolve_device(device)
-        except ReproError as error:
-            words = (error.todo or "").replace("`device: auto`", 'device="auto"')
-            raise ReproError(
-                error.what,
-                where=error.where,
-                expected=error.expected,
-                actual=error.actual,
-                todo=words.replace("`device: opencl`", 'device="opencl"') or None,
-            ) from None
-        return _open(resolved)
+            return _open(resolve_device(device))
+        except DeviceError as error:
+            raise error.in_python() from None
 
 
 _opening_lock = RLock()

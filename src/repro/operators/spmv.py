@@ -24,7 +24,7 @@ from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError, Unsupported
-from repro.export.campaign_choice import EXPORTED_STUDY, find_campaign_choice
+from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, on_device
 from repro.operators.base import Closeable, DeviceOperator, one_of
 from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
@@ -35,7 +35,7 @@ from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import TEMPLATES, render_module
 from repro.sparse.compound.runnables import Variant
-from repro.sparse.compound.variants import DEFAULT, DEFAULTS, VariantId, fitting_variant
+from repro.sparse.compound.variants import DEFAULT, DEFAULTS, VariantId
 from repro.sparse.operands import ProductOperands
 from repro.sparse.solvers.kernels import METHODS
 from repro.sparse.symmetry import symmetry_of, transposed
@@ -164,7 +164,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
                 todo="name a problem like this matrix",
             )
         tuned = choice.name
-    return fitting_variant(tuned, target)
+    return exported_variant(tuned, target)
 
 
 def fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId:

@@ -21,7 +21,7 @@ import numpy as np
 import yaml
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
-from repro.config import read_yaml, validate
+from repro.config import beside, read_yaml, validate
 from repro.config.models import (
     MAX_PART_LENGTH,
     EntryName,
@@ -605,6 +605,9 @@ def load_registry(path: Path = REGISTRY) -> Registry:
     """
     path = shipped(path)
     data = read_yaml(path, "registry of problems (`registry:` of the configuration)")
+    for item in data["problems"] if isinstance(data, dict) and isinstance(data.get("problems"), list) else ():
+        if isinstance(item, dict) and isinstance(item.get("path"), str):
+            item["path"] = beside(path.parent, item["path"])
     registry = validate(Registry, data, (path,), _EXPECTED)
     if not registry.collections:
         return registry

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from repro.bench.rows import NO_COLUMNS, ColumnType
+from repro.config.validation_errors import some_of, suggestion
 from repro.errors import ReproError
 
 if TYPE_CHECKING:
@@ -89,10 +90,6 @@ class CostModel:
     intensity: float = 0.25
     memory: float = 4.0
     compile: Mapping[str, float] = field(default_factory=dict)
-
-
-#: Message of a study that itself lists the names of what it can launch.
-UNKNOWN_RUNNABLE = "the study has nothing of that name"
 
 
 class Study:
@@ -268,17 +265,37 @@ class Study:
         """Return the tunings that must have a winner in each complete case of a problem."""
         return (self.headline,)
 
+    def named_runnables(
+        self, templates: Path, problem: Outline, precision: str, target: Target
+    ) -> Mapping[str, Runnable]:
+        """Return by name what can be launched besides variants, such as products of several kernels."""
+        return {}
+
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
-        """Return the variant or baseline with this name.
+        """Return the runnable with this name: one of `named_runnables`, or a variant.
 
         Raises
         ------
         ReproError
             The name is unknown, or the kernel does not compile.
         """
+        runnables = self.named_runnables(templates, problem, precision, target)
+        if name in runnables:
+            return runnables[name]
+        near = suggestion(name, runnables)
+        unknown = ReproError(
+            "the study has nothing of that name",
+            where=self.name,
+            expected=some_of(runnables, name) if runnables else None,
+            actual=f"{name}{near}",
+        )
         if self.id_class is None:
-            raise ReproError(UNKNOWN_RUNNABLE, where=self.name, actual=name)
-        return self.variant(templates, problem, precision, self.id_class.parse(name), target)
+            raise unknown
+        try:
+            id = self.id_class.parse(name)
+        except ReproError as error:
+            raise (unknown if near else error) from None
+        return self.variant(templates, problem, precision, id, target)
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: Any, target: Target) -> Runnable:
         """Return the variant with an id of type `id_class`, from an already compiled module or from a new one.

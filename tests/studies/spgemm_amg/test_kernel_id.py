@@ -152,8 +152,10 @@ def test_products_and_set_ups_are_found_by_the_names_of_the_tables(templates, mo
     find = partial(get_study(STUDY_NAME).find, templates, Outline("any", "matrix", "real"), "double", target=CPU)
     names = ["AP/one", "AA/two", "RAP/refill-stored", "scipy/spgemm-csr/AP", "setup/default", "solve/cg"]
     assert [find(name).name for name in names] == names
-    with pytest.raises(ReproError, match=r"nothing of that name[\s\S]*AP/one[\s\S]*AP/own"):
+    with pytest.raises(ReproError, match=r"nothing of that name[\s\S]*AP/one[\s\S]*AP/own; did you mean AP/one\?"):
         find("AP/own")
+    with pytest.raises(ReproError, match="no kernel of a bin"):
+        find("AP/one/b1/hush-w1-s64-r8")
 
 
 def test_a_kernel_is_identified_by_the_modules_that_it_needs(built):

@@ -9,7 +9,7 @@ needs a load for each member. A schedule assigns rows to threads.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
@@ -508,29 +508,9 @@ class VariantId(BaseId):
         return SearchPoint.of(str(layout), words, sizes)
 
 
-#: Studies by the beginning of layout names that no other study has.
-COORDINATE_FORMATS = {"COO": "compressed_coo", "CCOO": "compressed_coo", "CSELL": "compressed_coo"}
-
-
-def study_refusal(studies: Iterable[str], where: object) -> ReproError:
-    """Return the error for kernels of studies whose kernels cannot be used outside of their campaigns."""
-    return ReproError(
-        f"kernels of {' and '.join(studies)} cannot be exported or run as an operator",
-        where=where,
-        expected="a variant of compound_spmv, such as Sl-32-SoA-AoS/static-256-4",
-        todo="measure the problem in the study compound_spmv as well, or name a variant of it",
-    )
-
-
 def fitting_variant(name: str, target: Target) -> VariantId:
     """Return the variant of a given name; raise `ReproError` if it is unknown, or exceeds the target's limits."""
-    try:
-        id = VariantId.parse(name)
-    except ReproError:
-        if study := COORDINATE_FORMATS.get(re.split("[-/]", name, maxsplit=1)[0]):
-            raise study_refusal([study], name) from None
-        raise
-    return fitting(id, target)
+    return fitting(VariantId.parse(name), target)
 
 
 def fitting(id: VariantId, target: Target) -> VariantId:

@@ -12,13 +12,12 @@ from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
 from repro.config.models import EXTENDED, StudySettings, UnusedLayouts, UnusedWeight
 from repro.entries import get_entry
-from repro.errors import ReproError
 from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Outline, Problem
 from repro.results.published import Published
 from repro.sparse.device_primitives import ModuleFile, read_modules
 from repro.sparse.tuning_features import LIBRARIES, features
-from repro.studies import UNKNOWN_RUNNABLE, CostModel, StepResult, Study, Workload
+from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.spgemm_amg import PRODUCT_NAMES, PRODUCTS, REFERENCE, ProductName
 from repro.studies.spgemm_amg import STUDY_NAME as NAME
 from repro.studies.spgemm_amg.ids import AmgRow, KernelId
@@ -198,24 +197,19 @@ class SpgemmAmg(Study):
             rows += session.time_in_rounds([Solution(modules), *rival_solvers(session.rivals)])
         return rows
 
-    def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
-        """Return the kernel of a bin by its id, or a product, numeric phase, set-up or solution by its name.
+    def named_runnables(
+        self, templates: Path, problem: Outline, precision: str, target: Target
+    ) -> Mapping[str, Runnable]:
+        """Return products, numeric phases, set-ups and the solution by name.
 
         Examples of names: `AP/single`, `AP/refill-stored`, `cusparse/spgemm-alg1/AP`, `setup/default`, `solve/cg`.
         """
-        if name.partition("/")[0] in PRODUCTS and name.count("/") > 1:
-            return super().find(templates, problem, precision, name, target)
         modules = _compiled(templates, precision, target)
         runnables: list[Runnable] = [*(SetUp(modules, method) for method in SET_UP_METHODS), Solution(modules)]
         for product in PRODUCT_NAMES:
             runnables += [*products_of(modules, product), WholeProduct(modules, product, "two")]
             runnables += library_products(ROUTINES[target.dialect], target.dialect, product)
-        runnables_by_name = {runnable.name: runnable for runnable in runnables}
-        if name not in runnables_by_name:
-            raise ReproError(
-                UNKNOWN_RUNNABLE, where=self.name, expected=f"one of {', '.join(runnables_by_name)}", actual=name
-            )
-        return runnables_by_name[name]
+        return {runnable.name: runnable for runnable in runnables}
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: KernelId, target: Target) -> Runnable:
         return BinKernel(_compiled(templates, precision, target), id)
