@@ -60,12 +60,12 @@ class ChipSolver(Closeable):
         self._kind, self._n = kind, matrix.n
         warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
         slices = deal_rows(matrix, kind.scalar, device)
-        if method == "cg" and slices.least[0] <= 0:
+        if method == "cg" and slices.smallest_diagonal.number <= 0:
             raise ReproError(
                 "conjugate gradients need a positive definite matrix",
-                where=f"diagonal, row {slices.least[1]}",
+                where=f"diagonal, row {slices.smallest_diagonal.row}",
                 expected="a number above 0",
-                actual=slices.least[0],
+                actual=slices.smallest_diagonal.number,
                 todo='solve with method="bicgstab"; where the matrix is negative definite, with -A and -b',
             )
         rows = held_rows(method, matrix.entry, precision, slices.max_slices_per_warp(warps))
