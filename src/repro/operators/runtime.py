@@ -269,11 +269,12 @@ def cache_folder() -> Path:
 
     It raises `ReproError` if the home folder is unknown, or if the current folder was deleted.
     """
-    import pooch  # slow to import
-
     configured = os.environ.get(CACHE)
     try:
-        return Path(configured or pooch.os_cache("sparse-repro")).expanduser().absolute()
+        users_cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        if not users_cache.is_absolute():  # such a path has to be ignored, by the XDG Base Directory specification
+            users_cache = Path("~/.cache")
+        return Path(configured or users_cache / "sparse-repro").expanduser().absolute()
     except (OSError, RuntimeError) as error:
         raise ReproError(
             "no folder for compiled kernels",

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from synthetic_campaign import PROBLEMS, STUDY, Maker
 
 from repro.bench.rows import Row
 from repro.codegen import nvcc
@@ -33,6 +32,7 @@ from repro.studies.compound_spmv.study import STUDY as CONTRACT
 from support.emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
 from support.emulated_workspace import SM_90, EmulatedWorkspace, emulated
 from support.symmetric_problems import symmetric_problem
+from support.synthetic_campaign import PROBLEMS, STUDY, Maker
 
 AWAIT, LET = "await_previous_launch();", "launch_dependents();"
 #: Every kind of schedule, of loop over a row, and of thread that takes a row.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from amg_campaign import UNKNOWNS, Maker, lines, table, values
 
 from repro.results.problem_lines import OF_NO_PAPER
 from repro.studies.spgemm_amg import PHASES
 from repro.studies.spgemm_amg.ids import AmgRow
 from repro.studies.spgemm_amg.results import phases_of
+from support.amg_campaign import UNKNOWNS, Maker, lines, table, values
 
 OOM = "setup/default: out of memory (1 GiB more)"
 

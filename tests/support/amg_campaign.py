@@ -18,7 +18,7 @@ from repro.studies.spgemm_amg.study import PUBLISHED, TARGETS, SpgemmAmg
 from support.campaigns import Recorder
 
 load_artifacts(STUDY_NAME)
-NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
+NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[2] / "config")
 NOTHING_PUBLISHED = Published({}, [])
 
 #: How large each product is beside A·A, which has a million products and a quarter as many entries.
