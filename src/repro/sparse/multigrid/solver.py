@@ -412,12 +412,12 @@ class Solver:
         check_finite(b, "b")
         check_finite(x, "x0")
         exponent = int(np.frexp(np.abs(b if b.any() else x).max(initial=0))[1])
-        start = shifted(x, -exponent)
-        if not np.isfinite(start).all():
+        x0 = shifted(x, -exponent)
+        if not np.isfinite(x0).all():
             raise _too_far()
         try:
             self._write(self.b, shifted(b, -exponent))
-            self._write(self.x, start)
+            self._write(self.x, x0)
             if b.any():
                 return self._scaled_back(method(self._norm(self.b), tolerance, max_iterations), tolerance, exponent)
             first = self._norm_of_residual() if x.any() else 0.0

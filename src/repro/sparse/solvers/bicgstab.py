@@ -170,7 +170,7 @@ class BiCGSTAB:
 
             state_arguments: list[Argument] = [np.int32(self._grid), squares, state]
             begin_state = device.bind(program.kernel("begin_state"), 1, block_size, state_arguments)
-            self._start = [bind("begin", b, x, r, p, squares), begin_state]
+            self._begin = [bind("begin", b, x, r, p, squares), begin_state]
             self._iteration = [
                 bind_product(p, v),
                 bind("project", b, v, partial),
@@ -188,9 +188,9 @@ class BiCGSTAB:
             raise ReproError("the right-hand side has another size", expected=(self._n,), actual=b.shape)
         self._device.write(self._b, np.ascontiguousarray(b, self._dtype))
 
-    def start(self) -> None:
+    def begin(self) -> None:
         """Queue x = 0 and r = r̂ = p = b."""
-        for launch in self._start:
+        for launch in self._begin:
             launch()
 
     def iterate(self, count: int = 1) -> None:
@@ -232,7 +232,7 @@ class BiCGSTAB:
                 actual=(max_iterations, check_every),
             )
         self.load(b)
-        self.start()
+        self.begin()
         state = first = self.state()
         status: Status | None = None
         while status is None:
@@ -368,7 +368,7 @@ class SolverRun(Runnable):
         self.bytes_moved = 2 * self._iterations * self._product.bytes_moved + passes * solver.vector_bytes
 
         def launch() -> None:
-            solver.start()
+            solver.begin()
             solver.iterate(self._iterations)
 
         self._verify(workspace, solver)
@@ -377,7 +377,7 @@ class SolverRun(Runnable):
     def _verify(self, workspace: Workspace, solver: BiCGSTAB) -> None:
         operands = operands_of(workspace)
         expected = expect(workspace, self._iterations)
-        solver.start()
+        solver.begin()
         solver.iterate(expected.iterations)
         rows = self._product.arrange(np.arange(operands.problem.n, dtype=np.float64)[:, None]).astype(np.int64)
         x = np.empty(operands.problem.n)
