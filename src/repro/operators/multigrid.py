@@ -17,8 +17,7 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, View, copy_refusal, refuse_mask
-from repro.operators.arrays import on_device as on_the_device
+from repro.operators.arrays import DeviceArray, View, copy_refusal, is_on_device, refuse_mask
 from repro.operators.base import real_number, whole_number
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
@@ -409,7 +408,7 @@ class MultilevelSolver:
         return x
 
     def _vector(self, array: Any, subject: str) -> NDArray[np.floating] | View:
-        if on_the_device(array):
+        if is_on_device(array):
             return self._runtime.view(array, subject, self._dtype, self._n, self._dtype.itemsize)
         todo = f"scale it, or set up for a matrix whose type holds {subject}"
         return cast(self._host_vector(array, subject), self._dtype, subject, todo, as_vector=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from repro.devices.base import OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, on_device, refuse_mask
+from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, is_on_device, refuse_mask
 from repro.operators.base import Closeable, one_of, real_number, whole_number
 from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupy_array, is_from_module
 from repro.operators.runtime import KERNELS, Runtime
@@ -117,7 +117,7 @@ class ChipSolver(Closeable):
 
     def _vector(self, array: Any, subject: str) -> NDArray[np.floating] | View:
         size = self._n * self._kind.numbers
-        if on_device(array):
+        if is_on_device(array):
             entry = self._kind.algebra.size * self._kind.scalar.itemsize
             return self._runtime.view(array, subject, self._kind.dtype, size, min(entry & -entry, 16))
         refuse_mask(array, subject)

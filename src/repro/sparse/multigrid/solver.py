@@ -72,14 +72,14 @@ class ConvergenceMonitor:
         return len(self.residuals) - 1
 
     @property
-    def converged(self) -> bool:
+    def has_converged(self) -> bool:
         """Whether the last residual is computed from x and small enough."""
         return self._computed == self.steps and self.residuals[-1] <= self._target
 
     def goes_on(self, max_iterations: int) -> bool:
         """Return whether to take another step, within the limit of `max_iterations` steps."""
         return (
-            not (self.converged or self.stalled)
+            not (self.has_converged or self.stalled)
             and self.steps < max_iterations
             and bool(np.isfinite(self.residuals[-1]))
         )
@@ -246,7 +246,7 @@ class Solver:
                 continue
             gradients.compute()
             drifted = course.take_computed(self._norm(gradients.computed))
-            if useless_step and not course.converged:
+            if useless_step and not course.has_converged:
                 if refusal is not None and not course.drifted:
                     raise refusal
                 course.stalled = True  # because of rounding, or because a V-cycle maps the remaining residual to 0

@@ -56,26 +56,26 @@ def bicgstab(multiply: Callable[[Vector], Vector], b: Vector, iterations: int) -
         while len(residuals) <= iterations and reason == Breakdown.NONE:
             v = multiply(p)
             alpha = scalar(np.float64(rho) / _dot(shadow, v))
-            if not _usable(alpha):
+            if not _is_usable(alpha):
                 reason = Breakdown.RHO if rho == 0 else Breakdown.PROJECTION
                 break
             s = r - alpha * v
             t = multiply(s)
             omega = scalar(np.float64(_dot(t, s)) / _dot(t, t))
-            if not _usable(omega):
+            if not _is_usable(omega):
                 omega, t, reason = scalar(0), np.zeros_like(t), Breakdown.OMEGA
             x = x + (alpha * p + omega * s)
             r = s - omega * t
             before, rho = rho, _dot(shadow, s) - float(omega) * _dot(shadow, t)
             beta = scalar(np.float64(rho) / before * (np.float64(alpha) / np.float64(omega)))
-            if reason == Breakdown.NONE and not _usable(beta):
+            if reason == Breakdown.NONE and not _is_usable(beta):
                 reason = Breakdown.RHO
             p = r + beta * (p - omega * v)
             residuals.append(_norm(r))
     return HostSolution(x, np.array(residuals), reason)
 
 
-def _usable(factor: np.floating) -> bool:
+def _is_usable(factor: np.floating) -> bool:
     return bool(factor != 0 and np.isfinite(factor))
 
 

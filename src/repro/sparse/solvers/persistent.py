@@ -258,7 +258,7 @@ class PersistentSolver(RestartedSolver):
             self._stack = stack.pop_all()
 
     @property
-    def together(self) -> bool:
+    def runs_together(self) -> bool:
         """Whether a single launch runs many iterations."""
         return self._many is not None
 

@@ -229,7 +229,7 @@ def _draw_flops_row(
     """Draw the marks of one problem's product; if there are none, return the reason."""
     rates = {method.key: rate for method in shown_methods if (rate := times.gflops(method))}
     if not rates:
-        if times.case.measured:
+        if times.case.is_measured:
             return "not timed" if times.rows else "not made coarser"
         return brief_reason(times.case.why_not())
     axes.plot([min(rates.values()), max(rates.values())], [y, y], color=figure_style.PALE, linewidth=0.8, zorder=2)
@@ -271,8 +271,8 @@ def phase_look(name: str) -> dict[str, Any]:
 def setup(campaign: Campaign, published: Published) -> Figure:
     """Times of the set-up's phases, one row for each problem: milliseconds on the left, shares on the right."""
     all_cases = all_times(campaign, published)
-    cases = [case for case in all_cases if not case.squared_alone]
-    squared = [case.line.problem for case in all_cases if case.squared_alone]
+    cases = [case for case in all_cases if not case.is_squared_alone]
+    squared = [case.line.problem for case in all_cases if case.is_squared_alone]
     lines = [case.line for case in cases]
     share = published_range(published, SHARE_MIN, SHARE_MAX)
     caption = [
@@ -438,7 +438,7 @@ SET_UP_SERIES = (
 def speedup(campaign: Campaign, published: Published) -> Figure:
     """Speedups over sorting all products, one row for each problem: products on the left, set-up on the right."""
     all_cases = all_times(campaign, published)
-    cases = [case for case in all_cases if not case.case.measured or _tried(case)]
+    cases = [case for case in all_cases if not case.case.is_measured or _was_tried(case)]
     omitted_problems = [case.line.problem for case in all_cases if case not in cases]
     is_gpu = not campaign.on_cpu
     band = published_range(published, SHORT_MIN, SHORT_MAX)
@@ -479,7 +479,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     return Figure(lambda: draw_speedups(panels, cases, mark_meanings(lines)), join_sentences(caption))
 
 
-def _tried(case: ProblemTimes) -> bool:
+def _was_tried(case: ProblemTimes) -> bool:
     """Return whether the problem has rows, timed or failed, for the figure; some problems only have rows of A·A."""
     return any(case.product(product).rows for product in MARKS) or bool(case.case.select(what="setup"))
 
@@ -562,7 +562,7 @@ def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: ProblemTimes) -> s
         axes.plot([published_mark], [y], **_DIAMOND)
     if has_bar:
         return None
-    if case.case.measured:
+    if case.case.is_measured:
         return panel.missing
     return brief_reason(case.case.why_not())
 

@@ -168,7 +168,7 @@ class ProblemTimes:
 
     @property
     def name(self) -> Cell:
-        return self.line.noted_cell("" if self.case.measured else self.case.why_not())
+        return self.line.noted_cell("" if self.case.is_measured else self.case.why_not())
 
     def product(self, name: str) -> ProductTimes:
         """Return the times of a product; without rows if it was not measured."""
@@ -187,7 +187,7 @@ class ProblemTimes:
         return [time for row in rows if (time := Selection([row]).fastest(HOST))]
 
     @property
-    def squared_alone(self) -> bool:
+    def is_squared_alone(self) -> bool:
         """Whether the matrix is unsuitable for multigrid (not symmetric), so that only its square was measured."""
         has_set_up = any(self.case.select(**method.columns) for method in (LEVEL, OUR_SET_UP))
         return bool(self.product("AA").rows) and not has_set_up
@@ -208,7 +208,7 @@ class ProblemTimes:
 
     def why_not(self, method: Method) -> str:
         """Return the reasons why a set-up, its levels or the solution have no time."""
-        if not self.case.measured:
+        if not self.case.is_measured:
             return self.case.why_not()
         return self.case.select(**method.columns).failure or "not timed"
 
@@ -280,7 +280,7 @@ class BinTimes:
     @property
     def name(self) -> Cell:
         case = self.problem.case
-        reason = "no kernel of a bin was tried" if case.measured else case.why_not()
+        reason = "no kernel of a bin was tried" if case.is_measured else case.why_not()
         return self.problem.line.noted_cell("" if self.kernels else reason)
 
     @property
@@ -360,7 +360,7 @@ SQUARED = (
 def _why_not(case: ProblemTimes | None) -> str:
     if case is None:
         return "not in this campaign"
-    return "not timed" if case.case.measured else case.case.why_not()
+    return "not timed" if case.case.is_measured else case.case.why_not()
 
 
 def _product_quantity(
@@ -375,7 +375,7 @@ def _product_quantity(
         missing_cases: list[MissingCase] = []
         for name in problem_names:
             case = problems.get(name)
-            if case is None or not case.case.measured:
+            if case is None or not case.case.is_measured:
                 missing_cases.append(MissingCase(name, _why_not(case), len(products)))
                 continue
             for times in map(case.product, products):

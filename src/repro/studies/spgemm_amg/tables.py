@@ -562,7 +562,7 @@ def _milli_column(key: str, title: str, group: str, method: Method) -> Column[Pr
     """Return the column of a set-up or solution time in ms, or of the reason why a measured problem has none."""
 
     def cell(case: ProblemTimes) -> Cell:
-        if case[method] is None and case.case.measured:
+        if case[method] is None and case.case.is_measured:
             return Cell(notes=(case.why_not(method),))
         return _milliseconds(case[method])
 
