@@ -546,8 +546,8 @@ def _case_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
         estimate_cells = (f"{variants:,}", duration(seconds)) if jobs[0].told else (UNKNOWN, UNKNOWN)
         size = (*(f"{number:,}" for number in jobs[0].size), jobs[0].size_from)
         precisions = ", ".join(job.precision for job in jobs)
-        rows.append((study, problem, jobs[0].what, precisions, *estimate_cells, *size))
-    return ["study", "problem", "what", "precision", "variants", "expected", "rows", "non-zeros", "size"], rows
+        rows.append((problem, jobs[0].what, precisions, *estimate_cells, *size, study))
+    return ["problem", "what", "precision", "variants", "expected", "rows", "non-zeros", "size", "study"], rows
 
 
 #: Meanings of the words in the column `size` of the plan.
