@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import yaml
-from made_campaign import make_all
 
 from repro.campaign import workflow as starting
 from repro.campaign.configuration import resolve
@@ -32,6 +31,7 @@ from repro.campaign.workflow import (
 )
 from repro.cli.end_of_run import print_failures
 from repro.errors import ReproError
+from support.made_campaign import make_all
 
 REPOSITORY = Path(__file__).parents[2]
 #: Begins a run in another process, says so, and keeps the lock until its input ends.

@@ -40,7 +40,7 @@ def test_the_papers_problems_are_those_of_table_1(shipped: Registry) -> None:
     rows = [line.split() for line in TABLE_1.replace("\n", " ").split(" / ")]
     items = shipped.expand("papers")
     assert [[i.name, str(i.published.rows), str(i.published.nonzeros), i.entry] for i in items] == rows
-    assert [item.name for item in items if item.rebuilt] == [row[0] for row in rows if row[0].startswith("fem/")]
+    assert [item.name for item in items if item.is_rebuilt] == [row[0] for row in rows if row[0].startswith("fem/")]
 
 
 def test_the_mirror_set_needs_no_network(shipped: Registry) -> None:

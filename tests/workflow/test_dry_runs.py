@@ -12,9 +12,9 @@ from functools import cache, partial
 
 import pytest
 import yaml
-from checkouts import REPOSITORY, Checkout, Said, count_compile
 
 from repro.campaign.configuration import load
+from support.checkouts import REPOSITORY, Checkout, Said, count_compile
 
 pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 

@@ -181,9 +181,9 @@ class Plan:
     @property
     def gpus(self) -> int:
         """Number of GPUs for each measuring job; 0 on a CPU."""
-        from repro.devices.selection import parts
+        from repro.devices.selection import single_devices
 
-        return len(parts(self.device)) if self.on_gpu else 0
+        return len(single_devices(self.device)) if self.on_gpu else 0
 
     @cached_property
     def folder(self) -> CampaignFolder:

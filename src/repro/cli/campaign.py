@@ -91,7 +91,7 @@ def list_problems(config_file: Path) -> tuple[list[str], Rows]:
     rows: list[tuple[object, ...]] = []
     for item in registry.problems:
         size = f"{item.published.rows:,}; {item.published.nonzeros:,}" if item.published else None
-        remark = "rebuilt" if item.rebuilt else f"stands in for {item.stand_in}" if item.stand_in else None
+        remark = "rebuilt" if item.is_rebuilt else f"stands in for {item.stand_in}" if item.stand_in else None
         kind = item.kind_of_problem
         content = item.entry if isinstance(item, MatrixItem) and kind == "matrix" else kind
         rows.append((item.name, content, item.source, size, ", ".join(item.sets), remark))

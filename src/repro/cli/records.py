@@ -145,7 +145,7 @@ def environment(
 
         repro environment h200 > h200.txt
 
-        pip install -c h200.txt -e '.[cuda]'
+        pip install -c h200.txt -e '.[campaign,cuda]'
     """
     from repro.campaign.archive import constraints_of
     from repro.campaign.artifacts import CampaignSelection

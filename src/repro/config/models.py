@@ -529,7 +529,7 @@ class StudySettings(Model):
     timing: Timing = Timing()
 
     @property
-    def own_alone(self) -> bool:
+    def is_own_alone(self) -> bool:
         """Whether all problems are the user's own files, and none is a paper's."""
         return isinstance(self.problems, tuple) and all(isinstance(item, OwnProblem) for item in self.problems)
 
@@ -616,7 +616,7 @@ class Config(Model):
     )
 
     @property
-    def several(self) -> bool:
+    def has_several_devices(self) -> bool:
         """Whether `device` names several devices of one host."""
         return self.device.endswith(":all") or any(sign in self.device for sign in ",/")
 

@@ -337,7 +337,7 @@ class Item(Model):
     note: str | None = Field(None, description="What a reader of a table should know.")
 
     @property
-    def rebuilt(self) -> bool:
+    def is_rebuilt(self) -> bool:
         """Whether the problem reconstructs an original that is not public."""
         return False
 
@@ -426,7 +426,7 @@ class Recipe(MatrixItem):
     poisson: float = Field(0.3, gt=-1, lt=0.5)
 
     @property
-    def rebuilt(self) -> bool:
+    def is_rebuilt(self) -> bool:
         """Whether the mesh reconstructs one from the papers, for which a size is published."""
         return self.published is not None
 
