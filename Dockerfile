@@ -19,7 +19,7 @@ COPY src src
 
 ENV PATH=/opt/venv/bin:$PATH PIP_NO_CACHE_DIR=1
 RUN python3 -m venv /opt/venv \
-    && pip install --no-deps --require-hashes -r locks/run.txt -r locks/cpu.txt \
+    && pip install --no-deps --require-hashes -r locks/run.txt -r locks/campaign.txt -r locks/cpu.txt \
     && if command -v nvcc; then pip install --no-deps --require-hashes -r locks/cuda.txt; fi \
     && pip install --no-deps --no-build-isolation .
 

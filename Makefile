@@ -88,11 +88,11 @@ lock: $(VENV)/bin/python  ## Write locks/ anew, with the newest of all packages.
 	$(PIP) uv
 	$(VENV)/bin/python locks/lock.py
 
-# $(1): the extras
+# $(1): the extras beside `campaign`, which all targets need
 define install
 	$(if $(filter no,$(LOCKED)),\
-	  $(PIP) --upgrade --upgrade-strategy eager --editable '.[$(1)]',\
-	  $(PIP) --no-deps --require-hashes $(patsubst %,--requirement locks/%.txt,run $(subst $(comma), ,$(1))))
+	  $(PIP) --upgrade --upgrade-strategy eager --editable '.[campaign$(if $(1),$(comma)$(1))]',\
+	  $(PIP) --no-deps --require-hashes $(patsubst %,--requirement locks/%.txt,run campaign $(subst $(comma), ,$(1))))
 	$(if $(filter no,$(LOCKED)),,$(PIP) --no-deps --no-build-isolation --editable .)
 	rm -f $(VENV)/installed-*-$(if $(filter no,$(LOCKED)),yes,no)
 endef

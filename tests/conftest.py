@@ -8,8 +8,6 @@ import os
 import re
 import shutil
 import signal
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,13 +31,11 @@ from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
 from repro.studies import get_study
 
+pytest_plugins = ("support.coverage_of_first_tests",)
 REPOSITORY = Path(__file__).parents[1]
 #: Asked of the CPU's compiler beside the usual flags, unless REPRO_OPTIMISED is set.
 UNOPTIMISED = () if os.environ.get("REPRO_OPTIMISED") else ("-cl-opt-disable",)
 
-#: How many tests of a function coverage is measured of, and how many have run.
-TRACED = 3
-runs: Counter[str] = Counter()
 #: Bytes of modules that are kept for later runs; those of all tests take 40 MB.
 KEPT_BYTES = 1 << 30
 
@@ -125,23 +121,6 @@ def make_config(tmp_path: Path) -> Callable[..., Config]:
 def templates() -> Path:
     """The project's kernel templates."""
     return REPOSITORY / "kernels"
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure no coverage of what only repeats a test with other parameters, which would take twice as long.
-
-    Of the lines of the code, the first ones run almost all that the others run.
-    """
-    function, tracer = item.nodeid.partition("[")[0], sys.gettrace()
-    runs[function] += 1
-    if tracer is None or runs[function] <= TRACED:
-        return (yield)
-    sys.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(tracer)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -33,7 +34,7 @@ def test_conda_users_get_the_same_dependencies_and_the_package(file: str, extras
     assert conda.pop("pip") == ""
     if "cuda" in extras:
         assert conda.pop("cuda-nvcc")
-    asked = [item for extra in extras for item in PROJECT["optional-dependencies"][extra]]
+    asked = [item for extra in ("campaign", *extras) for item in PROJECT["optional-dependencies"][extra]]
     wanted = [split(item) for item in (*PROJECT["dependencies"], *asked)]
     assert conda == {CONDA_NAMES.get(name, name): bound for name, bound in wanted}
 
@@ -92,7 +93,7 @@ def dry_make(*words: str) -> str:
 def test_make_all_installs_what_the_locks_pin_and_calls_snakemake() -> None:
     said = dry_make("all", "N=3", "ARGS=--dry-run")
     assert re.search(r"--no-deps --require-hashes((?: --requirement locks/\w+\.txt)+)$", said, re.MULTILINE)
-    assert re.findall(r"locks/(\w+)", said) == ["run", "cpu", "mesh"]
+    assert re.findall(r"locks/(\w+)", said) == ["run", "campaign", "cpu", "mesh"]
     assert re.search(r"--no-deps --no-build-isolation --editable \.$", said, re.MULTILINE)
     assert said.endswith("snakemake --cores 3 all --dry-run")
 
@@ -104,7 +105,7 @@ def test_what_is_installed_lacks_nothing() -> None:
 
 
 def test_make_test_installs_what_tests_need_as_well() -> None:
-    assert re.findall(r"locks/(\w+)", dry_make("test")) == ["run", "cpu", "mesh", "dev"]
+    assert re.findall(r"locks/(\w+)", dry_make("test")) == ["run", "campaign", "cpu", "mesh", "dev"]
 
 
 def test_each_tier_of_tests_has_all_of_the_one_before() -> None:
@@ -124,7 +125,9 @@ def marked(command: str) -> str:
 def test_make_takes_the_newest_where_it_is_told_so_and_forgets_what_was_locked() -> None:
     said = dry_make("test", "LOCKED=no")
     assert "locks/" not in said
-    assert re.search(r"--upgrade --upgrade-strategy eager --editable '\.\[cpu,mesh,dev\]'$", said, re.MULTILINE)
+    assert re.search(
+        r"--upgrade --upgrade-strategy eager --editable '\.\[campaign,cpu,mesh,dev\]'$", said, re.MULTILINE
+    )
     assert re.search(r"^rm -f \.no-such-venv/installed-\*-yes$", said, re.MULTILINE)
 
 
@@ -134,7 +137,7 @@ def test_make_installs_again_for_other_extras_alone(tmp_path: Path) -> None:
     assert make("--touch", *environment, "EXTRAS=cpu").returncode == 0  # as if it were installed
     assert make("--question", *environment, "EXTRAS=cpu").returncode == 0
     said = make("--dry-run", *environment, "EXTRAS=cpu,mesh").stdout
-    assert re.findall(r"locks/(\w+)", said) == ["run", "cpu", "mesh"]
+    assert re.findall(r"locks/(\w+)", said) == ["run", "campaign", "cpu", "mesh"]
 
 
 def test_make_refuses_an_old_python(tmp_path: Path) -> None:
@@ -195,20 +198,45 @@ def test_before_a_commit_the_same_checks_are_run() -> None:
     assert {(hook["language"], hook["pass_filenames"]) for hook in hooks} == {("system", False)}
 
 
-def test_a_commit_with_a_long_subject_is_refused() -> None:
+def message_hook(name: str) -> dict[str, Any]:
+    """Return a hook that reads a commit's message."""
     config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
-    hook, _ = [hook for repository in config["repos"] for hook in repository["hooks"] if "stages" in hook]
-    assert hook["stages"] == ["commit-msg"] and "commit-msg" in config["default_install_hook_types"]
+    assert "commit-msg" in config["default_install_hook_types"]
+    (hook,) = [hook for repository in config["repos"] for hook in repository["hooks"] if hook["id"] == name]
+    assert hook["stages"] == ["commit-msg"]
+    return hook
+
+
+@pytest.mark.parametrize(
+    ("name", "refused", "taken"),
+    [
+        ("subject-length", 121 * "a" + "\n", 120 * "a" + "\n\n" + 200 * "b"),
+        ("merge-subject", "Merge branch 'x' of /a/b\n", "Merge the fitted tables: no line is cut off\n"),
+        ("merge-subject", "Merge /a/b main\n", "Name the merge\n\nMerge branch 'x'\n"),
+    ],
+)
+def test_a_commit_with_a_wrong_subject_is_refused(name: str, refused: str, taken: str) -> None:
+    hook = message_hook(name)
     assert (hook["language"], hook["args"]) == ("pygrep", ["--multiline"])
     wrong = re.compile(hook["entry"], re.MULTILINE | re.DOTALL)
-    assert wrong.search(121 * "a" + "\n")
-    assert not wrong.search(120 * "a" + "\n\n" + 200 * "b")
+    assert wrong.search(refused)
+    assert not wrong.search(taken)
+
+
+def test_blame_looks_through_commits_that_there_are() -> None:
+    text = (REPOSITORY / ".git-blame-ignore-revs").read_text()
+    commits = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert commits and all(re.fullmatch("[0-9a-f]{40}", commit) for commit in commits)
+    git = ["git", "-C", REPOSITORY]
+    shallow = subprocess.run([*git, "rev-parse", "--is-shallow-repository"], capture_output=True, text=True, check=True)
+    if shallow.stdout.strip() == "true":
+        pytest.skip("a shallow clone has one commit")
+    subprocess.run([*git, "rev-list", "--no-walk", "--quiet", *commits], check=True)
 
 
 def test_a_commit_that_changes_a_record_without_a_body_is_refused(tmp_path: Path) -> None:
-    config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
-    _, hook = [hook for repository in config["repos"] for hook in repository["hooks"] if "stages" in hook]
-    assert (hook["stages"], hook["language"], hook.get("pass_filenames", True)) == (["commit-msg"], "system", True)
+    hook = message_hook("commit-body")
+    assert (hook["language"], hook.get("pass_filenames", True)) == ("system", True)
     _, script = hook["entry"].split()
 
     def refusal(message: str) -> str:

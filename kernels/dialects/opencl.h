@@ -1,12 +1,13 @@
-// The words of a kernel in OpenCL C; cuda.h has the same words in CUDA C++, and says what each means.
+// The words of cuda.h in OpenCL C, for the CPU. cuda.h says what each means, and the comments here say what is special.
+// BALLOT with its bits, SHUFFLE_FROM and GRID_BARRIER are missing: only branches of templates for GPUs use them.
 
-// A warp is a sub-group, of as many work-items as the target `cpu` says. They exchange values by shuffles, but have no
-// ballots: each work-item works out ranks by itself.
+// A warp is a sub-group; its size is the warp of the target `cpu`. A sub-group can exchange values, but has no ballots.
 #define WARP_LANES 16
 #define BALLOT_LANES 1
 
-// How many blocks a core shall hold is no part of a kernel here: the grid alone says it.
+// OpenCL cannot limit registers by the number of blocks, so `blocks_per_sm` has no effect here.
 #define KERNEL(block_size, blocks_per_sm) __kernel __attribute__((reqd_work_group_size(block_size, 1, 1))) void
+// The attribute is needed for sub-groups to have WARP_LANES work-items.
 #define WARP_KERNEL(block_size, blocks_per_sm) \
     __kernel __attribute__((reqd_work_group_size(block_size, 1, 1))) \
     __attribute__((intel_reqd_sub_group_size(WARP_LANES))) void
@@ -25,7 +26,7 @@
 #define BLOCK (int)get_group_id(0)
 #define BLOCKS (int)get_num_groups(0)
 
-// On the CPU the threads of a warp wait for all of their block.
+// WARP_BARRIER is that of the whole block here, so all of its threads have to reach it.
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define WARP_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
@@ -38,24 +39,23 @@
 
 #define ANY(condition) sub_group_any(condition)
 #define POPULATION(bits) popcount(bits)
-
+// The index of the other lane is kept below WARP_LANES, since sub_group_shuffle is undefined for others.
 #define SHUFFLE_XOR(value, distance) sub_group_shuffle_xor(value, distance)
 #define SHUFFLE_DOWN(value, distance) sub_group_shuffle(value, get_sub_group_local_id() + (distance) & (WARP_LANES - 1))
 #define SHUFFLE_UP(value, distance) sub_group_shuffle(value, get_sub_group_local_id() - (distance) & (WARP_LANES - 1))
 
 #define LONG long
-#define SIZE ulong
 #define BITS_OF_FLOAT(value) as_int(value)
 #define FLOAT_OF(bits) as_float(bits)
 #define DOUBLE_OF(low, high) as_double((uint2)(low, high))
 #define HIGH_PRODUCT(a, b) mul_hi(a, b)
 
-// The unit of which the compiler makes vectors across work-items.
+// 4 bytes: the compiler combines the loads of neighbouring work-items to vectors.
 #define WORD uint
 #define ZERO_WORD 0
 #define COMBINE_WORDS(sum, word) sum ^= word
 
-// There are no hints for caches here.
+// OpenCL has no hints to caches: all loads and stores are plain ones, and a policy has no effect.
 #define load_ca(address) *(address)
 #define load_cg(address) *(address)
 #define load_cs(address) *(address)
@@ -68,11 +68,14 @@
 #define POLICY int
 #define POLICY_TO_KEEP(kept, of) kept
 
-// The work-item copies by itself and is done at once.
+// The copy is done when COPY_ASYNC returns, so there are no groups to close and nothing to wait for.
 #define COPY_ASYNC(type, to, from) *(__local type*)(to) = *(const __global type*)(from)
 #define COMMIT_COPIES()
 #define AWAIT_COPIES(newest)
 
+// UNROLL is empty: fully unrolled loops would take this compiler many times as long, and it unrolls short ones itself.
+#define PRAGMA(text) _Pragma(#text)
 #define UNROLL
-#define NO_UNROLL
+#define UNROLL_BY(times) PRAGMA(unroll times)
+#define NO_UNROLL PRAGMA(unroll 1)
 

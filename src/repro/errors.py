@@ -52,6 +52,29 @@ class ReproError(Exception):
         return "\n".join(parts)
 
 
+class MissingFileError(ReproError):
+    """A file that the user names is missing. `path` is as it is written, `where` also names who names it."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: object,
+        where: object = None,
+        expected: object = None,
+        actual: object = None,
+        todo: str = "correct the path",
+    ) -> None:
+        super().__init__(what, where=path if where is None else where, expected=expected, actual=actual, todo=todo)
+        self.path = path
+
+    def at(self, where: object) -> MissingFileError:
+        """Return the same error with another `where`."""
+        return MissingFileError(
+            self.what, path=self.path, where=where, expected=self.expected, actual=self.actual, todo=self.todo or ""
+        )
+
+
 class Unsupported(Exception):
     """The runnable does not support this problem in this precision on this device; the message says why."""
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from shared_device import EVENT, GRAPH, Kernel, SharedDevice
 
 from repro.bench import timing
 from repro.bench.timing import ALONE, WAKING, Samples, SamplingPlan, full, judge_clocks, outliers, screen, take_samples
 from repro.bench.trial import ContentionMonitor
 from repro.config.models import Timing
 from repro.tuning.final_timing import warm_rounds
+from support.shared_device import EVENT, GRAPH, Kernel, SharedDevice
 
 TOLERANCE = Timing().gpu_disturbed
 MICRO = 1e-6

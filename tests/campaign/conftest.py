@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_case import NAME, STUDY, config
 
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
@@ -14,6 +13,7 @@ from repro.codegen.templates import render_common
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline
 from repro.studies import get_study
+from support.small_case import NAME, STUDY, config
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,6 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from small_case import FILES, LAYOUTS, STUDY, config
 
 from repro.campaign.completeness import find_missing_of_case
 from repro.campaign.configuration import load
@@ -35,6 +34,7 @@ from repro.errors import ReproError
 from repro.problems.registry import load_registry
 from repro.studies import get_study
 from support.benches import QUICK
+from support.small_case import FILES, LAYOUTS, STUDY, config
 
 NAMES = ["a", "b", "c"]
 KEY = "paper/complex-single/ELL-SoA-AoS"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from made_campaign import make_all
 
 from repro.bench.rows import SCHEMA
 from repro.campaign.archive import pack
@@ -19,6 +18,7 @@ from repro.campaign.receipts import record_step
 from repro.campaign.steps import Freshness, building, steps
 from repro.cli.records import check
 from repro.errors import ReproError
+from support.made_campaign import make_all
 from support.non_files import IN_PLACE_OF_A_FILE, put
 
 REPOSITORY = Path(__file__).parents[2]

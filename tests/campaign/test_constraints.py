@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from split_campaign import RECORDED
 from typer.testing import CliRunner
 
 from repro.bench.campaign_folder import CampaignFolder
@@ -15,6 +14,7 @@ from repro.campaign.archive import constraints_of
 from repro.cli.app import build
 from repro.errors import ReproError
 from support.campaigns import recorded_campaigns
+from support.split_campaign import RECORDED
 
 
 def write(path: Path, **records: dict[str, object]) -> CampaignFolder:

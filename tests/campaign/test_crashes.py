@@ -14,7 +14,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from small_case import FILES, LAYOUTS, NAME, STUDY, config
 
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
@@ -22,6 +21,7 @@ from repro.config.models import Timing
 from repro.devices.opencl import OpenClDevice
 from repro.studies import get_study
 from support.benches import QUICK
+from support.small_case import FILES, LAYOUTS, NAME, STUDY, config
 
 pytestmark = pytest.mark.medium
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_campaign import make_all, plan_of
 
 from repro.campaign import steps as planned
 from repro.campaign.plan import Plan
@@ -18,6 +17,7 @@ from repro.campaign.receipts import Receipt, cached_digest, code_files, record_s
 from repro.campaign.steps import Freshness, building, steps, templates_digest
 from repro.codegen import opencl_runtime
 from repro.errors import ReproError
+from support.made_campaign import make_all, plan_of
 
 pytestmark = pytest.mark.medium
 

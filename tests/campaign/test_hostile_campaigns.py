@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from split_campaign import RECORDED, change_config, change_record, cut
 from typer.testing import CliRunner
 
 from repro.bench import store
 from repro.bench.store import read_table, write_table
 from repro.cli.app import build
 from support.non_files import IN_PLACE_OF_A_FILE, put
+from support.split_campaign import RECORDED, change_config, change_record, cut
 
 STUDY, PROBLEM, WHOLE = "dynamic_csr", "like_eu-2005", "whole"
 SMALL = RECORDED / "h200-x4"

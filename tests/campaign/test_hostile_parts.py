@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from split_campaign import RECORDED, change_config, change_record, cut
 from typer.testing import CliRunner
 
 from repro.bench import store
@@ -26,6 +25,7 @@ from repro.bench.store import read_table, write_table
 from repro.cli.app import build
 from repro.problems.registry import Registry, load_registry
 from support.non_files import IN_PLACE_OF_A_FILE, put
+from support.split_campaign import RECORDED, change_config, change_record, cut
 
 STUDY, PROBLEM = "dynamic_csr", "like_eu-2005"
 SMALL = RECORDED / "h200-x4"

@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from small_case import FILES, LAYOUTS, NAME, STUDY, config, quiet, run
 from typer.testing import CliRunner
 
 from repro.bench.campaign_folder import CampaignFolder
@@ -34,6 +33,7 @@ from repro.sparse.compound.variants import Layout, schedules
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import choose, layouts, worthwhile_orderings
+from support.small_case import FILES, LAYOUTS, NAME, STUDY, config, quiet, run
 
 pytestmark = pytest.mark.medium
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from small_case import FILES, LAYOUTS, NAME, STUDY, config, run
 from typer.testing import CliRunner
 
 from repro.cli import app
@@ -20,6 +19,7 @@ from repro.errors import ReproError
 from repro.sparse.device_primitives import read_module
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import CompoundSpmv
+from support.small_case import FILES, LAYOUTS, NAME, STUDY, config, run
 
 pytestmark = pytest.mark.medium
 

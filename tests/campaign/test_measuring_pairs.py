@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from small_case import NAME, STUDY, config, run
 
 from repro.campaign.problem_files import record_of
 from repro.codegen.build_cache import compile_module, manifest_path
@@ -24,6 +23,7 @@ from repro.sparse.symmetry import HERMITIAN
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED
+from support.small_case import NAME, STUDY, config, run
 from support.symmetric_problems import disturbed, symmetric_problem, without_entry
 
 pytestmark = pytest.mark.medium

@@ -8,16 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from split_campaign import (
-    RECORDED,
-    Wanted,
-    cases_by_study,
-    change_config,
-    change_environment,
-    change_record,
-    change_rows,
-    cut,
-)
 from typer.testing import CliRunner
 
 from repro.bench.rows import QUANTILES
@@ -29,6 +19,16 @@ from repro.campaign.parts import merge
 from repro.campaign.plan import make_plan
 from repro.cli.app import build
 from repro.errors import ReproError
+from support.split_campaign import (
+    RECORDED,
+    Wanted,
+    cases_by_study,
+    change_config,
+    change_environment,
+    change_record,
+    change_rows,
+    cut,
+)
 
 pytestmark = pytest.mark.medium
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_case import NAME, STUDY, config, quiet, run
 
 from repro.campaign.configuration import resolve
 from repro.campaign.measurement import measure
@@ -23,6 +22,7 @@ from repro.codegen.targets import CPU
 from repro.codegen.templates import render_common
 from repro.problems.matrix import Matrix
 from repro.problems.problem import describe_pattern
+from support.small_case import NAME, STUDY, config, quiet, run
 
 pytestmark = pytest.mark.medium
 

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import yaml
-from small_case import NAME, STUDY, config, quiet, run
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.store import read_rows
@@ -24,6 +23,7 @@ from repro.results.campaign_data import Campaign
 from repro.results.report import repeated_kernel_phrase, repetition_differences
 from repro.studies import get_study
 from support.campaigns import FAST, SmallCampaign
+from support.small_case import NAME, STUDY, config, quiet, run
 
 FOLDER = CampaignFolder.of("c")
 CASE = FOLDER.case(STUDY, NAME, "single")

@@ -11,9 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from made_campaign import make_all, plan_of
 from matplotlib.figure import Figure as Canvas
-from small_case import LAYOUTS, NAME, STUDY, config
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import OUTSIDE
@@ -31,10 +29,12 @@ from repro.results.registry import get_artifact
 from repro.sparse.rivals.files import include_folder
 from repro.studies import get_study, load_artifacts
 from support.benches import QUICK
+from support.made_campaign import make_all, plan_of
+from support.small_case import LAYOUTS, NAME, STUDY, config
 
 pytestmark = pytest.mark.medium
 
-SPOILT = Path(__file__).parents[1] / "sparse/rivals/spoilt_rivals.py"
+SPOILT = Path(__file__).parents[1] / "support/spoilt_rivals.py"
 CASE = f"measure {STUDY} dirac_torus single"
 MINE = """
 class Product:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from one_node import OneNode, missing_packages
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))  # a copy of the repository to run Snakemake in
+from support.one_node import OneNode, missing_packages
 
 PLUGIN = "snakemake_executor_plugin_slurm"
 

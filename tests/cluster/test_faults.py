@@ -14,13 +14,13 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from checkouts import QUICK, Checkout
-from one_node import OneNode
-from submitted import submit
 
 from repro.campaign.configuration import load
 from repro.campaign.estimate import estimate
 from repro.campaign.plan import make_plan
+from support.checkouts import QUICK, Checkout
+from support.one_node import OneNode
+from support.submitted import submit
 
 ASKED = "REPRO_CLUSTER_TESTS"
 pytestmark = [

@@ -8,9 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from checkouts import Checkout
-from one_node import GPUS, OneNode
-from submitted import submit
+
+from support.checkouts import Checkout
+from support.one_node import GPUS, OneNode
+from support.submitted import submit
 
 pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 

@@ -51,6 +51,8 @@ def test_the_header_and_jinja_have_the_lanes_of_the_target(templates: Path, targ
         ("GLOBAL int* x;", "int* x;"),
         ("ATOMIC_MAX(&a[f(i, 1)], BITS_OF_FLOAT(b));", "atomicMax(&a[f(i, 1)], __float_as_int(b));"),
         ("    UNROLL\n    for (;;)", "    #pragma unroll\n    for (;;)"),
+        ("    UNROLL_BY(4)\n    for (;;)", "    #pragma unroll 4\n    for (;;)"),
+        ("    NO_UNROLL\n    for (;;)", "    #pragma unroll 1\n    for (;;)"),
         ("int WARP_LANES_OF_ROW = WARP_LANES;", "int WARP_LANES_OF_ROW = 32;"),
         ("int lanes = BALLOT_LANES;", "int lanes = 32;"),
     ],
@@ -72,3 +74,7 @@ def test_a_macro_over_two_lines_becomes_one(templates: Path) -> None:
 def test_a_macro_of_nothing_leaves_no_line(templates: Path) -> None:
     source = "    UNROLL\n    COMMIT_COPIES();\n    for (;;)\n"
     assert expand_macros(templates, "opencl", source) == "    for (;;)\n"
+
+
+def test_templates_unroll_by_the_headers_words_alone(templates: Path) -> None:
+    assert [path for path in templates.rglob("*.j2") if "#pragma unroll" in path.read_text()] == []

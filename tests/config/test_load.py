@@ -13,7 +13,7 @@ from pydantic import Field
 
 from repro.campaign import configuration
 from repro.campaign.configuration import load, resolve
-from repro.campaign.plan import as_yaml
+from repro.campaign.plan import as_yaml, make_plan
 from repro.config import MAX_BYTES, merge, models, read_yaml
 from repro.config.models import MAX_PART_LENGTH, OwnProblem, StudySettings
 from repro.errors import ReproError
@@ -39,7 +39,7 @@ def test_a_study_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(get_study("compound_spmv"), "settings", Damped)
     config = resolve({"studies": {"compound_spmv": {"damping": 2}, "compressed_coo": {}}})
     assert yaml.safe_load(as_yaml(config))["studies"]["compound_spmv"]["damping"] == 2
-    both = r"compound_spmv.damping: .*greater than 0.*\n.*compressed_coo.damping: unknown"
+    both = r"compound_spmv.damping: 0 .expected more than 0.*\n.*compressed_coo.damping: unknown"
     with pytest.raises(ReproError, match=both):
         resolve({"studies": {"compound_spmv": {"damping": 0}, "compressed_coo": {"damping": 2}}})
 
@@ -109,7 +109,7 @@ def test_a_configuration_that_names_no_study_is_one_message(text: str, tmp_path:
 
 @pytest.mark.wording
 def test_settings_of_a_study_at_the_top_level_are_an_unknown_key() -> None:
-    with pytest.raises(ReproError, match="actual: compound_spmv: unknown key"):
+    with pytest.raises(ReproError, match=r"compound_spmv\n.*\n  actual: unknown key"):
         resolve({"compound_spmv": True})
 
 
@@ -127,7 +127,7 @@ def test_an_own_problem_is_read() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"bogus": 1}, r"bogus: unknown key \(is 1\)"),
+        ({"bogus": 1}, "bogus: unknown key, 1 .expected one of the keys campaign, "),
         ({"fetch": {"timeouts": 1}}, "fetch.timeouts: unknown key"),
         ({"device": "gpu"}, "device: .*'gpu'"),
         ({"campaign": ".."}, "campaign: "),
@@ -135,7 +135,7 @@ def test_an_own_problem_is_read() -> None:
         ({"campaign": "a" * (MAX_PART_LENGTH + 1)}, f"campaign: .*{MAX_PART_LENGTH} characters"),
         ({"campaign": "a\n"}, "campaign: "),
         ({"seed": "x"}, "seed: "),
-        ({"seed": -1}, r"seed: .*0 \(is -1\)"),
+        ({"seed": -1}, "seed: -1 .expected at least 0"),
         ({"seed": 1 << 63}, "seed: "),
         ({"registry": ""}, "registry: "),
         ({"registry": "a\0b"}, "registry: "),
@@ -157,26 +157,29 @@ def test_an_own_problem_is_read() -> None:
         ({"studies": {"compound_spmv": {"problems": [{"path": "a.mtx", "sort": "x"}]}}}, "sort: unknown key"),
         (
             {"studies": {"compound_spmv": {"problems": [{"path": "a.mtx", "kind": "x"}]}}},
-            "kind: Input should be .field.",
+            "kind: 'x' .expected field",
         ),
-        ({"studies": {"compound_spmv": {"problems": [3]}}}, r"actual: studies.compound_spmv.problems.0: .*\(is 3\)\n"),
+        ({"studies": {"compound_spmv": {"problems": [3]}}}, "studies.compound_spmv.problems.0: 3; in quotes, '3', it"),
         (
             {"studies": {"compound_spmv": {"problems": [{"path": 3}]}}},
-            r"actual: studies.compound_spmv.problems.0.path: ",
+            r"studies.compound_spmv.problems.0.path: ",
         ),
         ({"studies": {"compound_spmv": {"problems": [{"path": "~nobody_/x"}]}}}, "problems.0.path: .*home"),
         ({"studies": {"compound_spmv": {"precisions": ["double"] * 2}}}, "precisions: named twice: double"),
         ({"studies": {"compound_spmv": {"baselines": ["a", "b", "a"]}}}, "baselines: named twice: a"),
         ({"rivals": [{"name": "a", "python": "m:o", "of": "spmv"}] * 2}, "rivals: named twice: a"),
-        ({"studies": {"compound_spmv": {"layouts": "some"}}}, r"actual: studies.compound_spmv.layouts: .*'some'"),
+        ({"studies": {"compound_spmv": {"layouts": "some"}}}, "studies.compound_spmv.layouts: 'some'"),
         ({"studies": {"compound_spmv": {"timing": {"rounds": 1}}}}, "timing.rounds: "),
     ],
 )
 def test_a_mistake_is_one_message_that_names_the_key(data: dict[str, object], message: str) -> None:
     whole = {"studies": {"compound_spmv": {}}, **data}
-    with pytest.raises(ReproError, match=message) as failed:
+    with pytest.raises(ReproError) as failed:
         resolve(whole, "my.yaml")
-    assert "my.yaml" in failed.value.message
+    error = failed.value
+    assert re.search(message, f"{error.where}: {error.actual} (expected {error.expected})\n{error.message}")
+    assert "my.yaml" in str(error.where)
+    assert error.todo
 
 
 def test_a_study_without_a_file_of_defaults_has_those_of_its_model_and_runs_only_where_it_is_named(
@@ -224,7 +227,7 @@ def test_the_names_of_a_batch_fit_into_one_argument() -> None:
     most = 500
     assert resolve({"studies": {"compound_spmv": {}}, "batch": most}).batch == most
     assert most * (MAX_NAME_LENGTH + 1) < (128 << 10) - 2048  # bytes that Linux takes, beside the rest of the command
-    with pytest.raises(ReproError, match=r"batch(.|\n)*less than or equal to 500"):
+    with pytest.raises(ReproError, match=r"batch(.|\n)*at most 500"):
         resolve({"studies": {"compound_spmv": {}}, "batch": most + 1})
 
 
@@ -381,3 +384,99 @@ def test_the_readme_has_the_defaults_that_depend_on_the_study() -> None:
     for name, settings in studies.items():
         row = f"| `{name}` | `{settings.problems}` | `[{', '.join(settings.precisions)}]` | `{settings.space}` |"
         assert row in readme
+
+
+def write_inputs(folder: Path, name: str, **settings: object) -> Path:
+    """Write a configuration with a problem, rivals, a registry and templates, all named relative to `folder`."""
+    rivals = [
+        {"name": "source", "source": "mine/a.cu"},
+        {"name": "library", "library": "mine/a.so"},
+        {"name": "file", "python": "mine/a.py:A"},
+        {"name": "module", "python": "mine:A"},
+    ]
+    content = {
+        "kernels": "mine/kernels",
+        "registry": "mine/registry.yaml",
+        "fetch": {"mirrors": ["mine/mirror", "https://example.org/mine"]},
+        "rivals": rivals,
+        "studies": {"compound_spmv": {"problems": ["generated", {"path": "mine/a.mtx"}]}},
+    }
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump(content | settings))
+    return path
+
+
+def inputs_of(config: models.Config) -> list[object]:
+    problem = config.studies["compound_spmv"].problems[1]
+    assert isinstance(problem, OwnProblem)
+    forms = [rival.source or rival.library or rival.python for rival in config.rivals]
+    return [config.kernels, config.registry, config.fetch.mirrors[0], *forms, problem.path]
+
+
+NAMED = ["kernels", "registry.yaml", "mirror", "a.cu", "a.so", "a.py:A", "mine:A", "a.mtx"]
+
+
+def make_inputs(folder: Path) -> None:
+    (folder / "mine/kernels").mkdir(parents=True)
+    (folder / "mine/mirror").mkdir()
+    for name in ("registry.yaml", "a.cu", "a.so", "a.py", "a.mtx"):
+        (folder / "mine" / name).touch()
+
+
+def test_a_path_starts_in_the_folder_of_its_file_or_else_in_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = [name if name == "mine:A" else f"mine/{name}" for name in NAMED]
+    path = write_inputs(Path("sub"), "c.yaml")
+    assert inputs_of(load(path)) == expected, "in neither: as it is written"
+    make_inputs(Path())
+    assert inputs_of(load(path)) == expected, "in the current folder alone"
+    make_inputs(Path("sub"))
+    beside = [name if name == "mine:A" else f"sub/{name}" for name in expected]
+    assert inputs_of(load(path)) == beside, "in both"
+    assert inputs_of(load(path.absolute())) == beside
+    assert inputs_of(load(path)) == inputs_of(resolve(yaml.safe_load(path.read_text()), [path.absolute()]))
+    assert load(path).fetch.mirrors[1] == "https://example.org/mine"
+    monkeypatch.chdir(Path("sub"))
+    assert inputs_of(load(Path("c.yaml"))) == expected, "a file of the current folder says what it says"
+    Path("other").mkdir()
+    monkeypatch.chdir("other")
+    assert inputs_of(load(Path("../c.yaml"))) == [
+        name if name == "mine:A" else str(tmp_path / "sub" / name) for name in expected
+    ]
+
+
+def test_each_of_merged_files_has_its_own_folder_and_the_command_line_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_inputs(Path("one"))
+    make_inputs(Path("two"))
+    first = write_inputs(Path("one"), "c.yaml")
+    second = Path("two/c.yaml")
+    second.write_text("{rivals: [{name: r, source: mine/a.cu}], studies: {compound_spmv: {precisions: [double]}}}")
+    config = load(first, second)
+    assert inputs_of(config)[3:] == ["two/mine/a.cu", "one/mine/a.mtx"]
+    content = merge(yaml.safe_load(first.read_text()), yaml.safe_load(second.read_text()))
+    assert resolve(content, [first, second]) == config
+    given = resolve(merge(content, {"kernels": "mine"}), [first, second])
+    assert given.kernels == "mine"
+
+
+def test_a_registry_names_files_beside_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sub").mkdir()
+    registry = Path("sub/problems.yaml")
+    item = "{name: mine, source: own, entry: real, path: a.mtx}"
+    registry.write_text(f"problems: [{item}]")
+    path = Path("c.yaml")
+    path.write_text("{device: opencl, registry: sub/problems.yaml, studies: {compound_spmv: {problems: [mine]}}}")
+    with pytest.raises(ReproError) as failed:
+        make_plan(load(path))
+    assert failed.value.where == "sub/problems.yaml: mine: a.mtx"
+    assert failed.value.actual == f"there is no {tmp_path}/sub/a.mtx and no {tmp_path}/a.mtx"
+    Path("sub/a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 2.0\n")
+    assert load_registry(registry).find("mine").path == "sub/a.mtx"
+    assert make_plan(load(path)).problems["mine"].size == (1, 1)

@@ -5,11 +5,11 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from fake_cuda import BYTES_PER_MS, install
 
 from repro.devices.base import LaunchError
 from repro.devices.cuda import open_cuda
 from repro.devices.cuda_driver import NON_BLOCKING
+from support.fake_cuda import BYTES_PER_MS, install
 
 
 def test_both_queues_of_the_cpu_see_the_same_memory(cpu_device):

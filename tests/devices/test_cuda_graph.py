@@ -10,9 +10,9 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_cuda import CUresult
 
 from repro.devices.base import CaptureError, LaunchError
+from support.fake_cuda import CUresult
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """Memory of a GPU that comes from a pool, on a GPU that only counts it."""
 
 import pytest
-from fake_cuda import install
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.devices.cuda import open_cuda
 from support.device_memory import count_taken
+from support.fake_cuda import install
 
 
 @pytest.fixture
@@ -139,3 +139,17 @@ def test_closing_gives_up_what_the_pool_keeps(machine):
     assert [allocation.nbytes for allocation in machine.memory.values()] == [64]
     late.release()  # nothing is kept any more
     assert not machine.memory
+
+
+def test_memory_that_is_released_after_its_device_was_closed_makes_no_context_current(machine):
+    """An interrupted process closes its device before generators release their buffers."""
+    device = open_cuda(0)
+    buffer = device.allocate(1000)
+    with device.pooling():
+        pooled = device.allocate(1000)
+    device.close()
+    machine.stack.clear()
+    device._context.push = lambda: pytest.fail("the context of a closed device cannot be made current")
+    buffer.release()
+    pooled.release()
+    assert machine.stack == []

@@ -48,14 +48,14 @@ class Blocker:
     def __init__(self, clock, patience=10**6):
         self.clock, self.patience = clock, patience
         self.batches = []
-        self.expired = False
+        self.has_expired = False
 
     @contextmanager
     def block(self, short=False):
         self.clock.queued.clear()
         yield
         self.batches.append(self.clock.queued.count("launch"))
-        self.expired = self.batches[-1] > self.patience
+        self.has_expired = self.batches[-1] > self.patience
 
 
 @pytest.fixture

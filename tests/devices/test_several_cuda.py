@@ -4,11 +4,11 @@ import os
 
 import numpy as np
 import pytest
-from fake_cuda import BYTES_PER_MS, install
 
 from repro.devices.base import Copy, LaunchError, LaunchSpec
 from repro.devices.cuda import open_cuda
 from repro.devices.device_group import Devices
+from support.fake_cuda import BYTES_PER_MS, install
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from fake_cuda import install
 
 from repro.codegen.targets import STATIC_SHARED, TARGETS
 from repro.devices.base import LaunchError
 from repro.devices.cuda import open_cuda
+from support.fake_cuda import install
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from pages import HOW_TO, PAGES, REPOSITORY, Block, blocks
 
 from repro.campaign.configuration import resolve
+from support.pages import HOW_TO, PAGES, REPOSITORY, Block, blocks
 
 #: What a block needs that only a run makes, and the test that makes it and runs the block.
 OF_A_RUN = {"results/mine": REPOSITORY / "tests/workflow/test_own_files.py"}

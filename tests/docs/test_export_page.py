@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pages import REPOSITORY, blocks
 from test_pages import words
 
 from repro.cli import app
 from repro.codegen import nvcc
+from support.pages import REPOSITORY, blocks
 
 pytestmark = pytest.mark.medium
 

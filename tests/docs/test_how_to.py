@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import HOW_TO, REPOSITORY, blocks
+
+from support.pages import HOW_TO, REPOSITORY, blocks
 
 COPIED = (".gitignore", "src", "config", "kernels", "tests", "workflow", "profiles", "Snakefile", "pyproject.toml")
 EXAMPLES = [page for page in HOW_TO if any(block.how == "run" for block in blocks(page))]

@@ -4,7 +4,8 @@ import re
 
 import pandas as pd
 import pytest
-from pages import REPOSITORY
+
+from support.pages import REPOSITORY
 
 INPUTS = REPOSITORY / "docs/inputs.md"
 #: How a line of the page begins, and what the table's note on its problems begins with.

@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from measured import passages
-from pages import REPOSITORY
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_commits, read_environments
+from support.measured import passages
+from support.pages import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
 from make_pages import SOURCES, Table, judged, page, page_of, tally, target_of, verdict

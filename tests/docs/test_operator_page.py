@@ -6,7 +6,8 @@ import sys
 from importlib import import_module
 
 import pytest
-from pages import REPOSITORY, blocks
+
+from support.pages import REPOSITORY, blocks
 
 PAGE, DYNAMIC, MULTIGRID, SOLVERS, FILTER = (
     REPOSITORY / f"docs/{page}.md" for page in ("operator", "dynamic", "multigrid", "solvers", "siac")

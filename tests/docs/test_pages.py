@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pages import HOW_TO, PAGES, REPOSITORY, blocks, commands
 from typer.main import get_command
 
 from repro.bench.rows import STATUSES, Row
@@ -24,6 +23,7 @@ from repro.cli.app import COMMANDS, build
 from repro.extensions import LOADERS, STUDIES
 from repro.results.common_tables import BASELINES, TIMES
 from repro.studies import study_names
+from support.pages import HOW_TO, PAGES, REPOSITORY, blocks, commands
 
 #: Trees of studies that are laid over a checkout.
 LAID_OVER = (REPOSITORY / "tests/product_study", REPOSITORY / "tests/small_study")

@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from pages import REPOSITORY, blocks
 from typer.testing import CliRunner
 
 from repro.cli.app import build
+from support.pages import REPOSITORY, blocks
 
 PAGE = REPOSITORY / "docs/reading-the-tables.md"
 

@@ -4,12 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import REPOSITORY, commands
 
 import repro
 from repro.bench.rows import COMMON_COLUMNS
 from repro.cli.app import COMMANDS
 from repro.config.models import Config, StudySettings
+from support.pages import REPOSITORY, commands
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
 import make_reference

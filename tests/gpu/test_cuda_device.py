@@ -173,10 +173,10 @@ def test_the_blocker_gives_up_and_says_so(gpu, gpu_module):
         with blocker.block():
             pass
         stream.synchronize()
-        assert not blocker.expired
+        assert not blocker.has_expired
         with blocker.block():
             stream.synchronize()  # comes back when the blocker has given up
-        assert blocker.expired
+        assert blocker.has_expired
 
 
 @pytest.mark.skipif(not may_block(os.environ), reason="a stream may not be blocked here")
@@ -289,6 +289,6 @@ def test_dependent_launches_start_before_the_previous_one_has_ended(gpu, tmp_pat
     measured = np.empty((LINKS, 2), np.int64)
     gpu.download(times, measured)
     start, end = measured.T
-    overlaps = dependent and gpu.target.dependent_launches
+    overlaps = dependent and gpu.target.has_dependent_launches
     assert ((start[1:] < end[:-1]) == overlaps).all(), measured - measured[0, 0]
     assert (np.diff(end) > 0).all(), "a launch ended before the previous one"

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import rival_sources as sources
 import yaml
 
 from repro.bench.timing import SamplingPlan
@@ -29,6 +28,7 @@ from repro.sparse.rivals.runnables import RivalProduct
 from repro.sparse.rivals.trial import Trial, try_rival
 from repro.studies import get_study
 from repro.studies.dynamic_csr.runnables_updates import RivalUpdate
+from support import rival_sources as sources
 from support.benches import QUICK, graph_benches
 from support.update_problems import PROBLEMS
 

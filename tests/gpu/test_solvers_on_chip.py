@@ -43,9 +43,9 @@ def test_the_solution_is_the_same_each_time_and_that_of_the_phases_and_of_scipy(
     matrix, b = laplacian(points, 3), draw(points**3)
     tolerance = {"single": 1e-5, "double": 1e-10}[precision]
     together, phases = (make(matrix, method, precision, together=every) for every in (True, False))
-    assert together.solver.together
+    assert together.solver.runs_together
     assert together.solver.kept_bytes == together.slices.nbytes
-    assert not phases.solver.together
+    assert not phases.solver.runs_together
     solved = [together(b, tolerance, check_every=interval) for interval in (None, 7, 7)]
     assert len({(solution, x.tobytes()) for solution, x in solved}) == 1
     solution, x = solved[0]

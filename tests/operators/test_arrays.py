@@ -5,7 +5,7 @@ import pytest
 
 import repro
 from repro.errors import ReproError
-from repro.operators.arrays import ExternalArray, on_device, view
+from repro.operators.arrays import ExternalArray, is_on_device, view
 
 DOUBLE = np.dtype(np.float64)
 
@@ -61,8 +61,8 @@ def test_what_a_kernel_cannot_use_is_refused(array, message):
 def test_an_array_of_the_gpu_is_none_of_the_cpus():
     vectors = repro.vectors(4, device="opencl:0")
     assert not hasattr(vectors.zeros(), "__cuda_array_interface__")
-    assert on_device(vectors.zeros())
-    assert not on_device(np.zeros(4))
+    assert is_on_device(vectors.zeros())
+    assert not is_on_device(np.zeros(4))
     with pytest.raises(ReproError, match="another device"):
         vectors.norm(Array((4,)))
 

@@ -5,8 +5,6 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from grown_matrices import batch, drawn, plus
-from stand_in_cupy import csr_matrix, install, ndarray
 
 import repro
 from repro.errors import ReproError
@@ -15,7 +13,9 @@ from repro.operators.arrays import DeviceArray
 from repro.operators.runtime import Runtime, _Streams, open_runtime
 from repro.operators.sparse_products import load_products, matrix_on_device
 from support.device_memory import fill_after
+from support.grown_matrices import batch, drawn, plus
 from support.matrices import poisson, random
+from support.stand_in_cupy import csr_matrix, install, ndarray
 
 pytestmark = pytest.mark.medium
 

@@ -5,7 +5,6 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from grown_matrices import DEVICE, assert_same, batch, drawn, plus
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.sparse.linalg import aslinearoperator, cg
@@ -13,6 +12,7 @@ from scipy.sparse.linalg import aslinearoperator, cg
 import repro
 from repro.errors import ReproError
 from repro.operators import device_exchange
+from support.grown_matrices import DEVICE, assert_same, batch, drawn, plus
 
 pytestmark = pytest.mark.medium
 

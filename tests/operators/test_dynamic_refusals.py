@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from grown_matrices import DEVICE, assert_same, batch, drawn, plus
 
 import repro
 from repro.devices.base import OutOfDeviceMemory
@@ -16,6 +15,7 @@ from repro.operators.runtime import open_runtime
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.matrix import NoRoom
 from support.device_memory import fill_after
+from support.grown_matrices import DEVICE, assert_same, batch, drawn, plus
 
 
 class Foreign:

@@ -13,9 +13,9 @@ from repro.errors import ReproError
 from repro.operators.scipy_matrices import (
     MAX_DIMENSION,
     SLICE_LENGTH,
+    are_equal,
     as_problem,
     as_rows,
-    equal_arrays,
     sound,
 )
 
@@ -332,9 +332,9 @@ LENGTHS = [0, 1, SLICE_LENGTH, SLICE_LENGTH + 1, 20 * SLICE_LENGTH + 7]
 def test_long_vectors_are_compared_to_their_last_element(length, cores, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     one = np.arange(length, dtype=np.int32)
-    assert equal_arrays(one, one.astype(np.int64))
-    assert not equal_arrays(one, np.append(one, 0))
+    assert are_equal(one, one.astype(np.int64))
+    assert not are_equal(one, np.append(one, 0))
     for place in {0, length // 2, length - 1} if length else ():
         other = one.copy()
         other[place] += 1
-        assert not equal_arrays(one, other)
+        assert not are_equal(one, other)

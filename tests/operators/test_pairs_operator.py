@@ -87,7 +87,7 @@ def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs():
     assert spmv._quick(disturbed(problem), "double", target) == spmv.QUICK
     for name in spmv.QUICK_PAIRS:
         id = VariantId.parse(name)
-        assert id.layout.of_pairs and id.layout in extended_layouts(get_entry("block3"))
+        assert id.layout.stores_pairs and id.layout in extended_layouts(get_entry("block3"))
         assert id.schedule in extended_space(target, id.layout)
         assert id.layout.unknowns == "natural" and id.layout.vector == "AoS", "a user's vectors as they are"
     pattern = replace(symmetric_problem("real", SYMMETRIC), entry="pattern")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import readers
 import scipy.sparse as sp
 
 from repro.config.models import Limits
@@ -20,6 +19,7 @@ from repro.problems import matrix_market, meshes
 from repro.problems.matrix_market import read_matrix
 from repro.problems.meshes import read_surface
 from repro.problems.subprocess_reader import read_isolated
+from support import readers
 
 READER = "the reader of tests"
 

@@ -8,11 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sound_problems import BARE, EMPTY, SOUND, SQUARE, TETRAHEDRON, TRIANGLES, UPDATES, WIDE, column, floats, ints
 
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Problem
+from support.sound_problems import (
+    BARE,
+    EMPTY,
+    SOUND,
+    SQUARE,
+    TETRAHEDRON,
+    TRIANGLES,
+    UPDATES,
+    WIDE,
+    column,
+    floats,
+    ints,
+)
 
 
 @pytest.mark.parametrize("problem", SOUND, ids=lambda problem: problem.name)

@@ -14,7 +14,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from rich.console import Console
-from sound_problems import (
+
+from repro.campaign.problem_files import record_of
+from repro.cli import problems as commands
+from repro.errors import ReproError
+from repro.problems.field import Field
+from repro.problems.matrix import Matrix, Updates
+from repro.problems.problem import SCHEMA, Problem, Unavailable, load_problem, save_unavailable
+from support.non_files import IN_PLACE_OF_A_FILE, put
+from support.sound_problems import (
     BARE,
     BLANK,
     EMPTY,
@@ -28,14 +36,6 @@ from sound_problems import (
     floats,
     ints,
 )
-
-from repro.campaign.problem_files import record_of
-from repro.cli import problems as commands
-from repro.errors import ReproError
-from repro.problems.field import Field
-from repro.problems.matrix import Matrix, Updates
-from repro.problems.problem import SCHEMA, Problem, Unavailable, load_problem, save_unavailable
-from support.non_files import IN_PLACE_OF_A_FILE, put
 
 each_problem = pytest.mark.parametrize("problem", SOUND, ids=lambda problem: problem.name)
 

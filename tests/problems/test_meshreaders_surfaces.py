@@ -8,9 +8,9 @@ from pathlib import Path
 import meshio
 import numpy as np
 import pytest
-from mesh_shapes import SQUARES, TRIANGLES, VERTICES, area, refused
 
 from repro.problems.meshes import read_surface
+from support.mesh_shapes import SQUARES, TRIANGLES, VERTICES, area, refused
 
 pytestmark = pytest.mark.usefixtures("read_here")
 CUBE = (6.0, 12, ())

@@ -8,9 +8,9 @@ from pathlib import Path
 import meshio
 import numpy as np
 import pytest
-from mesh_shapes import TETRAHEDRA, TRIANGLES, VERTICES, area, refused, volume
 
 from repro.problems.meshes import read_tetrahedra, tetrahedron_volumes
+from support.mesh_shapes import TETRAHEDRA, TRIANGLES, VERTICES, area, refused, volume
 
 pytestmark = pytest.mark.usefixtures("read_here")
 CELLS = np.where((tetrahedron_volumes(VERTICES, TETRAHEDRA) > 0)[:, None], TETRAHEDRA, TETRAHEDRA[:, [0, 1, 3, 2]])

@@ -13,10 +13,10 @@ import meshio
 import numpy as np
 import pyarrow as pa
 import pytest
-from mesh_shapes import SQUARES, TETRAHEDRA, TRIANGLES, VERTICES, area, refused, volume
 
 from repro.config.models import Limits
 from repro.problems.meshes import read_blocks, read_surface, read_tetrahedra, tetrahedron_volumes
+from support.mesh_shapes import SQUARES, TETRAHEDRA, TRIANGLES, VERTICES, area, refused, volume
 
 pytestmark = pytest.mark.usefixtures("read_here")
 CELLS = np.where((tetrahedron_volumes(VERTICES, TETRAHEDRA) > 0)[:, None], TETRAHEDRA, TETRAHEDRA[:, [0, 1, 3, 2]])

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-import readers
 
 from repro.config.models import Limits
 from repro.errors import ReproError
 from repro.problems import subprocess_reader
 from repro.problems.subprocess_reader import read_isolated
+from support import readers
 
 pytestmark = pytest.mark.medium
 
@@ -30,7 +30,7 @@ READ = """
 import os, signal, sys, threading, time
 from functools import partial
 from pathlib import Path
-import readers
+from support import readers
 from repro.config.models import Limits
 from repro.problems.subprocess_reader import read_isolated
 read = lambda function, *words: read_isolated(partial(function, *words), Path("a.mtx"), Limits(), "the reader")
@@ -65,7 +65,7 @@ def server() -> psutil.Process:
 def start(program: str, folder: Path) -> subprocess.Popen[str]:
     """Start a program, given on standard input, in a group of its own and with a folder for temporary files."""
     (folder / "temporary").mkdir()
-    path = os.pathsep.join([str(Path(readers.__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(readers.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "TMPDIR": str(folder / "temporary"), "PYTHONPATH": path}
     process = subprocess.Popen(
         [sys.executable], stdin=subprocess.PIPE, cwd=folder, env=environment, text=True, start_new_session=True
@@ -80,7 +80,8 @@ def test_locks_that_another_thread_holds_do_not_matter(
     read: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a_module_that_waits.py").write_text(
-        "import threading, readers\nthreading.current_thread().name == 'slow' and readers.GO.wait(60)\n"
+        "import threading\nfrom support import readers\n"
+        "threading.current_thread().name == 'slow' and readers.GO.wait(60)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     slow = threading.Thread(target=importlib.import_module, args=["a_module_that_waits"], name="slow")

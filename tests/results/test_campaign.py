@@ -24,7 +24,7 @@ def test_whole(small: Campaign) -> None:
     assert small.environments["e0"]["commit"] == "abc"
     assert small.problems["dithered"].remark == "stand-in for dragon"
     assert str(small.problems["sets/nut"].remark).startswith("rebuilt")
-    assert not small.problems["gone"].available
+    assert not small.problems["gone"].is_available
 
 
 def test_cpu_is_named_so(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_without_a_configuration_problems_are_those_with_rows(maker: SmallCampai
 def test_a_problem_that_could_not_be_had_needs_no_record(maker: SmallCampaign) -> None:
     maker.write("gone", "single", "report", [maker.unavailable("gone", "single", "no file")])
     record = Campaign.load(maker.folder, STUDY).problems["gone"]
-    assert (record.available, record.reason, record.entry) == (False, "no file", None)
+    assert (record.is_available, record.reason, record.entry) == (False, "no file", None)
 
 
 def test_a_studys_own_columns_have_their_types(tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ def test_what_is_disturbed_gives_no_table_a_time(maker: SmallCampaign) -> None:
     for kind in ("floor", "copy", "empty"):
         assert case.bound(kind, "graph") is None
     assert case.winner("joint", "event") is None
-    assert not case.measured
+    assert not case.is_measured
     assert case.why_not() == "failed: disturbed"
     readings = [each.empty_readings("event") for each in (before, campaign)]
     assert readings == [pytest.approx((3.3e-6, 4.95e-6)), pytest.approx((4.95e-6, 4.95e-6))]
@@ -281,7 +281,7 @@ def test_rows_from_before_samples_were_counted_are_read(maker: SmallCampaign) ->
         pq.write_table(kept.drop_columns(["discarded"]), path)
     rows = maker.load().report_rows("grid", "single")
     assert {row["discarded"] for row in rows} == {None}
-    assert Case(maker.load(), "grid", "single").measured
+    assert Case(maker.load(), "grid", "single").is_measured
 
 
 @pytest.mark.parametrize(

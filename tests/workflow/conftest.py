@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from checkouts import Checkout
+
+from support.checkouts import Checkout
 
 
 @pytest.fixture(scope="module")

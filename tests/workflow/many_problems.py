@@ -1,7 +1,7 @@
 """What thousands of small problems take: a dry run and a whole campaign of each number, in batches, on the CPU.
 
-    python tests/workflow/many_problems.py 300 3000
-    python tests/workflow/many_problems.py 300 3000 --dry-run --batch 1
+    PYTHONPATH=tests python tests/workflow/many_problems.py 300 3000
+    PYTHONPATH=tests python tests/workflow/many_problems.py 300 3000 --dry-run --batch 1
 
 Problems are generated, of some hundred rows, each of other values; times are as short as the protocol allows, so that
 what is seen is the harness. Processor time stands beside time on the clock, since others may use the machine.
@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from checkouts import QUICK, Checkout
+
+from support.checkouts import QUICK, Checkout
 
 #: Precisions of all problems, a case each.
 PRECISIONS = ("double",)

@@ -1,6 +1,6 @@
 """Random edits to a finished campaign: after each, the next run has to end as a fresh one does, at the first try.
 
-    python tests/workflow/random_edits.py --edits 200 --seed 1
+    PYTHONPATH=tests python tests/workflow/random_edits.py --edits 200 --seed 1
     RANDOM_EDITS=60 pytest tests/workflow/test_random_edits.py
 
 Times are replaced by numbers that hash all that a time depends on, so that what is made of anything stale differs from
@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkouts import QUICK, Checkout, Said
-from hashed_times import hash_times
+from support.checkouts import QUICK, Checkout, Said
+from support.hashed_times import hash_times
 
 MESH = {"path": "mesh/cube.node", "entry": "block3"}
 #: Only generated ones are made in batches.

@@ -1,7 +1,7 @@
 """Kills at random moments: no row is measured twice, none is lost, none is of another plan.
 
-    python tests/workflow/random_kills.py --kills 60 --seed 1
-    python tests/workflow/random_kills.py --kills 60 --seed 2 --together
+    PYTHONPATH=tests python tests/workflow/random_kills.py --kills 60 --seed 1
+    PYTHONPATH=tests python tests/workflow/random_kills.py --kills 60 --seed 2 --together
 
 A campaign is started, and after a random time its whole group gets SIGKILL, SIGTERM or SIGINT, or Snakemake alone
 SIGKILL; started again it goes on, and is killed again. One that ends is compared with a fresh one and begun anew, with
@@ -26,8 +26,8 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from checkouts import QUICK, Checkout
-from hashed_times import hash_times, tables_of
+from support.checkouts import QUICK, Checkout
+from support.hashed_times import hash_times, tables_of
 
 #: Signals and what gets them; asked alone to end, Snakemake waits for its jobs, and nothing is killed.
 KILLS = (

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from checkouts import REPOSITORY, Checkout, Said, run_to_its_end
-from snakemake_report import SnakemakeReport
+
+from support.checkouts import REPOSITORY, Checkout, Said, run_to_its_end
+from support.snakemake_report import SnakemakeReport
 
 pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from checkouts import Checkout
 
 from repro.campaign import workflow
 from repro.campaign.workflow import environment_file
 from repro.errors import ReproError
+from support.checkouts import Checkout
 
 pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 

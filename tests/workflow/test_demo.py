@@ -6,7 +6,8 @@ import re
 import resource
 
 import pytest
-from checkouts import REPOSITORY, Checkout
+
+from support.checkouts import REPOSITORY, Checkout
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 

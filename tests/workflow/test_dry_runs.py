@@ -12,9 +12,9 @@ from functools import cache, partial
 
 import pytest
 import yaml
-from checkouts import REPOSITORY, Checkout, Said, count_compile
 
 from repro.campaign.configuration import load
+from support.checkouts import REPOSITORY, Checkout, Said, count_compile
 
 pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 
@@ -92,6 +92,24 @@ def test_keys_of_the_line_lie_over_the_default_file(checkout: Checkout) -> None:
     planned = yaml.safe_load((checkout.folder / "results/y/config.yaml").read_text())
     assert planned["seed"] == 3
     assert {"compound_spmv", "compressed_coo"} <= set(planned["studies"])
+
+
+def test_a_file_beside_the_configuration_is_found_from_another_folder(checkout: Checkout) -> None:
+    matrix = checkout.folder / "beside/matrices/two.mtx"
+    matrix.parent.mkdir(parents=True)
+    matrix.write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1.0\n2 2 2.0\n")
+    settings = "problems: [{path: matrices/two.mtx}], precisions: [double], artifacts: [table-problems]"
+    (matrix.parents[1] / "mine.yaml").write_text(f"studies: {{compound_spmv: {{{settings}}}}}\n")
+    words = ["--dry-run", "all", "--configfile", "beside/mine.yaml", "--config", "device=opencl"]
+    said = checkout.snakemake(*words)
+    assert said.code == 0, said.text
+    assert said.jobs["measure_compound_spmv"] == 1
+    matrix.unlink()
+    said = checkout.snakemake(*words)
+    assert said.code == 1
+    folder = checkout.folder.resolve()
+    assert f"there is no {matrix.resolve()} and no {folder}/matrices/two.mtx" in said.text
+    assert "Traceback" not in said.text
 
 
 def test_a_set_that_a_query_has_still_to_make_is_one_message(checkout: Checkout) -> None:
@@ -225,7 +243,7 @@ def called(text: str) -> set[str]:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("bogus=1", "bogus: unknown key"),
+        ("bogus=1", "bogus\n.*\n.*unknown key"),
         ("device=cuda", "no such GPU"),
         EXHAUSTIVE("studies={compound_spmv: {problems: surfaces/buny}}", "unknown problem"),
         EXHAUSTIVE("studies={compound_smpv: {}}", "unknown study"),

@@ -16,9 +16,9 @@ import meshio
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from checkouts import QUICK, REPOSITORY, Checkout, Said, run_to_its_end
 
 from repro.sparse.compound.variants import DEFAULT, DEFAULTS
+from support.checkouts import QUICK, REPOSITORY, Checkout, Said, run_to_its_end
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from checkouts import REPOSITORY, Checkout, Said, count_compile, run_to_its_end
+
+from support.checkouts import REPOSITORY, Checkout, Said, count_compile, run_to_its_end
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 

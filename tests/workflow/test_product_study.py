@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 import yaml
-from checkouts import QUICK, REPOSITORY, Checkout
 from numpy.typing import NDArray
 
 from repro.bench.timing import SamplingPlan
@@ -30,6 +29,7 @@ from repro.problems.problem import Outline
 from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.operands import KernelProduct, ProductOperands, entry_rows
 from repro.studies import get_study
+from support.checkouts import QUICK, REPOSITORY, Checkout
 
 FOLDER = REPOSITORY / "tests/product_study"
 FILES = [path for path in FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts]

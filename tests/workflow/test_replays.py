@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from checkouts import REPOSITORY, Checkout
-from snakemake_report import write_report
+
+from support.checkouts import REPOSITORY, Checkout
+from support.snakemake_report import write_report
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 

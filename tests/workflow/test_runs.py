@@ -14,11 +14,11 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
-from checkouts import QUICK, Checkout, count_compile, wait_for_rows
-from snakemake_report import write_report
 
 from repro.results.registry import get_artifact
 from repro.studies import load_artifacts
+from support.checkouts import QUICK, Checkout, count_compile, wait_for_rows
+from support.snakemake_report import write_report
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 

@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from checkouts import QUICK, REPOSITORY, Checkout, wait_for_rows
+
+from support.checkouts import QUICK, REPOSITORY, Checkout, wait_for_rows
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from checkouts import QUICK, REPOSITORY
-from snakemake_report import SnakemakeReport
 
 from repro.campaign.receipts import code_hash
 from repro.codegen import opencl_runtime
+from support.checkouts import QUICK, REPOSITORY
+from support.snakemake_report import SnakemakeReport
 
 pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 

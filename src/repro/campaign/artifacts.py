@@ -133,10 +133,10 @@ class CampaignSelection:
             )
         return reference
 
-    def own_alone(self, study_name: str) -> bool:
+    def is_own_alone(self, study_name: str) -> bool:
         """Return whether all problems of a study are the user's own files."""
         settings = self.config.studies.get(study_name) if self.config else None
-        return settings is not None and settings.own_alone
+        return settings is not None and settings.is_own_alone
 
     def artifacts(self, study_name: str, kind: Kind | None = None) -> list[Artifact]:
         """Return the artifacts of a study that the configuration selects; without it all that the campaign can have."""
@@ -159,7 +159,7 @@ def select_artifacts(config: Config, study_name: str, has_references: bool, kind
         available_needs = {
             "beside": has_references,
             "rivals": bool(contract.rivals_of(config.rivals)),
-            "devices": config.several,
+            "devices": config.has_several_devices,
         }
         parts = contract.all_parts_of(settings)
         selected_artifacts = [
@@ -167,7 +167,7 @@ def select_artifacts(config: Config, study_name: str, has_references: bool, kind
             for candidate in everything
             if (candidate.needs is None or available_needs[candidate.needs])
             and candidate.part in ("", *parts)
-            and not (settings.own_alone and candidate.of_papers)
+            and not (settings.is_own_alone and candidate.is_of_papers)
         ]
     else:
         names = [artifact.name for artifact in everything]
@@ -175,7 +175,7 @@ def select_artifacts(config: Config, study_name: str, has_references: bool, kind
             raise ReproError(
                 "unknown artifact",
                 where=f"studies.{study_name}.artifacts",
-                expected=f"one of {', '.join(names)}",
+                expected=some_of(names, unknown_names[0], "`repro list artifacts`"),
                 actual=", ".join(unknown_names) + suggestion(unknown_names[0], names),
             )
         selected_artifacts = [artifact for artifact in everything if artifact.name in settings.artifacts]

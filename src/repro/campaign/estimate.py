@@ -167,7 +167,7 @@ def estimate(plan: Plan, target: Target, stale_steps: Container[str] | None = No
     With `stale_steps` (names of steps), jobs that have none of these take no time.
     """
 
-    def due(*steps: str) -> bool:
+    def is_due(*steps: str) -> bool:
         return stale_steps is None or any(step in stale_steps for step in steps)
 
     rates = RATES[target.dialect]
@@ -180,7 +180,7 @@ def estimate(plan: Plan, target: Target, stale_steps: Container[str] | None = No
         )
         for run in plan.runs
     )
-    finished_jobs = {job: not due(f"measure {job.study} {job.problem} {job.precision}") for job in jobs}
+    finished_jobs = {job: not is_due(f"measure {job.study} {job.problem} {job.precision}") for job in jobs}
     jobs = tuple(replace(job, seconds=0.0) if finished_jobs[job] else job for job in jobs)
     sizes = {job.problem: job.size for job in jobs}
     manifests = plan.all_manifests
@@ -195,7 +195,7 @@ def estimate(plan: Plan, target: Target, stale_steps: Container[str] | None = No
             ("tables", TABLE_SECONDS, study.tables),
             ("figures", FIGURE_SECONDS, study.figures),
         )
-        if names and due(f"{kind} {study.name}")
+        if names and is_due(f"{kind} {study.name}")
     ]
     concluding = 2 * START_SECONDS + PLACED_SECONDS * len(plan.artifact_files) + CHECK_SECONDS
     compiled = [(study, START_SECONDS + sum(seconds) / rates.threads) for study, seconds in missing_modules]
@@ -210,10 +210,10 @@ def estimate(plan: Plan, target: Target, stale_steps: Container[str] | None = No
         tuple(
             START_SECONDS + sum(building_seconds(sizes[name]) for name in names)
             for names in batches.built_by_job
-            if due(*(f"problem {name}" for name in names))
+            if is_due(*(f"problem {name}" for name in names))
         ),
         tuple(seconds for _, seconds in presented),
-        concluding if due("report", "check") else 0.0,
+        concluding if is_due("report", "check") else 0.0,
         sum(problem_bytes.values()) + len(manifests) * rates.module + sum(job.tried * 1500 for job in jobs),
         times,
         {

@@ -455,11 +455,11 @@ def _problems(parts: Sequence[Part]) -> dict[str, Mapping[str, Any]]:
     for part in parts:
         for name, record in part.problems.items():
             first_record = records.setdefault(name, (part, record))
-            if _unavailable(first_record[1]) and not _unavailable(record):
+            if _is_unavailable(first_record[1]) and not _is_unavailable(record):
                 records[name] = (part, record)
             elif (
-                not _unavailable(record)
-                and not _unavailable(first_record[1])
+                not _is_unavailable(record)
+                and not _is_unavailable(first_record[1])
                 and _content(first_record[1]) != _content(record)
             ):
                 raise ReproError(
@@ -472,7 +472,7 @@ def _problems(parts: Sequence[Part]) -> dict[str, Mapping[str, Any]]:
     return {name: _record_with_facts(name, record, parts) for name, (_, record) in sorted(records.items())}
 
 
-def _unavailable(record: Mapping[str, Any]) -> bool:
+def _is_unavailable(record: Mapping[str, Any]) -> bool:
     return bool(record.get("status", "ok") != "ok")
 
 

@@ -20,13 +20,15 @@ from repro.campaign.receipts import hash_of
 from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
 from repro.codegen.templates import COMMON
-from repro.config.models import Config, OwnProblem, Rival, StudySettings
-from repro.errors import ReproError
+from repro.config import with_both_places
+from repro.config.models import Config, FieldFile, OwnProblem, Rival, StudySettings
+from repro.config.validation_errors import some_of, suggestion
+from repro.errors import MissingFileError, ReproError
 from repro.package_data import shipped
 from repro.problems.fetch import check_mirrors
 from repro.problems.own_problems import planned
 from repro.problems.problem import Outline
-from repro.problems.registry import Item, ProblemSpec, Registry, load_registry, own_name
+from repro.problems.registry import Item, LocalFile, ProblemSpec, Registry, load_registry, own_name
 from repro.sparse.rivals.files import rival_files
 from repro.studies import get_study, study_names
 from repro.untrusted_files import files_below
@@ -39,28 +41,33 @@ def record_files(raw: Path) -> tuple[Path, ...]:
 
 def check_beside(config: Config) -> None:
     """Raise `ReproError` if `beside:`, `as_published:` or `later:` names no recorded campaign, or this one itself."""
-    for name in config.beside:
-        if name == config.campaign:
-            raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
-        if not CampaignFolder.of(name).raw.is_dir():
-            raise ReproError(
-                "no such campaign to stand beside this one",
-                where=CampaignFolder.of(name).raw,
-                todo="measure it first, or leave it out of `beside`; `--config 'beside=[]'` leaves all out",
-            )
-    keys = {
-        "as_published": ("a campaign's own rows as published need no name", "no such campaign of kernels as published"),
-        "later": ("a campaign is not later than itself", "no such campaign of later rows"),
-    }
-    for key, (self_message, absence_message) in keys.items():
-        name = getattr(config, key)
+    checks = [
+        *(
+            ("beside", name, "a campaign cannot stand beside itself", "to stand beside this one", "beside=[]")
+            for name in config.beside
+        ),
+        (
+            "as_published",
+            config.as_published,
+            "a campaign's own rows as published need no name",
+            "of kernels as published",
+            "as_published=null",
+        ),
+        ("later", config.later, "a campaign is not later than itself", "of later rows", "later=null"),
+    ]
+    for key, name, self_message, purpose, without in checks:
+        if name is None:
+            continue
         if name == config.campaign:
             raise ReproError(self_message, where=key, actual=name)
-        if name is not None and not CampaignFolder.of(name).raw.is_dir():
+        if not CampaignFolder.of(name).raw.is_dir():
+            recorded = [folder.name for folder in CampaignFolder.measured()]
             raise ReproError(
-                absence_message,
-                where=CampaignFolder.of(name).raw,
-                todo=f"measure it first, or leave `{key}` out; `--config {key}=null` leaves it out",
+                f"no such campaign {purpose}",
+                where=f"{key}: {CampaignFolder.of(name).raw}",
+                expected=some_of(recorded, name, "`repro list campaigns`") if recorded else "a measured campaign",
+                actual=f"{name}{suggestion(name, recorded)}",
+                todo=f"measure it first, or leave it out of `{key}`; `--config '{without}'` does so",
             )
 
 
@@ -174,9 +181,9 @@ class Plan:
     @property
     def gpus(self) -> int:
         """Number of GPUs for each measuring job; 0 on a CPU."""
-        from repro.devices.selection import parts
+        from repro.devices.selection import single_devices
 
-        return len(parts(self.device)) if self.on_gpu else 0
+        return len(single_devices(self.device)) if self.on_gpu else 0
 
     @cached_property
     def folder(self) -> CampaignFolder:
@@ -374,6 +381,8 @@ def make_plan(
     check_training(config)
     if not config.replay:
         check_mirrors(config.fetch)
+        if not shipped(config.kernels).is_dir():
+            raise MissingFileError("no such folder of templates", path=config.kernels, where="kernels")
     check_rivals(config)
     registry = registry or load_registry(Path(config.registry))
     problems: dict[str, Outline] = {}
@@ -406,9 +415,12 @@ def make_plan(
     if config.replay:
         plan = Plan(config, None, problems, studies)
         if not plan.folder.raw.is_dir():
+            recorded = [folder.name for folder in CampaignFolder.measured()]
             raise ReproError(
                 "no such recorded campaign",
-                where=plan.folder.raw,
+                where=f"campaign: {plan.folder.raw}",
+                expected=some_of(recorded, config.campaign, "`repro list campaigns`") if recorded else None,
+                actual=f"{config.campaign}{suggestion(config.campaign, recorded)}",
                 todo="name a recorded campaign, or measure one with `replay: false`",
             )
         return plan
@@ -435,7 +447,10 @@ def _outline(item: ProblemSpec | OwnProblem, registry: Registry, config: Config,
 def _located_error(error: ReproError, item: ProblemSpec | OwnProblem, config: Config, study_name: str) -> ReproError:
     """Return the error with the configuration key that names the problem's file added to its place."""
     if not isinstance(item, OwnProblem):
-        return error
+        place = f"{config.registry}: {item.name}: {error.where}"
+        if isinstance(error, MissingFileError):
+            error = with_both_places(error, shipped(config.registry).parent)
+        return error.at(place) if isinstance(item, FieldFile | LocalFile) else error
     number = list(config.studies[study_name].problems).index(item)
     return error.at(f"studies.{study_name}.problems.{number}: {error.where}")
 

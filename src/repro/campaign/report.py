@@ -67,14 +67,14 @@ def report(
     problems_table = own_problems_table(records.values()) if records else None
     report_files = write_report(parts, path, progress, winners, problems_table)
     if study_name is None and page == REPORT:
-        judged_campaigns = (part.campaign for part in parts if not selection.own_alone(part.campaign.study))
+        judged_campaigns = (part.campaign for part in parts if not selection.is_own_alone(part.campaign.study))
         write_reproduction(selection, _tables_of_claims(judged_campaigns))
     return report_files
 
 
 def _part(selection: CampaignSelection, name: str) -> PageStudy:
     study, campaign = get_study(name), selection.read(name)
-    first = (*study.highlights, SETUP_COSTS) if selection.own_alone(name) else ()
+    first = (*study.highlights, SETUP_COSTS) if selection.is_own_alone(name) else ()
     ordered_artifacts = sorted(
         selection.artifacts(name),
         key=lambda artifact: (
@@ -203,7 +203,7 @@ SOURCES = {
 
 def _origins(campaign: Campaign) -> str:
     """Return a sentence that counts a study's problems by their source: `6 problems: 4 generated, 2 files.`"""
-    available_records = [record for record in campaign.problems.values() if record.available]
+    available_records = [record for record in campaign.problems.values() if record.is_available]
     words = [
         SOURCES.get(str((record.origin or {}).get("source")), "from files of one's own") for record in available_records
     ]
@@ -220,7 +220,7 @@ NONE_JUDGED = f"No claim is judged: {NO_PAPERS_PROBLEM}."
 
 
 def _why_no_claims(selection: CampaignSelection) -> str:
-    return NONE_JUDGED if any(selection.own_alone(name) for name in selection.studies()) else NO_CLAIMS
+    return NONE_JUDGED if any(selection.is_own_alone(name) for name in selection.studies()) else NO_CLAIMS
 
 
 def _markdown(

@@ -469,7 +469,7 @@ def _equal_variants(
 
 def _missing_reason(case: Case, record: ProblemRecord) -> str:
     """Return why a case has no winner, with the whole message if the problem or the study refused the case."""
-    if not record.available and record.reason:
+    if not record.is_available and record.reason:
         return f"{UNAVAILABLE}: {record.reason}"
     rows = case.campaign.report_rows(case.problem, case.precision)  # in any cache state, since a refused row has none
     refusals = (row.message for row in rows if row.status == "unavailable")

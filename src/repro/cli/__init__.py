@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
+
+#: Modules that packages of the extra `campaign` have; commands import them, operators do not.
+CAMPAIGN_MODULES = (
+    "grimp", "matplotlib", "meshio", "pandas", "pooch", "rich", "skfem", "snakemake", "ssgetpy", "typer",
+)  # fmt: skip
+
 
 def main() -> None:
     from repro.cli.console import open_streams
 
     open_streams()  # reopen closed standard streams before any file is opened
+    if missing_modules := [name for name in CAMPAIGN_MODULES if find_spec(name) is None]:
+        from repro.errors import ReproError
+        from repro.package_data import install
+
+        error = ReproError(
+            "packages that commands need are not installed; the operators need none of them",
+            where=sys.executable,
+            actual=f"no module {', '.join(missing_modules)}",
+            todo=install("campaign"),
+        )
+        sys.exit(f"error: {error}")
     from repro.cli.app import run
 
     run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
@@ -27,6 +27,8 @@ from repro.cli.options import (
 from repro.package_data import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
+    from repro.campaign.completeness import Missing
+    from repro.campaign.plan import Plan
     from repro.export.bundle import Export
 
 
@@ -81,7 +83,7 @@ def _mib(size: int) -> str:
 
 def merge(
     parts: Annotated[
-        list[str], typer.Argument(metavar="PART…", help="Campaigns: their names, or their folders.", show_default=False)
+        list[str], typer.Argument(metavar="PART", help="Campaigns: their names, or their folders.", show_default=False)
     ],
     to: Annotated[str, typer.Option("--to", metavar="NAME", help="The merged campaign's name.", show_default=False)],
     keep_apart: Annotated[
@@ -143,7 +145,7 @@ def environment(
 
         repro environment h200 > h200.txt
 
-        pip install -c h200.txt -e '.[cuda]'
+        pip install -c h200.txt -e '.[campaign,cuda]'
     """
     from repro.campaign.archive import constraints_of
     from repro.campaign.artifacts import CampaignSelection
@@ -199,7 +201,7 @@ class Precision(StrEnum):
 def export(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to make.", show_default=False)],
     problem: Annotated[
-        str | None, typer.Argument(metavar="[PROBLEM]", help="Whose tuned kernel; not needed with --variant.")
+        str | None, typer.Argument(metavar="PROBLEM", help="Whose tuned kernel; not needed with --variant.")
     ] = None,
     precision: Annotated[
         Precision | None,
@@ -388,10 +390,11 @@ def check(
     from repro.bench.records import code_of, read_commits, read_environments
     from repro.bench.store import check_measured
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.completeness import find_missing, find_missing_of_record, log_of, merge_equal_causes
-    from repro.campaign.plan import Plan, ProblemBatches, make_plan
+    from repro.campaign.completeness import find_missing, find_missing_of_record, merge_equal_causes
+    from repro.campaign.plan import make_plan
     from repro.campaign.receipts import record_step
     from repro.campaign.steps import Freshness
+    from repro.config import located
     from repro.errors import ReproError
     from repro.untrusted_files import files_below
 
@@ -407,10 +410,11 @@ def check(
         config = config.model_copy(update={"campaign": selection.campaign, "replay": True})
     plan: Plan | None = None
     freshness: Freshness | None = None
+    source = config_file or (DEFAULT_CONFIG if campaign_name is None else selection.folder.config)
     if config is not None:
-        plan = make_plan(config)
+        with located((source,)):
+            plan = make_plan(config)
         if not selection.folder.raw.is_dir():
-            source = config_file or (DEFAULT_CONFIG if campaign_name is None else selection.folder.config)
             raise ReproError(f"campaign {selection.campaign} was never run: `repro run --config {source}` runs it")
         freshness = None if plan.config.replay else Freshness(plan)
         missing_parts = find_missing(plan, freshness)
@@ -427,12 +431,8 @@ def check(
     if as_json:
         print_json({"campaign": selection.campaign, "named": [asdict(part) for part in missing_parts], "code": code})
     else:
-        batches = ProblemBatches(plan) if plan and not record else None
-        for part in missing_parts if each else merge_equal_causes(missing_parts):
-            log = log_of(batches, part.case) if batches and part.case else None
-            disturbed = part.remark and " disturbed" in part.reason and not record
-            todo = f"  what to do: {TIME_AGAIN} --config {selection.folder.config}\n" if disturbed else ""
-            typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else "") + todo, err=True)
+        shown_parts = missing_parts if each else merge_equal_causes(missing_parts)
+        _print_missing(shown_parts, plan if not record else None, selection.folder)
         for words, names in code.items():
             typer.echo(f"{words}: environment {', '.join(names)}")
     failures = [part for part in missing_parts if not part.remark]
@@ -453,6 +453,19 @@ def check(
         todo="see the messages above, and `--each` for all; "
         + ("a record stays as it is" if record else "a run tries again what can be tried again"),
     )
+
+
+def _print_missing(parts: Iterable[Missing], plan: Plan | None, folder: CampaignFolder) -> None:
+    """Print what is missing, with the log of a case and what to do; `plan` is None of a record, which has neither."""
+    from repro.campaign.completeness import log_of
+    from repro.campaign.plan import ProblemBatches
+
+    batches = ProblemBatches(plan) if plan else None
+    for part in parts:
+        log = log_of(batches, part.case) if batches and part.case else None
+        is_disturbed = part.remark and " disturbed" in part.reason and plan is not None
+        todo = f"  what to do: {TIME_AGAIN} --config {folder.config}\n" if is_disturbed else ""
+        typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else "") + todo, err=True)
 
 
 def results_(

@@ -49,7 +49,7 @@ class Target:
         return "cuda" if self.name.startswith("sm_") else "opencl"
 
     @property
-    def dependent_launches(self) -> bool:
+    def has_dependent_launches(self) -> bool:
         """Whether a launch can start before the previous launch of its queue has ended, and wait for that end later."""
         return self.dialect == "cuda" and int(self.name.removeprefix("sm_")) >= FIRST_DEPENDENT_LAUNCHES
 

@@ -145,7 +145,7 @@ def expand_macros(templates: Path, dialect: str, source: str) -> str:
                 start, end = line, statement_end.end()
             elif source.startswith(" ", end):
                 end += 1
-        text = re.sub(r'^_Pragma\("(.*)"\)$', r"#pragma \1", text)
+        text = re.sub(r"^_Pragma\(#(.*)\)$", r"#pragma \1", text)
         source, position = source[:start] + text + source[end:], start
     return source
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -69,29 +69,29 @@ Cache = Literal["warm", "cold"]
 MAX_PART_LENGTH = 128
 
 
-def _registered(name: str) -> str:
-    if name not in entries():
-        raise refuse_unknown(f"no such entry; there are {', '.join(entries())}", entries())
-    return name
+def one_of(choices: Iterable[str]) -> BeforeValidator:
+    """Return a validator that refuses all but `choices`."""
+    names = tuple(choices)
+
+    def check(value: object) -> object:
+        if value not in names:
+            raise refuse_unknown(f"one of {', '.join(names)}", names)
+        return value
+
+    return BeforeValidator(check)
 
 
-def _basis(name: str) -> str:
-    if name not in BASES:
-        raise refuse_unknown(f"no such basis; there are {', '.join(BASES)}", BASES)
-    return name
+BasisName = Annotated[str, one_of(BASES), WithJsonSchema({"enum": [*BASES], "type": "string"})]
+EntryName = Annotated[str, one_of(entries()), WithJsonSchema({"enum": [*entries()], "type": "string"})]
 
 
-BasisName = Annotated[str, AfterValidator(_basis), WithJsonSchema({"enum": [*BASES], "type": "string"})]
-EntryName = Annotated[str, AfterValidator(_registered), WithJsonSchema({"enum": [*entries()], "type": "string"})]
-
-
-def _device(words: str) -> str:
+def _device(words: object) -> object:
     if not names_device(words):
-        raise refuse_unknown(f"no such device; expected {MEANING}", DEVICES)
+        raise refuse_unknown(MEANING, DEVICES)
     return words
 
 
-DeviceWords = Annotated[str, AfterValidator(_device), WithJsonSchema({"pattern": PATTERN, "type": "string"})]
+DeviceWords = Annotated[str, BeforeValidator(_device), WithJsonSchema({"pattern": PATTERN, "type": "string"})]
 
 
 def _file(path: str) -> str:
@@ -152,7 +152,7 @@ def _campaign(name: str) -> str:
     if len(name) > MAX_PART_LENGTH or not re.fullmatch(CAMPAIGN, name):
         suggestion = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:MAX_PART_LENGTH]
         raise refuse_unknown(
-            "no name of a campaign, which names folders; expected a letter, a digit or _, then also . and -, at most "
+            "a name of folders: letters, digits and _, after the first also . and -, at most "
             f"{MAX_PART_LENGTH} characters",
             [suggestion] if suggestion else [],
         )
@@ -343,13 +343,18 @@ class Fixed(Model):
 
 
 def _several(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError("expected a mapping such as {x: min}, or a list of such")
     return (value,) if isinstance(value, Mapping | Fixed) else value
 
 
 class OwnProblem(FieldFile):
     """A matrix, mesh or field that the user provides in a local file."""
 
-    path: FilePath = Field(description="A Matrix Market file, or a mesh in a format of docs/inputs.md.")
+    path: FilePath = Field(
+        description="A Matrix Market file, or a mesh in a format of docs/inputs.md. A relative path starts in the "
+        "folder of the configuration's file; where nothing is there, in the current folder."
+    )
     kind: Literal["field"] | None = Field(
         None, description="field: a mesh with the modes of a field on it; absent: a matrix, or what grows."
     )
@@ -428,9 +433,14 @@ class Rival(Model):
         description="What it computes: y = A x, C = A B, the solution of A x = b, or a matrix that gets batches of "
         "entries.",
     )
-    source: FilePath | None = Field(None, description="CUDA C++ that nvcc compiles, with include/repro_rival.h.")
+    source: FilePath | None = Field(
+        None,
+        description="CUDA C++ that nvcc compiles, with include/repro_rival.h; found as the `path` of a problem is.",
+    )
     library: FilePath | None = Field(
-        None, description="A shared library with the functions of include/repro_rival.h, for the GPU or for the CPU."
+        None,
+        description="A shared library with the functions of include/repro_rival.h, for the GPU or for the CPU; found "
+        "as the `path` of a problem is.",
     )
     python: PythonObject | None = Field(
         None, description="module:object or file.py:object with the methods setup, run and teardown."
@@ -519,7 +529,7 @@ class StudySettings(Model):
     timing: Timing = Timing()
 
     @property
-    def own_alone(self) -> bool:
+    def is_own_alone(self) -> bool:
         """Whether all problems are the user's own files, and none is a paper's."""
         return isinstance(self.problems, tuple) and all(isinstance(item, OwnProblem) for item in self.problems)
 
@@ -586,9 +596,12 @@ class Config(Model):
         1, ge=0, lt=1 << 63, description="Seeds right-hand sides, generated fields and the order of rounds."
     )
     kernels: Annotated[FilePath, AfterValidator(_without_wildcards)] = Field(
-        "kernels", description="Folder of the kernel templates."
+        "kernels", description="Folder of the kernel templates; found as the `path` of a problem is, or in the package."
     )
-    registry: FilePath = Field("config/problems.yaml", description="The registry of problems.")
+    registry: FilePath = Field(
+        "config/problems.yaml",
+        description="The registry of problems; found as the `path` of a problem is, or in the package.",
+    )
     fetch: Fetch = Fetch()
     limits: Limits = Field(
         Limits(), description="What reading one file of your own, or one that was fetched, may take."
@@ -603,7 +616,7 @@ class Config(Model):
     )
 
     @property
-    def several(self) -> bool:
+    def has_several_devices(self) -> bool:
         """Whether `device` names several devices of one host."""
         return self.device.endswith(":all") or any(sign in self.device for sign in ",/")
 

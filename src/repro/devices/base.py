@@ -373,8 +373,8 @@ class Device(Clock, Queue, Protocol):
 
         The kernel itself waits for the previous launch. Before this wait, it uses only memory that no launch of the
         chain writes; to be sure that this memory is complete, wait for the device before the first launch of a chain. A
-        captured graph keeps the property. It is an ordinary launch if `Target.dependent_launches` is false, or if the
-        previous work in the queue is not a launch. `shared` is as in `Program.kernel`.
+        captured graph keeps the property. It is an ordinary launch if `Target.has_dependent_launches` is false, or if
+        the previous work in the queue is not a launch. `shared` is as in `Program.kernel`.
         """
 
     def capture(self, launch: Callable[[], None]) -> Captured:

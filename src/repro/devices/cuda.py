@@ -96,7 +96,7 @@ class Blocker:
             self._words[0] = 1
 
     @property
-    def expired(self) -> bool:
+    def has_expired(self) -> bool:
         """Whether the kernel timed out, which makes the times invalid; read this only when the stream is idle."""
         return bool(self._words[1])
 
@@ -212,7 +212,7 @@ class Timer:
                         before()
                     group(start, end)
             self._synchronize()
-            if self.blocker and self.blocker.expired:
+            if self.blocker and self.blocker.has_expired:
                 if batch == 1:
                     raise LaunchError(
                         "a launch waits for the device, so that the device cannot be kept from starting it; "
@@ -467,7 +467,7 @@ class CudaDevice:
     def bind_dependent(
         self, program: Any, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
     ) -> Callable[[], None]:
-        if not self.target.dependent_launches:
+        if not self.target.has_dependent_launches:
             return self.bind(program.kernel(name, shared), grid, block, arguments)
         with self._mapped():
             launch: Callable[[], None] = self._bindings_module(program).bind_dependent(
@@ -578,9 +578,9 @@ class CudaDevice:
         return _DriverCall(self, self._cuda)
 
     def failure(self, error: object) -> LaunchError:
-        return LaunchError(str(error), sticky=self._lost())
+        return LaunchError(str(error), sticky=self._is_lost())
 
-    def _lost(self) -> bool:
+    def _is_lost(self) -> bool:
         """Return whether the context is lost: after an illegal memory access, every CUDA call fails."""
         try:
             with self.current():

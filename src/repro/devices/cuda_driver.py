@@ -59,14 +59,12 @@ def cusparse_version() -> str | None:
 class CudaBuffer:
     """Device memory at the address `pointer`.
 
-    An allocation of PyCUDA, or part of another buffer, which must outlive it.
+    An allocation of PyCUDA out of `memory`, or part of another buffer, which must outlive it.
     """
 
-    def __init__(
-        self, allocation: Any, nbytes: int, activated: Callable[[], AbstractContextManager[object]] = nullcontext
-    ) -> None:
+    def __init__(self, allocation: Any, nbytes: int, memory: Memory | None = None) -> None:
         self._allocation = None if isinstance(allocation, int) else allocation
-        self._nbytes, self._activated = nbytes, activated
+        self._nbytes, self._memory = nbytes, memory
         self.pointer = int(allocation)
 
     @property
@@ -75,9 +73,11 @@ class CudaBuffer:
 
     def release(self) -> None:
         allocation, self._allocation = self._allocation, None
-        if allocation is not None:
-            with self._activated():
-                allocation.free()
+        if allocation is None:
+            return
+        # The context of a closed device cannot be made current; freeing is then up to PyCUDA alone.
+        with self._memory.activated() if self._memory and self._memory.is_open else nullcontext():
+            allocation.free()
 
     def __del__(self) -> None:
         if self._allocation is None:
@@ -95,7 +95,8 @@ class Memory:
     """
 
     def __init__(self, cuda: Any, activated: Callable[[], AbstractContextManager[object]]) -> None:
-        self._cuda, self._activated = cuda, activated
+        self._cuda, self.activated = cuda, activated
+        self.is_open = True
         self._pool: Any = None
         self._pooling = False
 
@@ -120,7 +121,7 @@ class Memory:
         """Allocate memory aligned to 256 bytes. If too little is free, release unused blocks of the pool and
         try again.
         """
-        return CudaBuffer(self._take(max(nbytes, 1)), nbytes, self._activated)
+        return CudaBuffer(self._take(max(nbytes, 1)), nbytes, self)
 
     def _take(self, nbytes: int) -> Any:
         if self._pooling:
@@ -146,6 +147,7 @@ class Memory:
         return 0 if self._pool is None else int(self._pool.managed_bytes - self._pool.active_bytes)
 
     def close(self) -> None:
+        self.is_open = False
         if self._pool is not None:
             self._pool.stop_holding()
 

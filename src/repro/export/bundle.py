@@ -348,7 +348,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
             where=f"the entry {export.entry}",
             todo="export the entry real, and give it ones",
         )
-    pairs = export.layout.of_pairs
+    pairs = export.layout.stores_pairs
     outer = None if pairs else get_outer(export.layout.outer)
     if outer is not None and not template_exists(templates, f"export/outer/{outer.template}.j2"):
         raise ReproError(
@@ -387,7 +387,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
 
 
 def _context(export: Export) -> dict[str, Any]:
-    entry, pairs = get_entry(export.entry), export.layout.of_pairs
+    entry, pairs = get_entry(export.entry), export.layout.stores_pairs
     outer = None if pairs else get_outer(export.layout.outer)
     scalar, scalar_bytes = SCALARS[export.precision]
     stride = padded_size(entry.size) if export.layout.vector == "Padded" else entry.size

@@ -153,7 +153,7 @@ def refuse_mask(array: object, subject: str) -> None:
         raise ReproError("an array with a mask cannot be multiplied", where=subject, todo=todo)
 
 
-def on_device(array: object) -> bool:
+def is_on_device(array: object) -> bool:
     """Return whether an object is an array on a device."""
     return isinstance(array, DeviceArray) or hasattr(array, INTERFACE)
 
@@ -176,7 +176,7 @@ def view(array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: 
     _expect(subject, "size", count, math.prod(shape))
     if interface.get("mask") is not None:
         raise ReproError("an array with a mask cannot be multiplied", where=subject)
-    if not _contiguous(shape, interface.get("strides"), dtype.itemsize):
+    if not _is_contiguous(shape, interface.get("strides"), dtype.itemsize):
         raise ReproError(
             "an array on the GPU has to be contiguous",
             where=subject,
@@ -204,7 +204,7 @@ def _expect(subject: str, quality: str, expected: object, actual: object) -> Non
         )
 
 
-def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> bool:
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> bool:
     if strides is None:
         return True
     expected = itemsize

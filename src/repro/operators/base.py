@@ -17,7 +17,7 @@ from scipy.sparse.linalg import LinearOperator
 from repro.devices.base import Queue
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, on_device, refuse_mask
+from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, is_on_device, refuse_mask
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
@@ -173,9 +173,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             A device array has the wrong dtype, size or layout, or x and `out` overlap. Or a number overflows: of x,
             when it is converted to the operator's dtype, or of the product, when it is converted to a narrower `out`.
         """
-        if on_device(x):
+        if is_on_device(x):
             return self._on_device(x, out, stream)
-        if out is not None and on_device(out):
+        if out is not None and is_on_device(out):
             raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
         refuse_mask(x, "x")
         self._check(x)
@@ -188,7 +188,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
     def dot(self, x: Any) -> Any:
         """Return A x as `matvec` does, or A X as `matmat` does; SciPy handles numbers and operators."""
         refuse_mask(x, "x")
-        if on_device(x):
+        if is_on_device(x):
             return self.matvec(x)
         self._check(x)
         return super().dot(x)
@@ -202,14 +202,14 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         return self.dot(x)
 
     def __mul__(self, x: Any) -> Any:
-        return self.matvec(x) if on_device(x) else super().__mul__(x)
+        return self.matvec(x) if is_on_device(x) else super().__mul__(x)
 
     def __call__(self, x: Any) -> Any:
         return self.dot(x)
 
     def _check(self, x: Any) -> None:
         """Refuse unsuitable host arrays; SciPy handles numbers, operators and sparse matrices."""
-        if on_device(x) or isinstance(x, LinearOperator) or issparse(x):
+        if is_on_device(x) or isinstance(x, LinearOperator) or issparse(x):
             return
         shape, columns = np.shape(x), self.shape[1]
         if len(shape) > 2 or (shape and shape[0] != columns):
@@ -260,7 +260,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         return self._runtime.empty((columns,), self._kind.dtype), self._runtime.empty((rows,), self._kind.dtype)
 
     def _on_device(self, x: Any, out: Any, stream: int | None) -> Any:
-        if out is not None and not on_device(out):
+        if out is not None and not is_on_device(out):
             raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
         rows, columns = self.shape
         entry = self._kind.algebra.size * self._kind.scalar.itemsize

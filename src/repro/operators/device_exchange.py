@@ -20,7 +20,7 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Program
 from repro.errors import ReproError
 from repro.exact_casts import cast, expectation, holds
-from repro.operators.arrays import INTERFACE, DeviceArray, View, on_device
+from repro.operators.arrays import INTERFACE, DeviceArray, View, is_on_device
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
 from repro.sparse.device_primitives import Launches, Load, keep
@@ -80,7 +80,7 @@ class BatchUpload:
         return batch_arrays, counts.pop() if counts else 1
 
     def index(self, array: Any, subject: str, limit: int) -> BatchArray:
-        if on_device(array):
+        if is_on_device(array):
             return self._on_device(array, subject, INDEX_TYPES, limit)
         host = self._array(array, subject)
         if host.dtype.kind == "f" and np.isnan(host).any():
@@ -98,7 +98,7 @@ class BatchUpload:
         return BatchArray(subject, _count(host), host.dtype, host=host.astype(np.int32, copy=False), limit=limit)
 
     def value(self, array: Any) -> BatchArray:
-        if on_device(array):
+        if is_on_device(array):
             return self._on_device(array, "values", VALUE_TYPES, None)
         host = self._array(array, "values")
         if host.dtype.kind not in "fiub":

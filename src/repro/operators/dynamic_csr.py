@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import OutOfDeviceMemory, Program, Queue
 from repro.errors import ReproError
-from repro.operators.arrays import VectorType, on_device
+from repro.operators.arrays import VectorType, is_on_device
 from repro.operators.base import MAX_SLACK, Capacity, DeviceOperator, check_shape, one_of, whole_number
 from repro.operators.device_exchange import BatchUpload, batch_streams, described, load_module, take_csr
 from repro.operators.runtime import Runtime, open_runtime
@@ -162,7 +162,7 @@ class DynamicCSR(DeviceOperator):
             if shape is None or len(matrix) != 3:
                 raise ReproError("these are no arrays of CSR", expected="(data, indices, offsets), and a shape")
             shape = check_shape(shape, segments)
-            if any(on_device(array) for array in matrix):
+            if any(is_on_device(array) for array in matrix):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
             matrix = sound_arrays(matrix, shape, "matrix")
         rows, precision = as_rows(matrix, dtype, max_rows=MAX_ENTRIES // segments)
@@ -174,7 +174,7 @@ class DynamicCSR(DeviceOperator):
     def _from_device(
         cls, arrays: tuple[Any, Any, Any], shape: tuple[int, int], dtype: DTypeLike | None, room: Capacity, device: str
     ) -> DynamicCSR:
-        if not all(on_device(array) for array in arrays):
+        if not all(is_on_device(array) for array in arrays):
             raise ReproError("the arrays of CSR have to be on the same side", expected="all on the device, or NumPy's")
         if room.width:
             raise ReproError("a width is for matrices of the host", expected=0, actual=room.width)

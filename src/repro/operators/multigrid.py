@@ -17,8 +17,7 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, View, copy_refusal, refuse_mask
-from repro.operators.arrays import on_device as on_the_device
+from repro.operators.arrays import DeviceArray, View, copy_refusal, is_on_device, refuse_mask
 from repro.operators.base import real_number, whole_number
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
@@ -320,21 +319,21 @@ class MultilevelSolver:
             raise ReproError("this is no list", where="residuals", expected="a list", actual=type(residuals).__name__)
         tol = real_number(tol, "tol", 0.0)
         maxiter = whole_number(maxiter, "maxiter", 0, MAX_COUNT)
-        start = np.zeros(self._n, self._dtype) if x0 is None else self._vector(x0, "x0")
-        right = self._vector(b, "b")
-        with self._working(*(view.stream for view in (right, start) if isinstance(view, View))):
-            self._write(self._solver.b, right)
-            self._write(self._solver.x, start)
+        guess = np.zeros(self._n, self._dtype) if x0 is None else self._vector(x0, "x0")
+        rhs = self._vector(b, "b")
+        with self._working(*(view.stream for view in (rhs, guess) if isinstance(view, View))):
+            self._write(self._solver.b, rhs)
+            self._write(self._solver.x, guess)
             solve = self._solver.conjugate_gradients if accel else self._solver.iterate
             result = solve(tol, maxiter)
-            x: Any = self._on_device() if isinstance(right, View) else self._read()
+            x: Any = self._on_device() if isinstance(rhs, View) else self._read()
         if isinstance(x, DeviceArray) and is_from_module(b, CUPYS_ARRAYS):
             x = as_cupy_array(x)
         if residuals is not None:
             residuals[:] = result.residuals
         _report(result, tol)
-        if result.converged and not isinstance(right, View):
-            _report_rounding(b, right, tol)
+        if result.converged and not isinstance(rhs, View):
+            _report_rounding(b, rhs, tol)
         return x
 
     def refresh(self, A: Any) -> None:
@@ -401,16 +400,15 @@ class MultilevelSolver:
         vector = self._host_vector(np.asarray(b).reshape(-1), "b").astype(np.float64, copy=False)
         check_finite(vector, "b")
         exponent = int(np.frexp(np.abs(vector).max(initial=0))[1])
-        right = shifted(vector, -exponent).astype(self._dtype)
         with self._working():
-            self._write(self._solver.b, right)
+            self._write(self._solver.b, shifted(vector, -exponent).astype(self._dtype))
             self._cycle()
             x = shifted(self._read(), exponent)
         check_finite(x, "the cycle's solution")
         return x
 
     def _vector(self, array: Any, subject: str) -> NDArray[np.floating] | View:
-        if on_the_device(array):
+        if is_on_device(array):
             return self._runtime.view(array, subject, self._dtype, self._n, self._dtype.itemsize)
         todo = f"scale it, or set up for a matrix whose type holds {subject}"
         return cast(self._host_vector(array, subject), self._dtype, subject, todo, as_vector=True)

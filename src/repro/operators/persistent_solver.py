@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from repro.devices.base import OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, on_device, refuse_mask
+from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, is_on_device, refuse_mask
 from repro.operators.base import Closeable, one_of, real_number, whole_number
 from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupy_array, is_from_module
 from repro.operators.runtime import KERNELS, Runtime
@@ -60,12 +60,12 @@ class ChipSolver(Closeable):
         self._kind, self._n = kind, matrix.n
         warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
         slices = deal_rows(matrix, kind.scalar, device)
-        if method == "cg" and slices.least[0] <= 0:
+        if method == "cg" and slices.smallest_diagonal.number <= 0:
             raise ReproError(
                 "conjugate gradients need a positive definite matrix",
-                where=f"diagonal, row {slices.least[1]}",
+                where=f"diagonal, row {slices.smallest_diagonal.row}",
                 expected="a number above 0",
-                actual=slices.least[0],
+                actual=slices.smallest_diagonal.number,
                 todo='solve with method="bicgstab"; where the matrix is negative definite, with -A and -b',
             )
         rows = held_rows(method, matrix.entry, precision, slices.max_slices_per_warp(warps))
@@ -90,20 +90,19 @@ class ChipSolver(Closeable):
         if maxiter is None:
             maxiter = min(ITERATIONS_PER_UNKNOWN * size, MAX_ITERATIONS)
         max_iterations = whole_number(maxiter, "maxiter", 0, MAX_ITERATIONS)
-        right = self._vector(b, "b")
-        start = np.zeros(size, self._kind.dtype) if x0 is None else x0
-        start = self._vector(start, "x0")
-        exponent = 0 if isinstance(right, View) or isinstance(start, View) else _exponent(right)
-        streams = [vector.stream for vector in (right, start) if isinstance(vector, View)]
+        rhs = self._vector(b, "b")
+        guess = self._vector(np.zeros(size, self._kind.dtype) if x0 is None else x0, "x0")
+        exponent = 0 if isinstance(rhs, View) or isinstance(guess, View) else _exponent(rhs)
+        streams = [vector.stream for vector in (rhs, guess) if isinstance(vector, View)]
         with self._runtime.after(*streams):
             if self._solver is None:
                 raise ReproError("the solver is closed", where=repr(self), todo="make a new one")
-            self._load(right, self._solver.b, exponent)
-            self._load(start, self._solver.x, exponent)
+            self._load(rhs, self._solver.b, exponent)
+            self._load(guess, self._solver.x, exponent)
             solution = self._solver.solve(tol, max_iterations)
             self.iterations = solution.iterations
-            self._refuse(solution, right)
-            x = self._on_device(right) if isinstance(right, View) else self._read(exponent)
+            self._refuse(solution, rhs)
+            x = self._on_device(rhs) if isinstance(rhs, View) else self._read(exponent)
         if solution.status != "converged":
             _warn(self.method, solution, tol)
         return _like(x, b)
@@ -118,7 +117,7 @@ class ChipSolver(Closeable):
 
     def _vector(self, array: Any, subject: str) -> NDArray[np.floating] | View:
         size = self._n * self._kind.numbers
-        if on_device(array):
+        if is_on_device(array):
             entry = self._kind.algebra.size * self._kind.scalar.itemsize
             return self._runtime.view(array, subject, self._kind.dtype, size, min(entry & -entry, 16))
         refuse_mask(array, subject)
@@ -169,17 +168,17 @@ class ChipSolver(Closeable):
             )
         return self._kind.vector(x)
 
-    def _on_device(self, right: View) -> DeviceArray:
+    def _on_device(self, rhs: View) -> DeviceArray:
         assert self._solver is not None
-        x = self._runtime.empty(right.shape, self._kind.dtype)
+        x = self._runtime.empty(rhs.shape, self._kind.dtype)
         self._vectors.restore(self._solver.x, x.buffer)
         return x
 
-    def _refuse(self, solution: PersistentSolution, right: NDArray[np.floating] | View) -> None:
+    def _refuse(self, solution: PersistentSolution, rhs: NDArray[np.floating] | View) -> None:
         iteration = f"iteration {solution.iterations}"
-        if solution.norm_of_b < MIN_NORM and isinstance(right, View):
+        if solution.norm_of_b < MIN_NORM and isinstance(rhs, View):
             host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
-            self._runtime.device.download(right.buffer, host)
+            self._runtime.device.download(rhs.buffer, host)
             if host.any():
                 raise ReproError(
                     "numbers are too small to be squared", where="b", actual=np.abs(host).max(), todo="scale b"

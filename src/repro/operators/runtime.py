@@ -19,7 +19,7 @@ from repro.devices.base import Buffer, Device, DeviceError, OutOfDeviceMemory, P
 from repro.devices.device_group import Devices
 from repro.devices.selection import open_device, resolve_device
 from repro.errors import ReproError
-from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, on_device, view
+from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, is_on_device, view
 from repro.package_data import shipped
 
 CACHE = "REPRO_CACHE"
@@ -108,7 +108,7 @@ class Runtime:
         self, array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: int, write: bool = False
     ) -> View:
         """Check that an array is on this device, and return a view of its memory; see `repro.operators.arrays.view`."""
-        if not on_device(array):
+        if not is_on_device(array):
             raise ReproError(
                 "this is no array on the device",
                 where=subject,
@@ -269,11 +269,12 @@ def cache_folder() -> Path:
 
     It raises `ReproError` if the home folder is unknown, or if the current folder was deleted.
     """
-    import pooch  # slow to import
-
     configured = os.environ.get(CACHE)
     try:
-        return Path(configured or pooch.os_cache("sparse-repro")).expanduser().absolute()
+        users_cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        if not users_cache.is_absolute():  # such a path has to be ignored, by the XDG Base Directory specification
+            users_cache = Path("~/.cache")
+        return Path(configured or users_cache / "sparse-repro").expanduser().absolute()
     except (OSError, RuntimeError) as error:
         raise ReproError(
             "no folder for compiled kernels",

@@ -386,12 +386,12 @@ SLICE_LENGTH = 1 << 15
 MAX_THREADS = 8
 
 
-def equal_arrays(one: NDArray[Any], other: NDArray[Any]) -> bool:
+def are_equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
     """Return whether vectors have the same elements; faster than `numpy.array_equal` for millions of them."""
-    return one.shape == other.shape and in_slices(len(one), lambda part: (one[part] == other[part]).all())
+    return one.shape == other.shape and holds_in_slices(len(one), lambda part: (one[part] == other[part]).all())
 
 
-def in_slices(length: int, holds: Callable[[slice], np.bool_]) -> bool:
+def holds_in_slices(length: int, holds: Callable[[slice], np.bool_]) -> bool:
     """Return whether a condition holds in every slice of a long vector; several threads test slices in parallel.
 
     `holds` tests one slice, of up to `SLICE_LENGTH` elements; the slices cover the vector.
@@ -399,13 +399,13 @@ def in_slices(length: int, holds: Callable[[slice], np.bool_]) -> bool:
     starts = range(0, length, SLICE_LENGTH)
     threads = min(MAX_THREADS, len(os.sched_getaffinity(0)), len(starts))
 
-    def in_share(share: int) -> bool:
+    def holds_in_share(share: int) -> bool:
         return all(holds(slice(start, start + SLICE_LENGTH)) for start in starts[share::threads])
 
     if threads <= 1:
-        return all(map(in_share, range(threads)))
+        return all(map(holds_in_share, range(threads)))
     with ThreadPoolExecutor(threads) as pool:
-        return all(pool.map(in_share, range(threads)))
+        return all(pool.map(holds_in_share, range(threads)))
 
 
 def precision_of(dtype: DTypeLike) -> str:

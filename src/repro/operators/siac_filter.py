@@ -23,7 +23,7 @@ from repro.filtering.spline_kernel import kernel
 from repro.filtering.stencil_geometry import point_scales, predicted_pairs, scales, triangle_scales
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field, triangulation
 from repro.galerkin import BASES, evaluation_rule, mode_count
-from repro.operators.arrays import VectorType, on_device
+from repro.operators.arrays import VectorType, is_on_device
 from repro.operators.base import Closeable, DeviceOperator, LengthError, one_of, whole_number
 from repro.operators.device_exchange import described
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
@@ -288,7 +288,7 @@ class SiacFilter(DeviceOperator, Closeable):
         X is `(t * m, fields)`: a NumPy array, or a device array that `matvec` accepts, for which the result is a
         `DeviceArray`. Other arguments raise `ReproError`.
         """
-        if not on_device(X):
+        if not is_on_device(X):
             return super().matmat(X)
         rows, columns = self.shape
         shape = described(X)[1]
@@ -305,7 +305,7 @@ class SiacFilter(DeviceOperator, Closeable):
 
     def dot(self, x: Any) -> Any:
         """Return the filtered values of one field `(t * m,)`, or of several fields `(t * m, fields)`."""
-        several = on_device(x) and len(described(x)[1]) == 2 and described(x)[1][0] == self.shape[1]
+        several = is_on_device(x) and len(described(x)[1]) == 2 and described(x)[1][0] == self.shape[1]
         return self.matmat(x) if several else super().dot(x)
 
     def to_scipy(self) -> csr_array:
@@ -342,7 +342,7 @@ class SiacFilter(DeviceOperator, Closeable):
 
     def _check(self, x: Any) -> None:
         """Raise an error for arrays that do not have the shape of modes; SciPy handles numbers and operators."""
-        if on_device(x):
+        if is_on_device(x):
             return
         array, columns = np.asarray(x), self.shape[1]
         if array.dtype.kind == "O" and not array.ndim:
@@ -386,7 +386,7 @@ def _make_filter(
         rows = MatrixRows(launches, stencil, Points(launches, cells), basis)
         layout = rows.count()
         size = layout.size
-        if _as_matrix(runtime, stencil, size, matrix):
+        if _uses_matrix(runtime, stencil, size, matrix):
             try:
                 with ExitStack() as matrix_stack:
                     matrix_filter = rows.make(layout, matrix_stack)
@@ -422,7 +422,7 @@ def _made_local(
     return LocalPerPoint(launches, stencil, Points(launches, SortedCells(stencil.mesh, points)), scales, basis)
 
 
-def _as_matrix(runtime: Runtime, stencil: Stencil, size: MatrixSize, matrix: bool | Literal["auto"]) -> bool:
+def _uses_matrix(runtime: Runtime, stencil: Stencil, size: MatrixSize, matrix: bool | Literal["auto"]) -> bool:
     free = runtime.device.free_bytes()
     if matrix is True and size.nbytes > free:
         raise ReproError(

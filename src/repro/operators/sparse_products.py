@@ -20,7 +20,7 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import View, copy_refusal, on_device, refuse_mask
+from repro.operators.arrays import View, copy_refusal, is_on_device, refuse_mask
 from repro.operators.base import one_of
 from repro.operators.device_exchange import (
     CUPYS_MATRICES,
@@ -33,7 +33,7 @@ from repro.operators.device_exchange import (
 )
 from repro.operators.dynamic_csr import DynamicCSR
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.operators.scipy_matrices import SCALE, as_rows, canonical, equal_arrays, in_slices, precision_of
+from repro.operators.scipy_matrices import SCALE, are_equal, as_rows, canonical, holds_in_slices, precision_of
 from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
 from repro.sparse.dynamic.kernels import TEMPLATES
@@ -143,7 +143,7 @@ class ProductPlan:
         count = int(storage.capacity)
         if values is None:
             return None
-        if on_device(values):
+        if is_on_device(values):
             return self._runtime.view(values, subject, storage.dtype, count, storage.dtype.itemsize)
         refuse_mask(values, subject)
         array = np.asarray(values)
@@ -422,7 +422,7 @@ class StoredPattern:
     def has_sound_values(self, values: NDArray[np.floating]) -> bool:
         """Return whether values `(nnz,)`, in the order of this pattern, are finite, and not 0 on the diagonal."""
         diagonal = self.diagonal
-        return in_slices(len(diagonal), lambda part: values[diagonal[part]].all()) and in_slices(
+        return holds_in_slices(len(diagonal), lambda part: values[diagonal[part]].all()) and holds_in_slices(
             len(values), lambda part: np.isfinite(values[part]).all()
         )
 
@@ -436,8 +436,8 @@ class StoredPattern:
             and data.shape == self._columns.shape
             and data.dtype.kind == "f"
             and data.dtype.isnative
-            and equal_arrays(self._offsets, offsets)
-            and equal_arrays(self._columns, columns)
+            and are_equal(self._offsets, offsets)
+            and are_equal(self._columns, columns)
         )
 
 

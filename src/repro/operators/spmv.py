@@ -25,7 +25,7 @@ from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError, Unsupported
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
-from repro.operators.arrays import DeviceArray, VectorType, on_device
+from repro.operators.arrays import DeviceArray, VectorType, is_on_device
 from repro.operators.base import Closeable, DeviceOperator, one_of
 from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
 from repro.operators.persistent_solver import ChipSolver
@@ -257,7 +257,7 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     def matmat(self, X: Any) -> Any:
         """Return A X for a NumPy array X `(columns, vectors)`; a device array raises `ReproError`."""
-        if on_device(X):
+        if is_on_device(X):
             raise ReproError(
                 "several vectors on the device are not multiplied at once",
                 where="X",
@@ -306,7 +306,7 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     def __rmul__(self, x: Any) -> Any:
         """Return `x A`, which is `A.T x`, for a device array x; SciPy handles other arguments."""
-        return self.T.matvec(x) if on_device(x) else super().__rmul__(x)
+        return self.T.matvec(x) if is_on_device(x) else super().__rmul__(x)
 
     def _transpose(self) -> SpmvOperator:
         return self._transposed(self.dtype.kind != "c")

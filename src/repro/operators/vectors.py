@@ -109,10 +109,10 @@ class Vectors:
         reads = bool(np.any(b))
         real = _is_real(a) and _is_real(b)
         name = ("" if real else "entry_") + ("axpby" if reads else "ax")
-        left, right = (
+        a_numbers, b_numbers = (
             self._number(f, subject) if real else self._entry(f, subject) for f, subject in ((a, "a"), (b, "b"))
         )
-        arguments = [np.int32(self.n), *left, x_view.buffer, *(right if reads else ()), y_view.buffer]
+        arguments = [np.int32(self.n), *a_numbers, x_view.buffer, *(b_numbers if reads else ()), y_view.buffer]
         with self.runtime.after(x_view.stream, y_view.stream):
             self._launch(name, arguments)
         return y
@@ -130,10 +130,10 @@ class Vectors:
         return math.sqrt(self._sums(x, x)[0])
 
     def _sums(self, x: Any, y: Any) -> tuple[float, float]:
-        left, right = self._view(x, "x"), self._view(y, "y")
+        x_view, y_view = self._view(x, "x"), self._view(y, "y")
         host = np.zeros(2)
-        with self.runtime.after(left.stream, right.stream):  # also locks the download: threads share the buffer
-            self._sum(left, right)
+        with self.runtime.after(x_view.stream, y_view.stream):  # also locks the download: threads share the buffer
+            self._sum(x_view, y_view)
             self.runtime.device.download(self._scratch[1], host)
         return float(host[0]), float(host[1])
 

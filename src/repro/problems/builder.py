@@ -242,7 +242,7 @@ def _description(item: ProblemSpec | OwnProblem) -> dict[str, Any]:
         "licence": item.licence,
         "credit": item.credit,
         "published": item.published.model_dump(exclude_none=True) if item.published else None,
-        "rebuilt": item.rebuilt,
+        "rebuilt": item.is_rebuilt,
         "stand_in": item.stand_in,
         "note": item.note,
     }
@@ -258,14 +258,14 @@ def _check_size(item: ProblemSpec, assembled: Assembled) -> None:
         ("columns", columns, item.published.columns or item.published.rows, ROWS_TOLERANCE),
         ("non-zeros", len(assembled.indices), item.published.nonzeros, NONZEROS_TOLERANCE),
     ):
-        allowed = tolerance * published if item.rebuilt else 0
+        allowed = tolerance * published if item.is_rebuilt else 0
         if abs(actual - published) > allowed:
             raise ReproError(
                 "the matrix is of another size than published",
                 where=item.name,
-                expected=f"{published} {items}" + (f" within {tolerance:.0%}" if item.rebuilt else ""),
+                expected=f"{published} {items}" + (f" within {tolerance:.0%}" if item.is_rebuilt else ""),
                 actual=f"{actual} {items}",
                 todo="the input is another one than the papers': delete it and fetch it again"
-                if not item.rebuilt
+                if not item.is_rebuilt
                 else "a newer meshing package may cut differently: try the versions in pyproject.toml",
             )

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from repro.config.models import Limits
 from repro.config.validation_errors import nearest_file
 from repro.entries import get_entry
-from repro.errors import ReproError
+from repro.errors import MissingFileError, ReproError
 from repro.filesystem import write_whole
 from repro.untrusted_files import kind_of, read_json
 
@@ -52,7 +52,7 @@ def locate(path: Path | str) -> Path:
         place = Path(path).expanduser()
         kind = kind_of(place.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        raise ReproError("no such file", where=path, actual=nearest_file(place), todo="correct the path") from None
+        raise MissingFileError("no such file", path=path, actual=nearest_file(place)) from None
     except (OSError, ValueError, RuntimeError) as error:  # path too long, zero byte, or unknown user
         actual = error.strerror if isinstance(error, OSError) else error
         raise ReproError("the path cannot be used", where=repr(str(path)), actual=actual) from None

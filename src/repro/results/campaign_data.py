@@ -196,7 +196,7 @@ class ProblemRecord:
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
-    def available(self) -> bool:
+    def is_available(self) -> bool:
         return self.status == "ok"
 
     def differs(self, other: ProblemRecord) -> bool:
@@ -205,7 +205,7 @@ class ProblemRecord:
         return own_content != other_content and None not in (self.checksum, other.checksum)
 
     @property
-    def own(self) -> bool:
+    def is_own(self) -> bool:
         """Whether the problem is a file of the user's own."""
         return (self.origin or {}).get("source") == "own"
 
@@ -218,7 +218,7 @@ class ProblemRecord:
     @property
     def remark(self) -> str | None:
         """Note for tables: the problem is rebuilt, a stand-in, or unavailable (with the reason); None otherwise."""
-        if not self.available:
+        if not self.is_available:
             return f"{UNAVAILABLE}: {one_line(self.reason or 'no reason recorded')}"
         origin = self.origin or {}
         if origin.get("stand_in"):
@@ -536,7 +536,7 @@ class Case(Generic[R_co]):
     cache: str | None = None
 
     @property
-    def measured(self) -> bool:
+    def is_measured(self) -> bool:
         """Whether the case has any time of the report phase."""
         return any(row.timed for row in self.rows)
 
@@ -573,7 +573,7 @@ class Case(Generic[R_co]):
         None if the whole case has no time; tables print this reason, `why_not`, as a note on the case's name
         (`CaseRow.name`).
         """
-        if not self.measured:
+        if not self.is_measured:
             return None
         if method.tuning:
             return self.why_not()
@@ -621,7 +621,7 @@ class Case(Generic[R_co]):
     def bound(self, kind: Literal["floor", "copy", "empty"], clock: ClockName) -> ReportedTime[R_co] | None:
         return self.select(kind=kind).fastest(clock)
 
-    def mostly_launch(self, clock: ClockName, *times: ReportedTime | float | None) -> bool:
+    def is_mostly_launch(self, clock: ClockName, *times: ReportedTime | float | None) -> bool:
         """Return whether any time is at most `NEAR_EMPTY` times the time of an empty kernel."""
         empty = self.bound("empty", clock)
         if empty is None:
@@ -631,7 +631,7 @@ class Case(Generic[R_co]):
 
     def launch_note(self, clock: ClockName, *times: ReportedTime | float | None) -> tuple[str, ...]:
         """Return the note that a time is mostly launch overhead; empty if none of the times is."""
-        return (MOSTLY_LAUNCH,) if self.mostly_launch(clock, *times) else ()
+        return (MOSTLY_LAUNCH,) if self.is_mostly_launch(clock, *times) else ()
 
     def why_no_floor(self) -> str:
         statuses = sorted({row.status for row in self.select(kind="floor")})
@@ -640,7 +640,7 @@ class Case(Generic[R_co]):
     def why_not(self) -> str:
         """Return why there is no time: unavailable, refused by the study, not measured, failed, or not chosen."""
         record = self.campaign.problems.get(self.problem)
-        if record is not None and not record.available:
+        if record is not None and not record.is_available:
             return str(record.remark)
         if not self.rows:
             return "searched but not reported yet" if self.searched else "not measured in this campaign"

@@ -402,8 +402,8 @@ def judge(
     claims that were measured on a GPU, and rows of the user's own problems give none on any claim.
     """
 
-    there = [record for record in campaign.problems.values() if record.available]
-    own_alone = bool(there) and all(record.own for record in there)
+    there = [record for record in campaign.problems.values() if record.is_available]
+    own_alone = bool(there) and all(record.is_own for record in there)
     campaign = _without_own_problems(campaign)
     data_cache: dict[tuple[str, Variants], D | None] = {}  # cached, since many claims of a study use the same variants
     published_campaign = campaign.as_published
@@ -453,7 +453,7 @@ def judge(
 
 
 def _without_own_problems(campaign: Campaign) -> Campaign:
-    problems = {name: record for name, record in campaign.problems.items() if not record.own}
+    problems = {name: record for name, record in campaign.problems.items() if not record.is_own}
     if len(problems) == len(campaign.problems):
         return campaign
     tables = ("search", "report", "choices", "repeat", "counters")

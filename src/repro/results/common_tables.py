@@ -54,7 +54,7 @@ class CaseRow(NamedTuple):
     @property
     def name(self) -> Cell:
         """Cell of the problem's name; a case without any time has the reason as a note."""
-        return self.line.noted_cell(None if self.case.measured else self.case.why_not())
+        return self.line.noted_cell(None if self.case.is_measured else self.case.why_not())
 
 
 def case_rows(campaign: Campaign, published: Published) -> list[CaseRow]:
@@ -117,7 +117,7 @@ def times_table(
     ]
     rows = case_rows(campaign, published)
     sentences = [caption, measurement_note(campaign, clock), unavailable_note(campaign)]
-    return table_of(columns, rows, join_sentences(sentences), nothing=not any(row.case.measured for row in rows))
+    return table_of(columns, rows, join_sentences(sentences), nothing=not any(row.case.is_measured for row in rows))
 
 
 #: Maximum number of variants with columns of their own in `table-times`; if there are more, only the fastest has one.

@@ -39,7 +39,7 @@ def join_reference_problems(campaign: Campaign) -> Campaign:
     records: dict[str, ProblemRecord] = {}
     for source in (campaign, *campaign.beside):
         for name, record in source.problems.items():
-            if name not in records or (record.available and not records[name].available):
+            if name not in records or (record.is_available and not records[name].is_available):
                 records[name] = record
     return replace(campaign, problems=dict(sorted(records.items())))
 
@@ -52,7 +52,7 @@ def blank_reason(record: ProblemRecord | None, line: ProblemRecord | None) -> tu
     """
     if record is None:
         return ()
-    if not record.available:
+    if not record.is_available:
         return () if record is line else (str(record.remark),)
     return (OTHER_CONTENT,) if line is not None and record.differs(line) else None
 

@@ -195,7 +195,7 @@ def as_latex(table: Table, label: str, title: str, short_caption: bool = False) 
         (r"\resizebox{\linewidth}{!}{" if is_too_wide else "") + rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
         r"\toprule",
     ]
-    if table.grouped:
+    if table.is_grouped:
         heads, rules, first = [], [], 1
         for group, span in table.groups():
             heads.append(rf"\multicolumn{{{span}}}{{c}}{{{latex_escape(group)}}}" if group else "")

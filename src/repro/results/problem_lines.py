@@ -64,19 +64,19 @@ class ProblemLine:
 
     def noted_cell(self, reason: str | None) -> Cell:
         """Return the cell with the problem's name; for an available problem, `reason` is added as a note."""
-        return replace(self.cell, notes=(*self.cell.notes, reason)) if reason and self.available else self.cell
+        return replace(self.cell, notes=(*self.cell.notes, reason)) if reason and self.is_available else self.cell
 
     @property
-    def available(self) -> bool:
-        return self.record is not None and self.record.available
+    def is_available(self) -> bool:
+        return self.record is not None and self.record.is_available
 
     @property
-    def marked(self) -> bool:
+    def is_marked(self) -> bool:
         return is_marked(self.record)
 
     @property
     def marks(self) -> str:
-        return MARK * self.marked + ADDED * self.added
+        return MARK * self.is_marked + ADDED * self.added
 
     @property
     def label(self) -> str:
@@ -102,7 +102,7 @@ class MethodTimes(Generic[R_co]):
 
 def is_marked(record: ProblemRecord | None) -> bool:
     """Return whether a problem is available, but rebuilt or a stand-in instead of the papers' original."""
-    return record is not None and record.available and record.remark is not None
+    return record is not None and record.is_available and record.remark is not None
 
 
 def name_cell(record: ProblemRecord) -> Cell:
@@ -112,7 +112,7 @@ def name_cell(record: ProblemRecord) -> Cell:
 def remarks(lines: Iterable[ProblemLine]) -> str:
     """Return sentences that name the rebuilt problems, the stand-ins, and the problems that are in no paper."""
     lines = [*lines]
-    marked_problems = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.marked]
+    marked_problems = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.is_marked]
     added_problems = [line.problem for line in lines if line.added]
     return join_sentences(
         [
@@ -136,7 +136,7 @@ def mark_meanings(lines: Iterable[ProblemLine], *, launched: bool = False) -> st
     """
     lines = [*lines]
     marks = {
-        f"{MARK} rebuilt, or a stand-in": any(line.marked for line in lines),
+        f"{MARK} rebuilt, or a stand-in": any(line.is_marked for line in lines),
         f"{ADDED} of no paper, added": any(line.added for line in lines),
         "* mostly launch": launched,
     }
@@ -159,8 +159,8 @@ def problem_lines(campaign: Campaign, published: Published, entry: str | None = 
     rank = {kind: i for i, kind in enumerate(dict.fromkeys(published.problems.values()))}
     other_records = [r for r in campaign.problems.values() if r.name not in listed_names]
     other_records.sort(key=lambda r: (rank.get(_entry(r), len(rank)), _entry(r), r.nnz or 0, r.name))
-    has_available = any(line.available for line in lines)
-    lines += [ProblemLine(r.name, _entry(r), None, r, added=has_available and r.available) for r in other_records]
+    has_available = any(line.is_available for line in lines)
+    lines += [ProblemLine(r.name, _entry(r), None, r, added=has_available and r.is_available) for r in other_records]
     return [line for line in lines if entry in (None, line.entry)]
 
 
@@ -247,7 +247,7 @@ def cpu_note(campaign: Campaign) -> str:
 
 def unavailable_note(campaign: Campaign, entry: str | None = None) -> str:
     """Return a sentence that names unavailable problems."""
-    names = [r.name for r in campaign.problems.values() if not r.available and entry in (None, _entry(r))]
+    names = [r.name for r in campaign.problems.values() if not r.is_available and entry in (None, _entry(r))]
     return f"Unavailable, with the reasons in the report: {', '.join(names)}." if names else ""
 
 
@@ -289,7 +289,7 @@ def _kind_cell(record: ProblemRecord) -> Cell:
 
 
 def _remarks_cell(record: ProblemRecord) -> Cell:
-    remark_texts = (record.origin or {}).get("notes") or () if record.available else (record.remark or "",)
+    remark_texts = (record.origin or {}).get("notes") or () if record.is_available else (record.remark or "",)
     return Cell("; ".join(remark_texts) or None)
 
 

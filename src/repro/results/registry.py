@@ -33,7 +33,7 @@ def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaig
         return campaign, ""
     lines = [line for line in problem_lines(campaign, published) if line.record is not None]
     paper_problems = [line.problem for line in lines if line.published is not None]
-    other_problems = [line.problem for line in lines if line.published is None and line.available]
+    other_problems = [line.problem for line in lines if line.published is None and line.is_available]
     room = min(max(MAX_DRAWN - len(paper_problems), 1), len(other_problems))
     selected_problems = {
         *paper_problems,
@@ -83,7 +83,7 @@ class Artifact:
     part: str = ""
 
     @property
-    def of_papers(self) -> bool:
+    def is_of_papers(self) -> bool:
         """Whether the artifact shows papers' numbers, claims on them, or our targets."""
         return self.numbering != OURS or self.name == TARGETS
 

@@ -66,7 +66,7 @@ def failures(campaign: Campaign) -> Table:
     """Return a table of all rows with another status than `ok`, grouped by cause."""
     causes: dict[tuple[str, ...], list[str]] = {}
     for problem in campaign.problems.values():
-        for precision in campaign.precisions if problem.available else ():
+        for precision in campaign.precisions if problem.is_available else ():
             for row in campaign.search_rows(problem.name, precision) + campaign.report_rows(problem.name, precision):
                 if row.status != "ok":
                     message = one_line(row.message or "")
@@ -93,7 +93,7 @@ def missing(campaign: Campaign, headline: str) -> Table:
     rows: list[tuple[Cell, ...]] = []
     floor = has_floor(campaign)
     for problem in campaign.problems.values():
-        if not problem.available:
+        if not problem.is_available:
             reason = one_line(problem.reason or "no reason recorded", 2000)
             rows.append((Cell(problem.name), Cell("all"), Cell("unavailable"), Cell(reason)))
             continue
@@ -197,7 +197,7 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
 
 def is_empty(artifact: Artifact, content: Table | Figure, campaign: Campaign) -> bool:
     """Return whether none of the data of a table or figure was measured, or a papers' table has published ones only."""
-    return content.nothing or (isinstance(content, Table) and artifact.of_papers and lacks_ours(content, campaign))
+    return content.nothing or (isinstance(content, Table) and artifact.is_of_papers and lacks_ours(content, campaign))
 
 
 def lacks_ours(table: Table, campaign: Campaign) -> bool:
@@ -413,7 +413,7 @@ def write_report(
         campaign=first,
         winners=winners,
         own=own_problems,
-        papers=any(item.artifact.of_papers for section in sections for item in section.drawn),
+        papers=any(item.artifact.is_of_papers for section in sections for item in section.drawn),
         summary=_summary(parts),
         others=list({reference.name: reference for part in parts for reference in part.campaign.beside}.values()),
         sections=sections,
@@ -552,7 +552,7 @@ def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
     return {
         "device": ", ".join(devices) + " (a CPU, through OpenCL)" * campaigns[0].on_cpu,
         "campaign": campaigns[0].name + (f", {days}" if days else ""),
-        "problems": f"{sum(record.available for record in records.values())} of {len(records)}",
+        "problems": f"{sum(record.is_available for record in records.values())} of {len(records)}",
         "timed": f"{sum(row.timed for row in rows):,} rows",
         "code": code_count(campaigns[0].codes),
     }
@@ -635,7 +635,7 @@ def _facts(part: PageStudy) -> dict[str, str]:
     facts = {
         "device": f"{campaign.device or 'none'}" + (" (CPU, through OpenCL)" if campaign.on_cpu else ""),
         "baseline": part.library or "none",
-        "problems": f"{sum(r.available for r in records)} of {len(records)} available",
+        "problems": f"{sum(r.is_available for r in records)} of {len(records)} available",
         "cases with a winner": f"{reported} of {len(cases)} (problem and precision)",
         "variants": f"{sum(row.timed for row in searched_rows)} timed of {len(searched_rows)} tried",
         "cache": " and ".join(campaign.caches) or campaign.cache,

@@ -126,7 +126,7 @@ class Table:
         return {note: letter(i) for i, note in enumerate(notes)}
 
     @property
-    def grouped(self) -> bool:
+    def is_grouped(self) -> bool:
         return any(column.group for column in self.columns)
 
     def letters(self, cell: Cell) -> str:

@@ -442,7 +442,7 @@ class Repeated:
         self._captured: Captured | None = None
 
     @property
-    def captured(self) -> bool:
+    def is_captured(self) -> bool:
         return self._captured is not None
 
     def __call__(self) -> None:

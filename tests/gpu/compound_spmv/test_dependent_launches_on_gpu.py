@@ -52,7 +52,7 @@ def test_chains_equal_those_of_ordinary_launches(
     gpu, make_gpu_bench, small_problem, templates, tmp_path, entry, precision
 ):
     space = {layout: [Schedule("static", 64, 8), Schedule("static", 1024, 2)] for layout in all_layouts()}
-    space |= {layout: ours(gpu, layout) for layout in extended_layouts(entries()[entry]) if not layout.of_pairs}
+    space |= {layout: ours(gpu, layout) for layout in extended_layouts(entries()[entry]) if not layout.stores_pairs}
     problem = small_problem(entry, n=5000)
     rows = run(gpu, make_gpu_bench(problem, precision), problem, templates, tmp_path, precision, space)
     check(rows, sum(map(len, space.values())))
@@ -63,7 +63,7 @@ def test_chains_equal_those_of_ordinary_launches(
 def test_chains_of_pairs(gpu, make_gpu_bench, templates, tmp_path, entry, kind, precision):
     # with farther rows a tile of double quaternions would not fit into shared memory
     problem = symmetric_problem(entry, kind, n=20_000, reach=8, near=0.9)
-    space = {layout: ours(gpu, layout) for layout in extended_layouts(entries()[entry]) if layout.of_pairs}
+    space = {layout: ours(gpu, layout) for layout in extended_layouts(entries()[entry]) if layout.stores_pairs}
     rows = run(gpu, make_gpu_bench(problem, precision), problem, templates, tmp_path, precision, space)
     check(rows, sum(map(len, space.values())))
 

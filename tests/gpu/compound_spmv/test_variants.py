@@ -74,7 +74,7 @@ def test_every_kernel_of_ours_is_right(gpu, make_gpu_bench, small_problem, templ
     space = {
         layout: [*{(s.shape, s.kind): s for s in extended_space(gpu.target, layout)}.values()]
         for layout in extended_layouts(entries()[entry])
-        if not layout.of_pairs
+        if not layout.stores_pairs
     }
     rows = run(gpu, make_gpu_bench, small_problem(entry, n=5000), templates, tmp_path, precision, space)
     check(rows, count_of(space))
@@ -87,7 +87,7 @@ def test_every_kernel_of_pairs_is_right(gpu, make_gpu_bench, templates, tmp_path
     space = {
         layout: [*{s.shape: s for s in extended_space(gpu.target, layout)}.values()]
         for layout in extended_layouts(entries()[entry])
-        if layout.of_pairs
+        if layout.stores_pairs
     }
     problem = symmetric_problem(entry, kind, 5000, reach=8)
     rows = run(gpu, make_gpu_bench, problem, templates, tmp_path, precision, space)
@@ -101,6 +101,6 @@ def test_every_kernel_that_keeps_a_part_in_l2_is_right(gpu, make_gpu_bench, temp
         for layout in extended_layouts(entries()[entry])
         if (chosen := [s for s in extended_space(gpu.target, layout) if s.load == "el"][:2])
     }
-    assert any(layout.of_pairs for layout in space)
+    assert any(layout.stores_pairs for layout in space)
     problem = symmetric_problem(entry, kind, gpu.l2_bytes // 150, reach=8, near=1)
     check(run(gpu, make_gpu_bench, problem, templates, tmp_path, "double", space), 2 * len(space), kept=True)

@@ -125,7 +125,7 @@ def test_every_residual_is_that_of_the_host(make_solver, precision, points):
     count = 3 if points == 3 else 12
     course = bicgstab(lambda x: matrix @ x, b.astype(float), count)
     solver.load(b)
-    solver.start()
+    solver.begin()
     residuals = [solver.state().residual]
     for _ in range(count):
         solver.iterate()

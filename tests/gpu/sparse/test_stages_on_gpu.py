@@ -53,10 +53,10 @@ def test_a_refresh_as_a_graph_gives_the_bits_of_its_launches(gpu, load, levels_o
         return bits, levels[0].refresh
 
     as_graph, refresh = refreshed()
-    assert refresh.captured
+    assert refresh.is_captured
     launch_each_phase(monkeypatch)
     apart, refresh = refreshed()
-    assert not refresh.captured and apart == as_graph
+    assert not refresh.is_captured and apart == as_graph
 
 
 @pytest.mark.parametrize("name", ["5 points", "hubs"])

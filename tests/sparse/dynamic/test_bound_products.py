@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from dynamic_matrices import random_matrix
 
 from repro.codegen.targets import CPU
 from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.matrix import bind_product
 from repro.sparse.dynamic.schedules import Schedule, usual_schedule
+from support.dynamic_matrices import random_matrix
 
 pytestmark = pytest.mark.medium
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from dynamic_matrices import assert_equal, random_matrix
 
 from repro.sparse.dynamic import host_layout
 from repro.sparse.dynamic.kernels import COPIES_PER_THREAD, ROWS_PER_THREAD
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE
+from support.dynamic_matrices import assert_equal, random_matrix
 
 
 def tile_of(device):

@@ -5,7 +5,6 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from dynamic_matrices import assert_equal, plus, random_matrix
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -18,6 +17,7 @@ from repro.sparse.dynamic.kernels import MAX_MEDIUM_BATCH, MAX_SMALL_BATCH
 from repro.sparse.dynamic.matrix import NoRoom
 from repro.sparse.dynamic.storage import Storage
 from support.device_memory import fill_after
+from support.dynamic_matrices import assert_equal, plus, random_matrix
 from support.insertion_batches import assert_disjoint
 
 pytestmark = pytest.mark.medium

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from dynamic_matrices import assert_equal, canonical, random_matrix
 
 from repro.errors import ReproError
 from repro.sparse.dynamic import host_layout, kernels
 from repro.sparse.dynamic.kernels import LONG_ROW, MAX_MEDIUM_BATCH, MAX_SMALL_BATCH, STATE_DONE, STATE_WORDS
 from repro.sparse.dynamic.matrix import Unfinished
 from repro.sparse.dynamic.storage import Storage
+from support.dynamic_matrices import assert_equal, canonical, random_matrix
 
 # rows that are long enough to be changed by a block together
 

@@ -243,7 +243,7 @@ def test_the_course_raises_what_drifted_and_only_that():
     updated(course, 10.0, 0.9, 0.1, 1e-2)
     assert not course.is_due(1000)
     updated(course, 1e-3)
-    assert course.is_due(1000) and not course.converged
+    assert course.is_due(1000) and not course.has_converged
     assert course.take_computed(0.5)
     assert course.residuals == [100, 10, 0.9, 0.5, 0.5, 0.5]
     assert course.drifted and not course.stalled and course.goes_on(1000)
@@ -282,4 +282,4 @@ def test_the_course_ends_at_what_is_no_number(bad):
     updated(course, bad)
     assert course.is_due(1000)
     course.take_computed(bad)
-    assert not course.converged and not course.goes_on(1000)
+    assert not course.has_converged and not course.goes_on(1000)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoilt_forms import HERE
 
 from repro.sparse.rivals.files import include_folder
+from support.spoilt_forms import HERE
 
 
 @pytest.fixture(scope="session")

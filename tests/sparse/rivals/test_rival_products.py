@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spoilt_forms import HERE, PYTHON, of_python
 
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan
@@ -26,11 +25,12 @@ from repro.sparse.rivals.files import include_folder, rival_files, rival_identit
 from repro.sparse.rivals.forms import compile_source
 from repro.sparse.rivals.runnables import RivalProduct
 from repro.tuning.final_timing import shuffled_rounds
+from support.spoilt_forms import HERE, PYTHON, of_python
 
 pytestmark = pytest.mark.medium
 
 EFFORT = SamplingPlan(5, 2, 5)
-EXAMPLES = HERE.parents[2] / "examples/rivals"
+EXAMPLES = HERE.parents[1] / "examples/rivals"
 
 
 @pytest.fixture

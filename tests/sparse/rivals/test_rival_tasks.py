@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from spoilt_forms import HERE, of_python
 
 from repro.bench.runnable import Workspace
 from repro.bench.store import Store
@@ -25,12 +24,13 @@ from repro.tuning.final_timing import shuffled_rounds
 from support.amg_problems import as_problem, of_blocks
 from support.benches import graph_benches
 from support.products_by_shape import five_point
+from support.spoilt_forms import HERE, of_python
 from support.update_problems import PROBLEMS
 
 pytestmark = pytest.mark.medium
 
 EFFORT = SamplingPlan(5)
-EXAMPLES = HERE.parents[2] / "examples/rivals"
+EXAMPLES = HERE.parents[1] / "examples/rivals"
 TRIAL = Trial("real", "double")
 
 

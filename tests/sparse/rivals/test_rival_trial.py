@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spoilt_forms import PYTHON, of_python
 from typer.testing import CliRunner
 
 from repro.cli import app
@@ -17,6 +16,7 @@ from repro.devices.device_group import Devices
 from repro.errors import IncorrectError
 from repro.sparse.rivals import trial
 from repro.sparse.rivals.trial import Trial, try_apart, try_rival
+from support.spoilt_forms import PYTHON, of_python
 
 pytestmark = pytest.mark.medium
 

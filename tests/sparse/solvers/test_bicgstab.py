@@ -28,7 +28,7 @@ def test_the_residual_of_every_iteration_is_that_of_the_host(make_solver, precis
     matrix = expand(problem, problem.values.astype(DTYPES[precision]))
     course = bicgstab(lambda x: matrix @ x, b.astype(float), 12)
     solver.load(b)
-    solver.start()
+    solver.begin()
     found = [solver.state()]
     for _ in range(12):
         solver.iterate()

@@ -135,7 +135,7 @@ def test_all_phases_in_one_launch_give_the_bits_of_a_launch_a_phase(emulate, mon
     """Two slices a warp in registers; all, some and none of the matrix in shared memory; vectors in memory."""
     matrix, b = laplacian(34), draw(34 * 34)
     whole = emulate(matrix, method)
-    assert whole.solver.together
+    assert whole.solver.runs_together
     assert whole.slices.max_slices_per_warp(16) == 2
     assert whole.solver.kept_bytes == whole.slices.nbytes
     expected = whole(b, 1e-3)
@@ -188,7 +188,7 @@ def test_a_gpu_whose_blocks_cannot_all_wait_for_each_other_has_a_launch_a_phase(
     monkeypatch.setattr(EmulatedCuda, "cooperative", find)
     solve = emulate(matrix, "cg")
     assert solve.slices.blocks == 2
-    assert (solve.solver.together, solve.solver.kept_bytes) == (False, 0)
+    assert (solve.solver.runs_together, solve.solver.kept_bytes) == (False, 0)
     solution, y = solve(b, max_iterations=3)
     assert solution == expected
     assert (solution.status, solution.iterations) == ("limit", 3)
@@ -201,7 +201,7 @@ def test_a_gpu_whose_blocks_cannot_all_wait_for_each_other_has_a_launch_a_phase(
 def test_rows_of_many_lanes_and_what_has_no_solution_in_one_launch(emulate, method):
     matrix, b = uneven(700), draw(700)
     solve = emulate(matrix, method)
-    assert set(solve.slices.slices[:, 1] // 64) >= {1, 32}
+    assert set(solve.slices.slices["rows_and_lanes"] // 64) >= {1, 32}
     solution, x = solve(b)
     assert solution.status == "converged"
     np.testing.assert_allclose(expand(matrix, matrix.values) @ x, b, atol=1e-8)

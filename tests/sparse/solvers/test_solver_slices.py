@@ -1,5 +1,6 @@
 """Rows dealt to blocks: every entry once, whatever the lengths of rows, little padding, and what fits is kept."""
 
+import doctest
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from repro.codegen.targets import DTYPES
 from repro.sparse.operands import expand
 from repro.sparse.ordering import reorder
 from repro.sparse.solvers import persistent
+from repro.sparse.solvers import slices as slices_module
 from repro.sparse.solvers.kernels import PERSISTENT_BLOCK_SIZE
 from repro.sparse.solvers.persistent import MAX_SECTORS, deal_rows
 from repro.sparse.solvers.slices import LANES, assign_rows, keep_slices
@@ -62,11 +64,15 @@ def test_every_entry_has_one_slot_and_every_row_one_place(name, blocks, warps, o
     np.testing.assert_array_equal(members[kept][found.data - 1], matrix.values)
 
 
+def test_the_example_is_as_printed():
+    assert doctest.testmod(slices_module).failed == 0
+
+
 def test_long_rows_cost_little_padding_and_blocks_have_about_as_much_to_do():
     slices = assign_rows(uneven(6000), np.dtype(float), 10, 4)
     slots = len(slices.columns) * LANES
     assert slots < 2.2 * uneven(6000).nnz
-    steps = slices.slices[:, 3]
+    steps = slices.slices["steps"]
     of_blocks = np.add.reduceat(steps, slices.starts[:-1])
     assert of_blocks.max() < 2.5 * of_blocks.mean()
 
@@ -74,10 +80,10 @@ def test_long_rows_cost_little_padding_and_blocks_have_about_as_much_to_do():
 def test_rows_of_a_grid_stay_in_their_order_and_get_more_lanes_where_they_are_few():
     many, few = (assign_rows(laplacian(points, 3), np.dtype(float), 4, 4) for points in (16, 6))
     assert np.array_equal(many.rows, np.arange(16**3))
-    assert (many.slices[:, 1] // 64 == 1).all()
+    assert (many.slices["rows_and_lanes"] // 64 == 1).all()
     assert len(many.columns) * LANES < 1.2 * laplacian(16, 3).nnz
     wide = assign_rows(as_matrix(np.ones((64, 64))), np.dtype(float), 4, 4)
-    assert (wide.slices[:, 1] // 64 == 4).all()
+    assert (wide.slices["rows_and_lanes"] // 64 == 4).all()
     assert len(few.slices) >= 6**3 / LANES
 
 
@@ -92,17 +98,17 @@ def test_a_block_keeps_its_first_slices_as_far_as_they_fit():
         assert 0 < kept.max_bytes <= capacity
         assert kept.steps * slices.step_bytes <= 3 * kept.max_bytes
         for block, end in enumerate(kept.ends):
-            steps = slices.slices[slices.starts[block] : end, 3].sum()
-            following = slices.slices[end, 3] if end < slices.starts[block + 1] else 0
+            steps = slices.slices["steps"][slices.starts[block] : end].sum()
+            following = slices.slices["steps"][end] if end < slices.starts[block + 1] else 0
             assert steps * slices.step_bytes <= capacity
             assert not following or (steps + following) * slices.step_bytes > capacity
 
 
 def decode(slices, kept, block, entry):
     """Columns, and members of values, of the steps that a block keeps, read as kernels read them; and their number."""
-    first, end = (slices.slices[at, 2] for at in (slices.starts[block], kept.ends[block] - 1))
-    steps = end + slices.slices[kept.ends[block] - 1, 3] - first
-    first_word, words, count = kept.places[block]
+    first = slices.first_steps()[block]
+    steps = slices.ends()[kept.ends[block] - 1] - first
+    first_word, words, count = kept.image_places[block]
     image = kept.images[16 * first_word :][: 16 * words].tobytes()
     members = slices.values.shape[1]
     table = np.frombuffer(image, slices.values.dtype, members * count).reshape(members, count)
@@ -136,7 +142,7 @@ def test_a_table_holds_the_slots_with_one_value_for_each_pair(entry, kind, preci
             replace(slices, slices=slices.slices[slices.starts[block] : kept.ends[block]]), entry
         )
         pairs = set(zip(np.minimum(rows, others), np.maximum(rows, others), strict=True))
-        assert kept.places[block, 2] <= len(pairs) + 2  # the diagonal's value, and 0
+        assert kept.image_places["values"][block] <= len(pairs) + 2  # the diagonal's value, and 0
 
 
 def test_a_table_is_taken_where_more_fits_and_columns_are_near_each_other():
@@ -145,7 +151,7 @@ def test_a_table_is_taken_where_more_fits_and_columns_are_near_each_other():
     kept = keep_slices(slices, "real", slices.nbytes // 5)
     assert kept.form == "table"
     assert kept.steps == len(slices.columns)
-    assert kept.places[:, 2].max() == 3  # -1, 4.1 and 0
+    assert kept.image_places["values"].max() == 3  # -1, 4.1 and 0
     columns = slices.columns.copy()
     columns[len(columns) // 2, :2] = 0, 1 << 16
     far = keep_slices(replace(slices, columns=columns), "real", slices.nbytes // 5)
@@ -154,7 +160,7 @@ def test_a_table_is_taken_where_more_fits_and_columns_are_near_each_other():
     broken = np.flatnonzero(far.ends != kept.ends)
     assert len(broken) == 1
     last = slices.slices[far.ends[broken[0]]]
-    assert last[2] <= len(columns) // 2 < last[2] + last[3]
+    assert last["first_step"] <= len(columns) // 2 < last["first_step"] + last["steps"]
 
 
 def test_the_diagonal_is_that_of_the_real_expansion():
@@ -165,7 +171,7 @@ def test_the_diagonal_is_that_of_the_real_expansion():
         np.testing.assert_allclose(slices.scale, 1 / diagonal[slices.rows])
     empty = assign_rows(as_matrix(EMPTY_ROWS), np.dtype(float), 2, 2)
     assert (np.delete(empty.scale[:, 0], np.flatnonzero(empty.rows == 2)) == 1).all()
-    assert empty.least[0] == 0
+    assert empty.smallest_diagonal == (0, 0)
 
 
 def renumbered(matrix, seed=5):

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from synthetic_campaign import PROBLEMS, STUDY, Maker
 
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.studies import get_study, load_artifacts
+from support.synthetic_campaign import PROBLEMS, STUDY, Maker
 
 ROOT = Path(__file__).parents[3]
 load_artifacts(STUDY)

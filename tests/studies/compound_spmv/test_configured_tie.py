@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from synthetic_campaign import PROBLEMS, STUDY, Maker
 
 from repro.cli import results
 from repro.cli import results as commands
+from support.synthetic_campaign import PROBLEMS, STUDY, Maker
 
 pytestmark = pytest.mark.medium
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_campaign import PROBLEMS, STUDY, Maker
 
 from repro.bench.rows import Row
 from repro.campaign.measurement import measure
@@ -24,6 +23,7 @@ from repro.studies.compound_spmv.study import STUDY as CONTRACT
 from repro.studies.compound_spmv.study import fastest_of
 from support.benches import QUICK
 from support.persistent_solves import laplacian
+from support.synthetic_campaign import PROBLEMS, STUDY, Maker
 
 NAME = "body"
 TABLE, FIGURE = "table-conjugate-gradients", "figure-conjugate-gradients"

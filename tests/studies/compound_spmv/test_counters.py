@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from synthetic_campaign import PROBLEMS, STUDY, Maker
 from test_tables import make
 
 from repro.bench.ncu import COLUMNS
@@ -13,6 +12,7 @@ from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.output import as_csv, as_latex
 from repro.results.published import Published
+from support.synthetic_campaign import PROBLEMS, STUDY, Maker
 
 GIVEN = PROBLEMS[5]
 

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from synthetic_campaign import PROBLEMS, STUDY, Maker
 
 from repro.bench.rows import Row
 from repro.codegen import nvcc
@@ -33,6 +32,7 @@ from repro.studies.compound_spmv.study import STUDY as CONTRACT
 from support.emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
 from support.emulated_workspace import SM_90, EmulatedWorkspace, emulated
 from support.symmetric_problems import symmetric_problem
+from support.synthetic_campaign import PROBLEMS, STUDY, Maker
 
 AWAIT, LET = "await_previous_launch();", "launch_dependents();"
 #: Every kind of schedule, of loop over a row, and of thread that takes a row.
@@ -60,7 +60,7 @@ def test_a_chain_is_a_text_of_its_own_where_the_target_has_such_launches(templat
     id = VariantId.parse(text)
     source = rendered(templates, id, dependent=True)
     assert re.search(rf"KERNEL\(.*\) spmv_\w+\([^)]*\)\n\{{\n    {re.escape(LET)}\n", source), "not first of all"
-    assert source.count(AWAIT) >= (1 if id.layout.of_pairs else 2)
+    assert source.count(AWAIT) >= (1 if id.layout.stores_pairs else 2)
     assert "RESTRICT x" not in source
     ordinary = rendered(templates, id)
     assert not {AWAIT, LET, "griddepcontrol"} & set(re.findall(r"\w+\(\);|griddepcontrol", ordinary))
@@ -114,7 +114,7 @@ def early(
 
     def run(text: str, *, waits: bool = True) -> int:
         id = VariantId.parse(text)
-        if id.layout.of_pairs:
+        if id.layout.stores_pairs:
             problem, precision = symmetric_problem("complex", HERMITIAN, n=200), "single"
         else:
             problem, precision = small_problem("block3", n=400), "double"

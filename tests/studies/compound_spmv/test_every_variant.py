@@ -44,7 +44,7 @@ def test_each_shape_has_its_turn():
     """Every shape of ours in both precisions, and every width with every entry."""
     cases = [(entry, precision) for entry in entries() for precision in PRECISIONS]
     for layout in extended_layouts(entries()["block3"]):
-        if layout.of_pairs:
+        if layout.stores_pairs:
             continue
         found = {case: shapes_of_ours(layout, *case) for case in cases}
         space = extended_space(CPU, layout)
@@ -93,7 +93,7 @@ def test_every_layout_of_ours_is_right(tmp_path, templates, make_bench, small_pr
     bench = make_bench(small_problem(entry, n=300), precision)
     found = []
     for layout in extended_layouts(entries()[entry]):
-        if layout.of_pairs:
+        if layout.stores_pairs:
             continue
         of_layout = variants(tmp_path, templates, entry, precision, layout, shapes_of_ours(layout, entry, precision))
         found += of_layout

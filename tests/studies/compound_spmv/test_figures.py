@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from matplotlib.colors import LogNorm
 from matplotlib.text import Text
-from synthetic_campaign import PROBLEMS, STUDY, Maker
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
@@ -19,6 +18,7 @@ from repro.results.tables import Figure
 from repro.studies.compound_spmv.figures.performance import speedups
 from repro.studies.compound_spmv.figures.search import choose_problem, log_ticks, surface
 from support.figure_flaws import flaws, laid_out
+from support.synthetic_campaign import PROBLEMS, STUDY, Maker
 
 FIGURES = [artifact.name for artifact in artifacts(STUDY, "figure")]
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 from matplotlib.text import Text
-from synthetic_campaign import EXTENDED, PROBLEMS, REORDERED, STUDY, Maker
 from test_tables import make, values
 
 from repro.results import figure_style
@@ -19,6 +18,7 @@ from repro.results.tables import Figure, Table
 from repro.studies.compound_spmv.figures.performance import MEAN, cache_bytes, speedup_bars
 from repro.studies.compound_spmv.results import all_times, paper_rows
 from repro.studies.compound_spmv.tables.performance import CG_QUANTITIES, CHAIN_QUANTITIES, QUANTITIES
+from support.synthetic_campaign import EXTENDED, PROBLEMS, REORDERED, STUDY, Maker
 
 pytestmark = pytest.mark.medium
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic_campaign import EXTENDED, MOVED, PAIRED_PROBLEM, PAIRS, PAIRS_BYTES, PROBLEMS, STUDY, Maker
 from test_ours import figure, targets, texts
 from test_tables import make, values
 
@@ -21,6 +20,7 @@ from repro.sparse.symmetry import HERMITIAN
 from repro.studies.compound_spmv.results import OURS, PAPERS, WITHOUT_PAIRS, all_times
 from repro.studies.compound_spmv.tables.performance import OWN
 from support.symmetric_problems import symmetric_problem
+from support.synthetic_campaign import EXTENDED, MOVED, PAIRED_PROBLEM, PAIRS, PAIRS_BYTES, PROBLEMS, STUDY, Maker
 
 pytestmark = pytest.mark.medium
 

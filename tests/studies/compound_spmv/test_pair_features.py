@@ -169,7 +169,7 @@ def made_up(number: int) -> Recording:
     for name in NAMES:
         variant = VariantId.parse(name)
         layout, schedule = variant.layout, variant.schedule
-        if layout.of_pairs:
+        if layout.stores_pairs:
             if not symmetric:
                 continue
             tile = int(layout.outer.partition("-")[2])
@@ -180,7 +180,7 @@ def made_up(number: int) -> Recording:
                 2 - own[layout.ordering]
             )
             slow = 0.05 * (layout.outer == "CSR") + 0.04 * (schedule.kind == "chunk")
-        slow += 0.08 * abs(np.log2(schedule.width) - width + layout.of_pairs) + liked[str(layout)]
+        slow += 0.08 * abs(np.log2(schedule.width) - width + layout.stores_pairs) + liked[str(layout)]
         slow += 0.04 * abs(np.log2(schedule.in_flight) - unroll) + 0.02 * abs(np.log2(schedule.block_size) - n_t)
         if schedule.load == "el" and cached:
             continue

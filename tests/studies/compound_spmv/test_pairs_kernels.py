@@ -239,6 +239,6 @@ def test_schedules_that_are_not_a_tile_a_block_are_refused(schedule: str) -> Non
 
 
 def test_a_matrix_without_values_has_no_pairs(templates: Path) -> None:
-    assert not any(layout.of_pairs for layout in extended_layouts(entries()["pattern"]))
+    assert not any(layout.stores_pairs for layout in extended_layouts(entries()["pattern"]))
     with pytest.raises(ReproError, match="a matrix without values has no pairs"):
         render_module(templates, "pattern", "double", PAIRS_64, [ONE], CPU, "tests")

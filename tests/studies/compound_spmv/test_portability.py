@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from synthetic_campaign import LAYOUTS, PROBLEMS, STUDY, Given, Maker
 
 from repro.bench.rows import Row
 from repro.campaign.artifacts import CampaignSelection
@@ -18,6 +17,7 @@ from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Cell, Table
 from repro.studies.compound_spmv.searches import replayed_searches, transfers
+from support.synthetic_campaign import LAYOUTS, PROBLEMS, STUDY, Given, Maker
 
 pytestmark = pytest.mark.medium
 

@@ -1,11 +1,11 @@
 """What the tables of products read of a case: the library's times, and layouts that tie with the winner's."""
 
 import pytest
-from synthetic_campaign import PROBLEMS
 
 from repro.results.campaign_data import Campaign, Case
 from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compound_spmv.results import tied_layouts
+from support.synthetic_campaign import PROBLEMS
 
 HELMHOLTZ = PROBLEMS[1]
 

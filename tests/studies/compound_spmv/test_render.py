@@ -35,7 +35,7 @@ def test_row_loops_as_published_are_not_unrolled_and_others_are_left_to_the_comp
         render_module(templates, "real", "double", layout, space, GPU, "tests").partition("multiply_accumulate")[2]
         for space in (paper_space(GPU), paper_space(GPU, rolled=False))
     )
-    row_loop = "for (int slot = first"
+    row_loop = "for (; slot < end"
     assert f"NO_UNROLL\n    {row_loop}" in literal
     assert "NO_UNROLL" not in tuned
     without = literal.replace("    NO_UNROLL\n", "").replace("_rolled", "")

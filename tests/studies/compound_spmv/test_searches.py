@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from matplotlib.figure import Figure as Canvas
-from synthetic_campaign import PROBLEMS, STUDY, Maker
 
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
@@ -15,6 +14,7 @@ from repro.studies.compound_spmv.figures.search import curves
 from repro.studies.compound_spmv.searches import recordings_of_space
 from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, order_losses, times_and_bytes
 from repro.tuning.strategies import evaluate
+from support.synthetic_campaign import PROBLEMS, STUDY, Maker
 
 
 def values(table: Table) -> dict[tuple[str, ...], dict[str, object]]:

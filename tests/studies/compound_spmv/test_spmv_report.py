@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
@@ -13,6 +12,7 @@ from repro.results.registry import Artifact, Kind, artifacts
 from repro.results.report import PageStudy, failures, missing, statuses, write_report
 from repro.studies import get_study
 from support.html_page import Page
+from support.synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 
 pytestmark = pytest.mark.medium
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from synthetic_campaign import EMPTY, PROBLEMS, Maker
 from test_searches import make, values
 
 from repro.bench.rows import Row
 from repro.results.campaign_data import Campaign
 from repro.results.published import Published
 from repro.studies.compound_spmv.tables.search import ALL, IDEAS
+from support.synthetic_campaign import EMPTY, PROBLEMS, Maker
 
 SMALL, LARGE = replace(PROBLEMS[5], name="small"), replace(PROBLEMS[5], name="large")
 BYTES = {"small": 2_000_000, "large": 200_000_000}

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
@@ -21,6 +20,7 @@ from repro.results.report import missing
 from repro.results.tables import Table
 from repro.studies.compound_spmv.results import PUBLISHED_CLOCK
 from repro.studies.compound_spmv.tables.reproduction import size_text
+from support.synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 
 
 def make(campaign: Campaign, published: Published, name: str) -> Table:

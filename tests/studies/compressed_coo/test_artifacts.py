@@ -7,17 +7,6 @@ from typing import cast
 import matplotlib as mpl
 import pandas as pd
 import pytest
-from coo_campaign import (
-    COMPRESSED,
-    LARGE,
-    OURS,
-    PLAIN,
-    PROBLEMS,
-    REASON,
-    STUDY,
-    CooMaker,
-    published_coo,
-)
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
@@ -34,6 +23,17 @@ from repro.studies.compressed_coo.results import DISTINCT as ARE_DISTINCT
 from repro.studies.compressed_coo.results import REPEAT as REPEATS
 from repro.studies.compressed_coo.results import all_times, median_cases_and_note
 from support.campaigns import Recorder
+from support.coo_campaign import (
+    COMPRESSED,
+    LARGE,
+    OURS,
+    PLAIN,
+    PROBLEMS,
+    REASON,
+    STUDY,
+    CooMaker,
+    published_coo,
+)
 from support.figure_flaws import flaws, laid_out
 from support.html_page import Page
 

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from balanced_matrices import Csr, chunkings, matrices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.errors import ReproError, Unsupported
 from repro.studies.compressed_coo.coordinate_format import Chunking, balance, count_slots, deinterleave, interleave
+from support.balanced_matrices import Csr, chunkings, matrices
 
 
 def deal_out(csr: Csr, chunking: Chunking) -> tuple[list[int], list[int], list[float]]:

@@ -3,7 +3,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from balanced_matrices import Csr, chunkings, cube, five_point, matrices, one_chunk
 from hypothesis import given, settings
 
 from repro.studies.compressed_coo.coordinate_format import (
@@ -17,6 +16,7 @@ from repro.studies.compressed_coo.coordinate_format import (
     frequent_with_zero,
     spelt,
 )
+from support.balanced_matrices import Csr, chunkings, cube, five_point, matrices, one_chunk
 
 #: Non-zeros a second that are aimed at on one core, and what a shared one reaches at the least.
 SPEED, SLACK = 10e6, 3

@@ -4,14 +4,14 @@ import time
 
 import numpy as np
 import pytest
-from balanced_matrices import Csr, cube, five_point, matrices
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sliced_reader import packed, read
 
 from repro.errors import Unsupported
 from repro.studies.compressed_coo import sliced_format
 from repro.studies.compressed_coo.sliced_format import MAX_STEPS, PIECE, make_slices
+from support.balanced_matrices import Csr, cube, five_point, matrices
+from support.sliced_reader import packed, read
 
 HEIGHTS = (8, 16, 32)
 #: Non-zeros a second that are aimed at on one core, and what a shared one reaches at the least.

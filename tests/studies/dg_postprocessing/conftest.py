@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from dg_campaign import APPLIES, Maker
 
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module, manifest_path
@@ -18,6 +17,7 @@ from repro.sparse.device_primitives import ModuleFile
 from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.kernels import render_regions
 from repro.studies.dg_postprocessing.operands import RegionOperands
+from support.dg_campaign import APPLIES, Maker
 from support.region_lists import region_list
 
 

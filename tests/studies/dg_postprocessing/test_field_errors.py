@@ -8,19 +8,6 @@ from types import SimpleNamespace
 import matplotlib as mpl
 import numpy as np
 import pytest
-from dg_campaign import (
-    LOCAL_GAIN,
-    LOCAL_PAIRS,
-    LOCAL_SCALE,
-    NUMBERS,
-    PAIRS,
-    Maker,
-    errors,
-    lines,
-    mean_edge,
-    table,
-    values,
-)
 
 from repro.errors import IncorrectError
 from repro.filtering.reference import contour_rows
@@ -35,6 +22,19 @@ from repro.results.registry import get_artifact
 from repro.studies.dg_postprocessing import MAX_LOCAL_TRIANGLES, STUDY_NAME
 from repro.studies.dg_postprocessing.figures_accuracy import lattice, sample_field
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters, exact, make_operands, unfiltered
+from support.dg_campaign import (
+    LOCAL_GAIN,
+    LOCAL_PAIRS,
+    LOCAL_SCALE,
+    NUMBERS,
+    PAIRS,
+    Maker,
+    errors,
+    lines,
+    mean_edge,
+    table,
+    values,
+)
 
 
 class Given(Filters):

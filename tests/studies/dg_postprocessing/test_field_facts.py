@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dg_campaign import NUMBERS, Maker, lines, table, values
 
 from repro.problems.field import generate_field
 from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.facts import facts
+from support.dg_campaign import NUMBERS, Maker, lines, table, values
 
 PROBLEMS = Path(__file__).parents[3] / "config" / "problems.yaml"
 #: Meshes that take less than a second.

@@ -8,7 +8,6 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
-from region_campaign import RegionMaker
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.campaign.measurement import measure
@@ -29,6 +28,7 @@ from repro.studies.dg_postprocessing.ids import WIDTHS, FilterMethod, full_width
 from repro.studies.dg_postprocessing.regions import SHORT_LIST, region_count
 from repro.studies.dg_postprocessing.study import STUDY
 from support.benches import QUICK
+from support.region_campaign import RegionMaker
 
 pytestmark = pytest.mark.medium
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from dg_campaign import OPERATIONS, Maker, lines, table
 
 from support.campaigns import READS
+from support.dg_campaign import OPERATIONS, Maker, lines, table
 
 NAME, POINTS = "siac/low_4k_p3", 80_000
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dg_campaign import APPLIES, NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
 
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Table
 from repro.studies import get_study
 from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.figures_accuracy import mesh_ticks, triangle_count_text
+from support.dg_campaign import APPLIES, NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
 from support.figure_flaws import flaws, laid_out
 
 #: Those of the plane.

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from dg_campaign import (
+
+from repro.results.common_tables import NO_ANALYSIS
+from repro.studies.dg_postprocessing import MIN_RATE, OVER_POINT, stated_number
+from repro.studies.dg_postprocessing.operands import peak_gflops
+from repro.studies.dg_postprocessing.results import NOT_TUNED
+from support.dg_campaign import (
     APPLIES,
     MATRIX_BYTES,
     NOTHING_PUBLISHED,
@@ -15,11 +20,6 @@ from dg_campaign import (
     table,
     values,
 )
-
-from repro.results.common_tables import NO_ANALYSIS
-from repro.studies.dg_postprocessing import MIN_RATE, OVER_POINT, stated_number
-from repro.studies.dg_postprocessing.operands import peak_gflops
-from repro.studies.dg_postprocessing.results import NOT_TUNED
 
 
 def test_counts_beside_the_published(dg_campaign_of_some):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from dg_campaign import NOTHING_PUBLISHED, NUMBERS, OPERATIONS, PEAK, Maker, table
 
 from repro.results.tables import Cell
 from repro.studies.dg_postprocessing.results import IN_PLANE, IN_SPACE, QUANTITIES
 from support.campaigns import READS
+from support.dg_campaign import NOTHING_PUBLISHED, NUMBERS, OPERATIONS, PEAK, Maker, table
 
 TRIANGLES = {"4k": 4_096, "16k": 16_384, "64k": 65_536, "256k": 262_144, "1024k": 1_048_576}
 SLOW = "siac/high_16k_p2"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dg_campaign import NOTHING_PUBLISHED, NUMBERS, PEAK, drawn, lines, table, values
-from region_campaign import FASTEST, MICRO, REGIONS, RegionMaker, ids_of, micro, target_of
 
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Figure, Table
@@ -16,7 +14,9 @@ from repro.studies.dg_postprocessing.regions import region_features, region_form
 from repro.studies.dg_postprocessing.results import IN_SPACE, width_times
 from repro.studies.dg_postprocessing.tables import complete_recordings
 from repro.tuning.recordings import Machine
+from support.dg_campaign import NOTHING_PUBLISHED, NUMBERS, PEAK, drawn, lines, table, values
 from support.figure_flaws import flaws, laid_out
+from support.region_campaign import FASTEST, MICRO, REGIONS, RegionMaker, ids_of, micro, target_of
 
 pytestmark = pytest.mark.medium
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from dg_campaign import CHOSEN, NUMBERS, Maker, lines, table, values
 
 from repro.results.registry import get_artifact
 from repro.studies.dg_postprocessing import FILTER, GATHER, SEVERAL, STUDY_NAME
 from repro.studies.dg_postprocessing.ids import FilterId
 from support.campaigns import READS
+from support.dg_campaign import CHOSEN, NUMBERS, Maker, lines, table, values
 from support.figure_flaws import flaws, laid_out
 
 LOW, HIGH, SMALL = "siac/low_1024k_p1", "siac/high_1024k_p2", "siac/low_4k_p1"

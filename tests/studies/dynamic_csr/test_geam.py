@@ -16,7 +16,7 @@ from repro.studies.dynamic_csr.operands import CsrMemory
 from repro.studies.dynamic_csr.runnables_baselines import CubSort, CubSums, Geam, _Addition
 from support.update_problems import drawn, growing
 
-pytest_plugins = ("rival_fixtures",)
+pytest_plugins = ("support.rival_fixtures",)
 HANDLE, DESCRIPTION, STREAM = 11, 22, 33
 
 

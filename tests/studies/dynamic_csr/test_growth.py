@@ -22,7 +22,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
 from repro.studies.dynamic_csr.study import DYNAMIC_PAIRS, MODES, OPERATIONS, ORDERS, STUDY, suite
 from support.update_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
-pytest_plugins = ("rival_fixtures",)
+pytest_plugins = ("support.rival_fixtures",)
 
 orders = pytest.mark.parametrize("order", ORDERS)
 modes = pytest.mark.parametrize("mode", MODES)

@@ -30,7 +30,7 @@ from repro.studies.dynamic_csr.runnables_updates import DynamicUpdate
 from repro.studies.dynamic_csr.study import ORDERS, suite
 from support.update_problems import PROBLEMS, RANDOM, check_twice, drawn, growing
 
-pytest_plugins = ("rival_fixtures",)
+pytest_plugins = ("support.rival_fixtures",)
 
 precisions = pytest.mark.parametrize("precision", ["single", "double"])
 SINGLE_BATCHES = growing(RANDOM, [drawn(150, 90, 40, seed) for seed in range(12)])

@@ -31,7 +31,7 @@ from repro.studies.dynamic_csr.runnables_baselines import (
 from repro.studies.dynamic_csr.runnables_updates import STATIC_PAIRS, StaticConversion, update_plan
 from support.update_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
-pytest_plugins = ("rival_fixtures",)
+pytest_plugins = ("support.rival_fixtures",)
 UPDATES = (HybridUpdate, CoordinateUpdate, Rebuild)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from amg_campaign import Maker
 
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module, manifest_path
@@ -18,6 +17,7 @@ from repro.sparse.device_primitives import ModuleFile
 from repro.studies.spgemm_amg import STUDY_NAME
 from repro.studies.spgemm_amg.kernels import modules_for, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands
+from support.amg_campaign import Maker
 
 
 @pytest.fixture(scope="session")

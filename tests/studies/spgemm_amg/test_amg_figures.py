@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import matplotlib as mpl
 import pytest
-from amg_campaign import NOTHING_PUBLISHED, NUMBERS, Maker
 from matplotlib.text import Text
 
 from repro.results import figure_style
@@ -12,6 +11,7 @@ from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Figure, Table
 from repro.studies import get_study
 from repro.studies.spgemm_amg import STUDY_NAME
+from support.amg_campaign import NOTHING_PUBLISHED, NUMBERS, Maker
 from support.figure_flaws import flaws, laid_out
 
 NAMES = [artifact.name for artifact in artifacts(STUDY_NAME)]

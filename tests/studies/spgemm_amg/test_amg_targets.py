@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from amg_campaign import NOTHING_PUBLISHED, NUMBERS, PRODUCTS, Maker, table
 
 from repro.results.tables import Cell
 from repro.studies.spgemm_amg.results import QUANTITIES
+from support.amg_campaign import NOTHING_PUBLISHED, NUMBERS, PRODUCTS, Maker, table
 
 
 def reached(campaign) -> dict[str, dict[str, Cell]]:

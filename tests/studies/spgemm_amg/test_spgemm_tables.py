@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from amg_campaign import NONZEROS, PRODUCTS, ROWS, Maker, lines, table, values
 
 from repro.results.problem_lines import OF_NO_PAPER
 from repro.results.significance import geometric_mean
 from repro.studies.spgemm_amg.tables import SEARCHED
+from support.amg_campaign import NONZEROS, PRODUCTS, ROWS, Maker, lines, table, values
 
 OOM = "AA/coordinates: out of memory (2 GiB more)"
 

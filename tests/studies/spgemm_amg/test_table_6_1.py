@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from amg_campaign import NOTHING_PUBLISHED, NUMBERS, Maker, lines, table, values
 
 from repro.problems.generators import generate
+from support.amg_campaign import NOTHING_PUBLISHED, NUMBERS, Maker, lines, table, values
 
 PROBLEMS = Path(__file__).parents[3] / "config" / "problems.yaml"
 #: Printed as 5 and 9 entries a row.

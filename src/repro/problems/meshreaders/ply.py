@@ -171,7 +171,7 @@ class _Body:
         if not element.properties:
             return {}
         lengths = self._lengths(element, 1)
-        if len(lengths) and not self._alike(element, lengths[0]):
+        if len(lengths) and not self._are_alike(element, lengths[0]):
             lengths = self._lengths(element, element.count)
         else:
             lengths = np.repeat(lengths, element.count, axis=0) if len(lengths) else lengths
@@ -194,7 +194,7 @@ class _Body:
     def _width(self, dtype: np.dtype[Any]) -> int:
         return dtype.itemsize if self._order else 1
 
-    def _alike(self, element: _Element, lengths: Numbers) -> bool:
+    def _are_alike(self, element: _Element, lengths: Numbers) -> bool:
         """Return whether the lists of all rows of an element are as long as those of the first row."""
         widths = [self._width(item.dtype) for item in element.properties]
         heads = [0 if item.count is None else self._width(item.count) for item in element.properties]

@@ -76,9 +76,9 @@ def render_module(
     them. A `dynamic` schedule is not available then, as its row counter has to be reset between launches.
     """
     title = f"{owner}: {entry}, {precision} precision, {layout.stored}"
-    dependent = dependent and target.dependent_launches
+    dependent = dependent and target.has_dependent_launches
     assert not (dependent and any(s.kind == DYNAMIC for s in schedules))
-    if layout.of_pairs:
+    if layout.stores_pairs:
         return _render_pairs(templates, entry, precision, layout, schedules, target, title, dependent)
     algebra, outer = get_entry(entry), get_outer(layout.outer)
     clustered = layout.ordering == "clustered"

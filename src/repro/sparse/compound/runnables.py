@@ -122,10 +122,10 @@ class Variant(CompiledProduct):
         name = kernel_name(self.schedule, device.target)
         self._kernel_resources = self.resources(name)
         n = operands.problem.n
-        long_rows = self.layout.ordering == "clustered" and not self.layout.of_pairs
+        long_rows = self.layout.ordering == "clustered" and not self.layout.stores_pairs
         blocks = self.schedule.blocks(n, device.sm_count, facts.stride if long_rows else 0)
         matrix = [np.int32(n), np.int32(facts.slots), np.int32(facts.stride)]
-        matrix += [np.int32(facts.leading)] if self.layout.of_pairs else []
+        matrix += [np.int32(facts.leading)] if self.layout.stores_pairs else []
         kept_slots = self._kept_slots(facts, device)
         program = self.program(workspace)
         counter = workspace.written("counter", 4, "its counter")
@@ -144,7 +144,7 @@ class Variant(CompiledProduct):
 
     def _padding(self, workspace: Workspace) -> float:
         """Return the number of slots per entry for our layouts; 1 for pair formats, whose padding is not limited."""
-        if self.space != EXTENDED or self.layout.of_pairs:
+        if self.space != EXTENDED or self.layout.stores_pairs:
             return 1.0
         matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
         return workspace.cached(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
@@ -166,7 +166,7 @@ class Variant(CompiledProduct):
 
     def _shared_bytes(self, facts: PackedFacts, operands: ProductOperands) -> int:
         """Return the bytes of dynamic shared memory per block of a pair format; 0 for other formats."""
-        if not self.layout.of_pairs:
+        if not self.layout.stores_pairs:
             return 0
         size = operands.entry.size
         entry_bytes = (padded_size(size) if self.layout.vector == "Padded" else size) * operands.dtype.itemsize
@@ -258,7 +258,7 @@ def operand_packer(
 
     def packed() -> tuple[PackedFacts, Mapping[str, NDArray[Any]]]:
         values = matrix.values.astype(operands.dtype, copy=False)
-        if layout.of_pairs:
+        if layout.stores_pairs:
             symmetry = symmetry_on(workspace, layout.unknowns)
             rows = clusters_on(workspace) if symmetry.kind and clustered else None
             packed_operand = pack_pairs(matrix, values, symmetry, layout, rows)
@@ -304,5 +304,5 @@ def own_floors(sizes: Mapping[Layout, int], streams: Sequence[StreamConfig]) -> 
     return {
         layout: [OwnFloor(stream, layout, size) for stream in streams]
         for layout, size in sizes.items()
-        if layout.of_pairs
+        if layout.stores_pairs
     }

@@ -109,7 +109,7 @@ class Layout:
         return f"{self.outer}-{self.inner}-{self.vector}" + f"@{self.ordering}" * (self.ordering != "natural")
 
     @property
-    def of_pairs(self) -> bool:
+    def stores_pairs(self) -> bool:
         """Whether each pair of a symmetric matrix is stored once, in tiles of `TILE_ROWS` rows."""
         return self.outer in TILE_ROWS
 
@@ -295,7 +295,7 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     Excluded are choices that lost on every tried matrix (docs/performance.md): one thread per row, more than 8 per row
     of ELLPACK or of clusters, and widths for which a warp's step is much more or less than a slice.
     """
-    if layout.of_pairs:
+    if layout.stores_pairs:
         return _pairs_space(target, TILE_ROWS[layout.outer])
     widths = [1 << i for i in range(1, target.warp.bit_length())]
     slice_rows = get_outer(layout.outer).constants.get("slice_rows")

@@ -242,7 +242,7 @@ class Schedule:
         )
 
     @property
-    def papers(self) -> bool:
+    def is_papers(self) -> bool:
         """Whether the paper has this schedule: one entry in flight, no cache hints, any dynamic matrix."""
         return self.kind in ("vector", "streams") and self.in_flight == 1 and self.load == "ca" and not self.exact
 

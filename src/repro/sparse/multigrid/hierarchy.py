@@ -622,9 +622,9 @@ class Refresh:
         return new_levels
 
     @property
-    def captured(self) -> bool:
+    def is_captured(self) -> bool:
         """Whether the launches are captured into a graph."""
-        return isinstance(self._launch, Repeated) and self._launch.captured
+        return isinstance(self._launch, Repeated) and self._launch.is_captured
 
     def release(self) -> None:
         """Release the memory; a second call has no effect."""

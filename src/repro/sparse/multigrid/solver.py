@@ -72,14 +72,14 @@ class ConvergenceMonitor:
         return len(self.residuals) - 1
 
     @property
-    def converged(self) -> bool:
+    def has_converged(self) -> bool:
         """Whether the last residual is computed from x and small enough."""
         return self._computed == self.steps and self.residuals[-1] <= self._target
 
     def goes_on(self, max_iterations: int) -> bool:
         """Return whether to take another step, within the limit of `max_iterations` steps."""
         return (
-            not (self.converged or self.stalled)
+            not (self.has_converged or self.stalled)
             and self.steps < max_iterations
             and bool(np.isfinite(self.residuals[-1]))
         )
@@ -246,7 +246,7 @@ class Solver:
                 continue
             gradients.compute()
             drifted = course.take_computed(self._norm(gradients.computed))
-            if useless_step and not course.converged:
+            if useless_step and not course.has_converged:
                 if refusal is not None and not course.drifted:
                     raise refusal
                 course.stalled = True  # because of rounding, or because a V-cycle maps the remaining residual to 0
@@ -412,12 +412,12 @@ class Solver:
         check_finite(b, "b")
         check_finite(x, "x0")
         exponent = int(np.frexp(np.abs(b if b.any() else x).max(initial=0))[1])
-        start = shifted(x, -exponent)
-        if not np.isfinite(start).all():
+        x0 = shifted(x, -exponent)
+        if not np.isfinite(x0).all():
             raise _too_far()
         try:
             self._write(self.b, shifted(b, -exponent))
-            self._write(self.x, start)
+            self._write(self.x, x0)
             if b.any():
                 return self._scaled_back(method(self._norm(self.b), tolerance, max_iterations), tolerance, exponent)
             first = self._norm_of_residual() if x.any() else 0.0

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from repro.config.models import Rival
 from repro.config.validation_errors import nearest_file
-from repro.errors import ReproError
+from repro.errors import MissingFileError, ReproError
 from repro.package_data import shipped
 
 #: Folder with the C header of rivals, for compilers.
@@ -74,10 +74,10 @@ def rival_files(rival: Rival) -> tuple[Path, ...]:
 def _existing_file(rival: Rival, form: str, text: str) -> Path:
     path = Path(text).expanduser()
     if not path.is_file():
-        raise ReproError(
+        raise MissingFileError(
             "no such file of a rival",
+            path=text,
             where=f"rivals: {rival.name}: {form}",
-            expected="a file, by a path from the folder that the command is started in",
             actual=nearest_file(path) or path,
             todo="correct the path, or build the library first" if form == "library" else "correct the path",
         )

@@ -56,26 +56,26 @@ def bicgstab(multiply: Callable[[Vector], Vector], b: Vector, iterations: int) -
         while len(residuals) <= iterations and reason == Breakdown.NONE:
             v = multiply(p)
             alpha = scalar(np.float64(rho) / _dot(shadow, v))
-            if not _usable(alpha):
+            if not _is_usable(alpha):
                 reason = Breakdown.RHO if rho == 0 else Breakdown.PROJECTION
                 break
             s = r - alpha * v
             t = multiply(s)
             omega = scalar(np.float64(_dot(t, s)) / _dot(t, t))
-            if not _usable(omega):
+            if not _is_usable(omega):
                 omega, t, reason = scalar(0), np.zeros_like(t), Breakdown.OMEGA
             x = x + (alpha * p + omega * s)
             r = s - omega * t
             before, rho = rho, _dot(shadow, s) - float(omega) * _dot(shadow, t)
             beta = scalar(np.float64(rho) / before * (np.float64(alpha) / np.float64(omega)))
-            if reason == Breakdown.NONE and not _usable(beta):
+            if reason == Breakdown.NONE and not _is_usable(beta):
                 reason = Breakdown.RHO
             p = r + beta * (p - omega * v)
             residuals.append(_norm(r))
     return HostSolution(x, np.array(residuals), reason)
 
 
-def _usable(factor: np.floating) -> bool:
+def _is_usable(factor: np.floating) -> bool:
     return bool(factor != 0 and np.isfinite(factor))
 
 
@@ -170,7 +170,7 @@ class BiCGSTAB:
 
             state_arguments: list[Argument] = [np.int32(self._grid), squares, state]
             begin_state = device.bind(program.kernel("begin_state"), 1, block_size, state_arguments)
-            self._start = [bind("begin", b, x, r, p, squares), begin_state]
+            self._begin = [bind("begin", b, x, r, p, squares), begin_state]
             self._iteration = [
                 bind_product(p, v),
                 bind("project", b, v, partial),
@@ -188,9 +188,9 @@ class BiCGSTAB:
             raise ReproError("the right-hand side has another size", expected=(self._n,), actual=b.shape)
         self._device.write(self._b, np.ascontiguousarray(b, self._dtype))
 
-    def start(self) -> None:
+    def begin(self) -> None:
         """Queue x = 0 and r = r̂ = p = b."""
-        for launch in self._start:
+        for launch in self._begin:
             launch()
 
     def iterate(self, count: int = 1) -> None:
@@ -232,7 +232,7 @@ class BiCGSTAB:
                 actual=(max_iterations, check_every),
             )
         self.load(b)
-        self.start()
+        self.begin()
         state = first = self.state()
         status: Status | None = None
         while status is None:
@@ -368,7 +368,7 @@ class SolverRun(Runnable):
         self.bytes_moved = 2 * self._iterations * self._product.bytes_moved + passes * solver.vector_bytes
 
         def launch() -> None:
-            solver.start()
+            solver.begin()
             solver.iterate(self._iterations)
 
         self._verify(workspace, solver)
@@ -377,7 +377,7 @@ class SolverRun(Runnable):
     def _verify(self, workspace: Workspace, solver: BiCGSTAB) -> None:
         operands = operands_of(workspace)
         expected = expect(workspace, self._iterations)
-        solver.start()
+        solver.begin()
         solver.iterate(expected.iterations)
         rows = self._product.arrange(np.arange(operands.problem.n, dtype=np.float64)[:, None]).astype(np.int64)
         x = np.empty(operands.problem.n)

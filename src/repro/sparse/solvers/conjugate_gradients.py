@@ -362,7 +362,7 @@ class PersistentCgRun(CgRun):
         kernels = operands.problem.entry, operands.precision
         solver = PersistentSolver(device, program, slices, "cg", kernels, kept_on(workspace), guards=workspace.guards)
         self._persistent, self._matrix_bytes = solver, slices.nbytes
-        room = chip_room(device) * device.sm_count if solver.together else 0
+        room = chip_room(device) * device.sm_count if solver.runs_together else 0
         self._solved |= {"kept_bytes": solver.kept_bytes, "chip_bytes": room}
         return solver
 

@@ -244,7 +244,10 @@ class PersistentSolver(RestartedSolver):
                 self.kept_bytes = kept_slices.steps * slices.step_bytes
                 chip_arguments = [keep(kept_slices.ends, "places of kept slices")]
                 if kept_slices.form == "table":
-                    chip_arguments += [keep(kept_slices.images, "tables"), keep(kept_slices.places, "places of tables")]
+                    chip_arguments += [
+                        keep(kept_slices.images, "tables"),
+                        keep(kept_slices.image_places, "places of tables"),
+                    ]
                 arguments = [*matrix, *chip_arguments, *vector_buffers, parts, self._state]
 
                 def many(count: int) -> Callable[[], None]:
@@ -255,7 +258,7 @@ class PersistentSolver(RestartedSolver):
             self._stack = stack.pop_all()
 
     @property
-    def together(self) -> bool:
+    def runs_together(self) -> bool:
         """Whether a single launch runs many iterations."""
         return self._many is not None
 

@@ -4,12 +4,45 @@ Slices are 32 slots wide, one for each lane of a warp; a step is one row of 32 s
 or several if it is long or if rows are few, so that rows of any length cost little padding. A block keeps its first
 slices: plain, or as a table of their different values and a code of 32 bits for each slot. The table stores a value
 once for a pair A_ij and A_ji whose rows lie in the same block, for repeated entries, and for all padding.
+
+The matrix of 20 rows whose first row, first column and diagonal are full shows what comes out. One block takes it. Its
+long first row gets four lanes and comes last, so the solver numbers it 19, and row i > 0 of the matrix is i - 1:
+
+    >>> import numpy as np
+    >>> from repro.problems.matrix import Matrix
+    >>> from repro.sparse.solvers.slices import assign_rows
+    >>> full = np.eye(20)
+    >>> full[0] = full[:, 0] = 1
+    >>> rows, columns = np.nonzero(full)
+    >>> indptr = np.searchsorted(rows, np.arange(21)).astype(np.int32)
+    >>> matrix = Matrix("arrow", "real", 20, indptr, columns.astype(np.int32), full[rows, columns][:, None])
+    >>> arrow = assign_rows(matrix, np.dtype(float), blocks=1, warps=1)
+    >>> arrow.rows.tolist()
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 0]
+
+A slice has the 19 short rows, one lane and two steps each; another one has the long row, on 4 lanes in 5 steps:
+
+    >>> arrow.slices.dtype.names
+    ('first_row', 'rows_and_lanes', 'first_step', 'steps')
+    >>> arrow.slices.tolist() == [(0, 19 + 64 * 1, 0, 2), (19, 1 + 64 * 4, 2, 5)]
+    True
+
+In each step a lane has a slot. Lane 0 of the first slice has the entries (1, 0) and (1, 1) of the matrix, in the
+solver's numbers columns 19 and 0. The lanes of the long row share its 20 entries, and the other 28 lanes are padding,
+with the value 0 and the first row of the slice as their column:
+
+    >>> arrow.columns[:2, :4].tolist()
+    [[19, 19, 19, 19], [0, 1, 2, 3]]
+    >>> arrow.columns[2:, :5].tolist()
+    [[19, 0, 1, 2, 19], [3, 4, 5, 6, 19], [7, 8, 9, 10, 19], [11, 12, 13, 14, 19], [15, 16, 17, 18, 19]]
+    >>> arrow.values[2, 0, :5].tolist()
+    [1.0, 1.0, 1.0, 1.0, 0.0]
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +55,9 @@ from repro.sparse.symmetry import adjoint_members
 
 #: Slots per step of a slice: one for each lane of a warp.
 LANES = 32
-#: Unit of the lanes per row in the second number of a slice; what is below it is the number of rows, at most `LANES`.
+#: A slice, which kernels read as an int4: its first row, its number of rows (at most `LANES`) + `LANES_UNIT` · lanes of
+#: each row, its first step, and its number of steps.
+SLICE = np.dtype([("first_row", "i4"), ("rows_and_lanes", "i4"), ("first_step", "i4"), ("steps", "i4")])
 LANES_UNIT = 64
 #: Cost of a row in addition to its slots, in units of a slot: one for each vector of conjugate gradients. This and the
 #: limits below are choices of this project, without a published source; `_lanes_of_rows` and `assign_rows` use them.
@@ -39,6 +74,13 @@ SECTOR_BYTES = 32
 MAX_SLOTS = (1 << 31) - 1
 
 
+class SmallestDiagonal(NamedTuple):
+    """Smallest number on the diagonal of a matrix's real expansion, and its row in the matrix, counted in entries."""
+
+    number: float
+    row: int
+
+
 @dataclass(frozen=True)
 class Slices:
     """A square matrix with m ≥ 1 members per entry, as the kernels of a persistent solver read it."""
@@ -47,16 +89,15 @@ class Slices:
     rows: NDArray[np.int64]
     #: int32 `(blocks + 1,)`: first slice of each block.
     starts: NDArray[np.int32]
-    #: int32 `(slices, 4)`: first row; number of rows + `LANES_UNIT` · lanes per row; first step; number of steps.
-    slices: NDArray[np.int32]
-    #: int32 `(steps, 32)`: column of each slot; a padding slot has value 0 and a column of its row.
+    #: `SLICE` `(slices,)`
+    slices: NDArray[np.void]
+    #: int32 `(steps, 32)`: column of each slot; a padding slot has value 0 and the first row of its slice as column.
     columns: NDArray[np.int32]
     #: `(steps, m, 32)`: members of the entry in each slot.
     values: NDArray[np.floating]
     #: `(n, k)`: reciprocal of the diagonal's real expansion, or 1 where the diagonal is 0 or absent.
     scale: NDArray[np.floating]
-    #: Smallest number on the diagonal of the real expansion, and its row in the matrix.
-    least: tuple[float, int]
+    smallest_diagonal: SmallestDiagonal
 
     @property
     def blocks(self) -> int:
@@ -87,11 +128,12 @@ class Slices:
 
     def ends(self) -> NDArray[np.int64]:
         """Return the step at which each slice ends, `(slices,)`."""
-        return (self.slices[:, 2] + self.slices[:, 3]).astype(np.int64)
+        ends: NDArray[np.int32] = self.slices["first_step"] + self.slices["steps"]
+        return ends.astype(np.int64)
 
     def first_steps(self) -> NDArray[np.int64]:
         """Return the first step of each block, followed by the number of all steps, `(blocks + 1,)`."""
-        return np.append(self.slices[:, 2], len(self.columns)).astype(np.int64)[self.starts]
+        return np.append(self.slices["first_step"], len(self.columns)).astype(np.int64)[self.starts]
 
 
 def assign_rows(
@@ -103,33 +145,29 @@ def assign_rows(
     cost; or equal numbers of lanes, if this reduces the largest number of slices per warp. Within a block, rows are
     sorted by their number of lanes, stably. Raise `ReproError` if the matrix has too many slots.
     """
-    n, indptr = matrix.n, matrix.indptr.astype(np.int64)
+    indptr = matrix.indptr.astype(np.int64)
     lengths = np.diff(indptr)
     lanes = _lanes_of_rows(lengths, blocks * warps)
     steps = -(-lengths // lanes)
-    order = np.arange(n) if order is None else order
-    dealt = None
+    order = np.arange(matrix.n) if order is None else order
+    cuts = []
     for costs in (lanes * (steps + ROW_COST), lanes):
-        owners = _owners(costs[order], lanes[order], blocks)
-        sequence = np.lexsort((np.arange(n), lanes[order], owners))
+        row_blocks = _share_out(costs[order], lanes[order], blocks)
+        sequence = np.lexsort((lanes[order], row_blocks))
         rows = order[sequence]
-        slices, starts, row_slices, row_places = _cut_slices(owners[sequence], lanes[rows], steps[rows])
-        rounds = -(-np.diff(starts).max() // warps)
-        if dealt is None or rounds < dealt[0]:
-            dealt = rounds, rows, slices, starts, row_slices, row_places
-    assert dealt is not None
-    _, rows, slices, starts, row_slices, row_places = dealt
-    count = int(slices[-1, 2] + slices[-1, 3])
-    if count * LANES > MAX_SLOTS:
+        cuts.append(_cut_slices(rows, row_blocks[sequence], lanes[rows], steps[rows]))
+    cut = min(cuts, key=lambda cut: cut.max_slices_per_warp(warps))
+    n_steps = int(cut.steps.sum())
+    if n_steps * LANES > MAX_SLOTS:
         raise ReproError(
             "the matrix is too large for a persistent solver",
             expected=f"at most {MAX_SLOTS:,} slots",
-            actual=f"{count * LANES:,}",
+            actual=f"{n_steps * LANES:,}",
             todo="solve with SciPy and the operator's product",
         )
-    columns, values = _fill(matrix, dtype, rows, lanes, slices, row_slices, row_places, count)
-    scale, least = invert_diagonal(matrix, dtype)
-    return Slices(rows, starts, slices.astype(np.int32), columns, values, scale[rows], least)
+    columns, values = _fill(matrix, dtype, cut)
+    scale, smallest_diagonal = invert_diagonal(matrix, dtype)
+    return Slices(cut.rows, cut.starts, cut.packed(), columns, values, scale[cut.rows], smallest_diagonal)
 
 
 def _lanes_of_rows(lengths: NDArray[np.int64], n_warps: int) -> NDArray[np.int64]:
@@ -143,63 +181,92 @@ def _lanes_of_rows(lengths: NDArray[np.int64], n_warps: int) -> NDArray[np.int64
     return np.minimum(lanes * multiples, LANES)
 
 
-def _owners(costs: NDArray[np.int64], lanes: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
+def _share_out(costs: NDArray[np.int64], lanes: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
     """Return the block of each row, `(n,)`.
 
-    Blocks get successive rows of about equal cost. There are at most as many blocks as slices.
+    Blocks get successive rows of about equal cost. There are at most as many blocks as slices, and none without a row.
     """
     blocks = min(blocks, -(-int(lanes.sum()) // LANES))
-    before = np.cumsum(costs) - costs / 2
-    owners: NDArray[np.int64] = np.minimum((before * blocks / costs.sum()).astype(np.int64), blocks - 1)
-    return np.unique(owners, return_inverse=True)[1].astype(np.int64)
+    middles = np.cumsum(costs) - costs / 2
+    row_blocks: NDArray[np.int64] = np.minimum((middles * blocks / costs.sum()).astype(np.int64), blocks - 1)
+    return np.unique(row_blocks, return_inverse=True)[1].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Rows in the solver's order, cut into slices; arrays of rows are `(n,)`, those of slices `(slices,)`."""
+
+    #: Row of the matrix, lanes, slice, and place within the slice, for each row of the solver.
+    rows: NDArray[np.int64]
+    lanes: NDArray[np.int64]
+    slice_of_row: NDArray[np.int64]
+    place_of_row: NDArray[np.int64]
+    #: First row, number of rows, and number of steps of each slice.
+    first_rows: NDArray[np.int64]
+    row_counts: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    #: int32 `(blocks + 1,)`: first slice of each block.
+    starts: NDArray[np.int32]
+
+    @property
+    def first_steps(self) -> NDArray[np.int64]:
+        return np.cumsum(self.steps) - self.steps
+
+    def max_slices_per_warp(self, warps: int) -> int:
+        return int(-(-np.diff(self.starts).max() // warps))
+
+    def packed(self) -> NDArray[np.void]:
+        """Return the slices as kernels read them."""
+        slices = np.empty(len(self.steps), SLICE)
+        slices["first_row"] = self.first_rows
+        slices["rows_and_lanes"] = self.row_counts + LANES_UNIT * self.lanes[self.first_rows]
+        slices["first_step"] = self.first_steps
+        slices["steps"] = self.steps
+        return slices
 
 
 def _cut_slices(
-    owners: NDArray[np.int64], lanes: NDArray[np.int64], steps: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """Cut rows, in the solver's order, into slices.
+    rows: NDArray[np.int64], blocks: NDArray[np.int64], lanes: NDArray[np.int64], steps: NDArray[np.int64]
+) -> _Cut:
+    """Cut rows, in the solver's order and with block, lanes and steps of each, into slices.
 
-    Return the slices, the first slice of each block, and for each row its slice and its place in the slice.
+    The rows of a slice belong to one block and have the same number of lanes.
     """
-    n = len(owners)
-    runs = np.flatnonzero(np.append(True, (owners[1:] != owners[:-1]) | (lanes[1:] != lanes[:-1])))
-    run_numbers = np.repeat(np.arange(len(runs)), np.diff(np.append(runs, n)))
-    heights = LANES // lanes
-    run_places = np.arange(n) - runs[run_numbers]
-    slices_of_run = -(-np.diff(np.append(runs, n)) // heights[runs])
-    row_slices = (np.cumsum(slices_of_run) - slices_of_run)[run_numbers] + run_places // heights
-    row_places = run_places % heights
-    firsts = np.flatnonzero(row_places == 0)
-    widths = np.maximum.reduceat(steps, firsts)
-    counts = np.diff(np.append(firsts, n))
-    slices = np.stack([firsts, counts + LANES_UNIT * lanes[firsts], np.cumsum(widths) - widths, widths], axis=1)
-    starts = np.searchsorted(owners[firsts], np.arange(owners[-1] + 2)).astype(np.int32)
-    return slices, starts, row_slices, row_places
+    n = len(rows)
+    run_starts = np.flatnonzero(np.append(True, (blocks[1:] != blocks[:-1]) | (lanes[1:] != lanes[:-1])))
+    run_lengths = np.diff(np.append(run_starts, n))
+    run_of_row = np.repeat(np.arange(len(run_starts)), run_lengths)
+    rows_per_slice = LANES // lanes
+    place_in_run = np.arange(n) - run_starts[run_of_row]
+    slices_of_run = -(-run_lengths // rows_per_slice[run_starts])
+    slice_of_row = (np.cumsum(slices_of_run) - slices_of_run)[run_of_row] + place_in_run // rows_per_slice
+    place_of_row = place_in_run % rows_per_slice
+    first_rows = np.flatnonzero(place_of_row == 0)
+    starts = np.searchsorted(blocks[first_rows], np.arange(blocks[-1] + 2)).astype(np.int32)
+    row_counts, slice_steps = np.diff(np.append(first_rows, n)), np.maximum.reduceat(steps, first_rows)
+    return _Cut(rows, lanes, slice_of_row, place_of_row, first_rows, row_counts, slice_steps, starts)
 
 
-def _fill(
-    matrix: Matrix, dtype: np.dtype[Any], rows: NDArray[np.int64], lanes: NDArray[np.int64],
-    slices: NDArray[np.int64], row_slices: NDArray[np.int64], row_places: NDArray[np.int64], count: int,
-) -> tuple[NDArray[np.int32], NDArray[np.floating]]:  # fmt: skip
-    """Return columns and values of all slots of `Slices`; `count` is the number of steps."""
-    number = np.empty(matrix.n, np.int64)
-    number[rows] = np.arange(matrix.n)
+def _fill(matrix: Matrix, dtype: np.dtype[Any], cut: _Cut) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+    """Return columns and values of all slots of `Slices`."""
+    solver_row = np.empty(matrix.n, np.int64)
+    solver_row[cut.rows] = np.arange(matrix.n)
     lengths = np.diff(matrix.indptr).astype(np.int64)
-    row = np.repeat(number, lengths)  # the solver's row of each entry
-    row_lanes = lanes[rows][row]
-    place = np.arange(len(row)) - np.repeat(matrix.indptr[:-1].astype(np.int64), lengths)
-    step = slices[row_slices[row], 2] + place // row_lanes
-    lane = row_places[row] * row_lanes + place % row_lanes
-    columns = np.repeat(slices[:, 0], slices[:, 3]).astype(np.int32)[:, None].repeat(LANES, axis=1)
-    columns[step, lane] = number[matrix.indices]
+    row = np.repeat(solver_row, lengths)  # of each entry, like the arrays below
+    place_in_row = np.arange(len(row)) - np.repeat(matrix.indptr[:-1].astype(np.int64), lengths)
+    lanes = cut.lanes[row]
+    step = cut.first_steps[cut.slice_of_row[row]] + place_in_row // lanes
+    lane = cut.place_of_row[row] * lanes + place_in_row % lanes
+    columns = np.repeat(cut.first_rows, cut.steps).astype(np.int32)[:, None].repeat(LANES, axis=1)
+    columns[step, lane] = solver_row[matrix.indices]
     members = matrix.values.shape[1]
-    values = np.zeros((count, members, LANES), dtype)
+    values = np.zeros((len(columns), members, LANES), dtype)
     values[step[:, None], np.arange(members), lane[:, None]] = matrix.values
     return columns, values
 
 
-def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.floating], tuple[float, int]]:
-    """Return `scale` and `least` of `Slices`, with `scale` in the matrix's own order."""
+def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.floating], SmallestDiagonal]:
+    """Return `scale` and `smallest_diagonal` of `Slices`, with `scale` in the matrix's own order."""
     entry = get_entry(matrix.entry)
     diagonal = np.zeros((matrix.n, entry.size))
     row = np.repeat(np.arange(matrix.n), np.diff(matrix.indptr))
@@ -209,8 +276,8 @@ def invert_diagonal(matrix: Matrix, dtype: np.dtype[Any]) -> tuple[NDArray[np.fl
     with np.errstate(divide="ignore", over="ignore"):
         scale = (1 / diagonal).astype(dtype)
     scale[~np.isfinite(scale) | (scale == 0)] = 1
-    least = np.unravel_index(int(np.argmin(diagonal)), diagonal.shape)
-    return scale, (float(diagonal[least]), int(least[0]))
+    smallest = np.unravel_index(int(np.argmin(diagonal)), diagonal.shape)
+    return scale, SmallestDiagonal(float(diagonal[smallest]), int(smallest[0]))
 
 
 Form = Literal["slices", "table"]
@@ -224,6 +291,8 @@ CODED_STEP_BYTES = LANES * 4 + 4
 #: Bytes of a word in which blocks copy their image to shared memory. An image is a block's part of the matrix in the
 #: form `table`: the values, then the codes.
 IMAGE_WORD_BYTES = 16
+#: Where the image of a block lies, and what is in it: first word, number of words, number of values.
+IMAGE_PLACE = np.dtype([("first_word", "i4"), ("words", "i4"), ("values", "i4")])
 
 
 @dataclass(frozen=True)
@@ -239,8 +308,8 @@ class Kept:
     #: uint8, for the form `table`: images of all blocks. An image has the table's values, member by member; the codes
     #: of the steps (32 uint32 each); the smallest column of each step (int32).
     images: NDArray[np.uint8]
-    #: int32 `(blocks, 3)`, for the form `table`: first word of a block's image, number of words, number of values.
-    places: NDArray[np.int32]
+    #: `IMAGE_PLACE` `(blocks,)`, for the form `table`.
+    image_places: NDArray[np.void]
 
 
 def keep_slices(slices: Slices, entry: str, capacity: int, forms: tuple[Form, ...] = FORMS) -> Kept:
@@ -259,9 +328,9 @@ def _keep_plain(slices: Slices, capacity: int) -> Kept:
     firsts = slices.first_steps()[:-1]
     kept_ends = np.searchsorted(slices.ends(), firsts + capacity // slices.step_bytes, side="right")
     ends = np.clip(kept_ends, slices.starts[:-1], slices.starts[1:]).astype(np.int32)
-    steps = np.append(slices.slices[:, 2], len(slices.columns))[ends] - firsts
+    steps = np.append(slices.slices["first_step"], len(slices.columns))[ends] - firsts
     max_bytes = int(steps.max(initial=0)) * slices.step_bytes
-    return Kept("slices", ends, int(steps.sum()), max_bytes, np.empty(0, np.uint8), np.zeros((0, 3), np.int32))
+    return Kept("slices", ends, int(steps.sum()), max_bytes, np.empty(0, np.uint8), np.empty(0, IMAGE_PLACE))
 
 
 def _keep_table(slices: Slices, entry: str, capacity: int) -> Kept:
@@ -283,7 +352,7 @@ def _keep_table(slices: Slices, entry: str, capacity: int) -> Kept:
         places.append((first_word, words, values))
         first_word, steps = first_word + words, steps + kept_steps
     max_bytes = max(words for _, words, _ in places) * word
-    return Kept("table", kept_ends, steps, max_bytes, np.concatenate(images), np.array(places, np.int32))
+    return Kept("table", kept_ends, steps, max_bytes, np.concatenate(images), np.array(places, IMAGE_PLACE))
 
 
 @dataclass(frozen=True)
@@ -291,14 +360,14 @@ class _Table:
     """Coded form of some steps.
 
     `values` are the different values, `(values, m)`. `numbers`, `(steps, 32)`, is the index of each slot's value, and
-    `transposed` says whether the slot holds the transposed value. `least`, `(steps,)`, is the smallest column of each
-    step, and `offsets` are the columns minus it.
+    `transposed` says whether the slot holds the transposed value. `smallest_columns`, `(steps,)`, are those of the
+    steps, and `offsets`, `(steps, 32)`, the columns minus them.
     """
 
     values: NDArray[np.floating]
     numbers: NDArray[np.int64]
     transposed: NDArray[np.bool_]
-    least: NDArray[np.int32]
+    smallest_columns: NDArray[np.int32]
     offsets: NDArray[np.int32]
 
     def _values_of_first(self) -> NDArray[np.int64]:
@@ -321,7 +390,7 @@ class _Table:
         count = int(self._values_of_first()[steps - 1])
         codes = self.numbers[:steps] | self.transposed[:steps].astype(np.int64) << VALUE_BITS
         codes = codes << COLUMN_BITS | self.offsets[:steps]
-        parts = (self.values[:count].T, codes.astype(np.uint32), self.least[:steps])
+        parts = (self.values[:count].T, codes.astype(np.uint32), self.smallest_columns[:steps])
         image = b"".join(part.tobytes() for part in parts)
         return np.frombuffer(image + bytes(-len(image) % IMAGE_WORD_BYTES), np.uint8), count
 
@@ -333,8 +402,8 @@ def _encode(columns: NDArray[np.int32], values: NDArray[np.floating], entry: str
     """
     members = values.shape[1]
     nonzero: NDArray[np.bool_] = (values != 0).any(axis=1)
-    least = np.where(nonzero, columns, np.iinfo(np.int32).max).min(axis=1)
-    least[~nonzero.any(axis=1)] = 0
+    smallest_columns = np.where(nonzero, columns, np.iinfo(np.int32).max).min(axis=1)
+    smallest_columns[~nonzero.any(axis=1)] = 0
     sources, signs = (np.array(column) for column in zip(*adjoint_members(entry), strict=True))
     slot_values = np.moveaxis(values, 1, 2).reshape(-1, members) + 0  # adding 0 turns -0 into 0, as their bits differ
     transposed_values = slot_values[:, sources] * signs.astype(values.dtype) + 0
@@ -351,6 +420,6 @@ def _encode(columns: NDArray[np.int32], values: NDArray[np.floating], entry: str
         different,
         dictionary.indices.to_numpy().astype(np.int64).reshape(columns.shape),
         smaller.reshape(columns.shape),
-        least.astype(np.int32),
-        np.where(nonzero, columns - least[:, None], 0),
+        smallest_columns.astype(np.int32),
+        np.where(nonzero, columns - smallest_columns[:, None], 0),
     )

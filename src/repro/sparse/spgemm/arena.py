@@ -35,7 +35,7 @@ class _Block:
     free: list[tuple[int, int]] = field(default_factory=list)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return self.free == [(0, self.capacity)]
 
     def release(self) -> None:
@@ -120,7 +120,7 @@ class Arena:
                 index -= 1
                 begin = free.pop(index)[0]
             free.insert(index, (begin, end))
-            if block.empty and block.capacity > MIN_ENTRIES and block in self._blocks and not self._stays(block):
+            if block.is_empty and block.capacity > MIN_ENTRIES and block in self._blocks and not self._stays(block):
                 self._blocks.remove(block)
                 block.release()
 
@@ -128,12 +128,12 @@ class Arena:
         """Return whether an empty block is kept: it has at most `KEPT_BYTES`, and no other large block is empty."""
         if block.capacity * (4 + self.itemsize) > KEPT_BYTES:
             return False
-        return not any(other.empty and other.capacity > MIN_ENTRIES for other in self._blocks if other is not block)
+        return not any(other.is_empty and other.capacity > MIN_ENTRIES for other in self._blocks if other is not block)
 
     def trim(self) -> None:
         """Release all empty blocks."""
         with self._lock:
-            for block in [block for block in self._blocks if block.empty]:
+            for block in [block for block in self._blocks if block.is_empty]:
                 self._blocks.remove(block)
                 block.release()
 

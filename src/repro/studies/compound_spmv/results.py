@@ -173,11 +173,11 @@ class Times(MethodTimes[CompoundRow]):
     @property
     def why_not(self) -> tuple[str, ...]:
         """Why an available problem has no time in the papers' space."""
-        return (self.case.why_not(),) if self.line.available and self[PAPERS] is None else ()
+        return (self.case.why_not(),) if self.line.is_available and self[PAPERS] is None else ()
 
     @property
-    def mostly_launch(self) -> bool:
-        return self.case.mostly_launch(self.clock, self[OURS] or self[PAPERS])
+    def is_mostly_launch(self) -> bool:
+        return self.case.is_mostly_launch(self.clock, self[OURS] or self[PAPERS])
 
     @property
     def by_events(self) -> Times:
@@ -408,7 +408,7 @@ def _of_precision(precision: str) -> Callable[[Times], bool]:
     return lambda times: times.case.precision == precision
 
 
-def _larger_blocks(times: Times) -> bool:
+def _has_larger_blocks(times: Times) -> bool:
     return _entry("block3")(times) and SMALLEST_BLOCKS not in (times.line.problem, times.line.published)
 
 
@@ -423,7 +423,7 @@ CLAIMS: ClaimQuantities[ClaimCases] = {
     "ell_quaternion_share": _quantity(
         _condition_number(lambda best: best.row.outer == "ELL"), "arithmetic mean", _entry("quaternion")
     ),
-    "blocks_over_bsr_share": _quantity(_has_faster_blocks, "arithmetic mean", _larger_blocks),
+    "blocks_over_bsr_share": _quantity(_has_faster_blocks, "arithmetic mean", _has_larger_blocks),
     "dynamic_share": _quantity(_prefers_dynamic, "arithmetic mean"),
     "dynamic_over_static_loss": _quantity(_loss_ratio, "mean"),
     "registers_least": _quantity(_registers, "least"),

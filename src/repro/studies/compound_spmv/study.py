@@ -297,7 +297,7 @@ class CompoundSpmv(Study):
 
     def _chains(self, settings: StudySettings, precision: str, target: Target) -> bool:
         """Return whether the fastest variants are timed by dependent launches too."""
-        return target.dependent_launches and DEPENDENT_LAUNCHES in self.parts_of(settings, precision)
+        return target.has_dependent_launches and DEPENDENT_LAUNCHES in self.parts_of(settings, precision)
 
     def compiles_on_demand(self, settings: StudySettings) -> bool:
         return settings.compile == "on_demand"
@@ -530,7 +530,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
         variants = variants_of(settings, entry, session.precision, session.target)
     strategy = session.strategy(features, VariantId, str(REFERENCE), prune_mask)
     if settings.search != "exhaustive" and not symmetry_on(session.bench.workspace).kind:
-        variants = [variant for variant in variants if not variant.layout.of_pairs]
+        variants = [variant for variant in variants if not variant.layout.stores_pairs]
     session.keep_packed(variants)  # the packings are needed again for other schedules and full timings
     rows: list[Row] = []
     for space in settings.spaces:

@@ -43,10 +43,10 @@ from repro.studies.compressed_coo.results import (
     all_times,
     fastest_formats,
     format_of,
+    has_solver_on_chip,
     kernels_note,
     launch_sentence,
     median_cases_and_note,
-    on_chip,
     precision_of,
     solver_note,
     unsearched_note,
@@ -187,7 +187,7 @@ def _row(panel: Panel, case: Times) -> BarRow:
     if not any(value is not None for value in (*bars, *marks)):
         reason = case.case.why_not() if case[COMPRESSED_COO] is None else panel.absent(case)
         reason_text = brief_reason(reason)
-    launch = panel.stars and case.case.mostly_launch("graph", case[OURS] or case[COMPRESSED_COO])
+    launch = panel.stars and case.case.is_mostly_launch("graph", case[OURS] or case[COMPRESSED_COO])
     return BarRow(case.line.label, bars, marks, reason_text, launch, tuple(bar.sure(case) for bar in panel.bars))
 
 
@@ -410,7 +410,8 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         figure_style.OURS.colour,
         lambda s: ratio_of(s[LIBRARY_SOLVER], s[ON_CHIP_SOLVER]),
     )
-    marks = (*(() if campaign.on_cpu else (defaults,)), *((chip,) if on_chip(cases) else ()))
+    chips = (chip,) if has_solver_on_chip(cases) else ()
+    marks = (*(() if campaign.on_cpu else (defaults,)), *chips)
     panel = Panel(
         bars=(
             _bar(figure_style.OURS.word, figure_style.OURS.fill, lambda s: s.ours_solver),
@@ -426,7 +427,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     )
     words = " and ".join(f"{value:g}× on a {gpu}" for gpu, value in published_medians.items())
     lines = [case.line for case in cases]
-    series = (*panel.bars, *((chip,) if on_chip(cases) else ()))
+    series = (*panel.bars, *chips)
     pairs = [(one_series.label, median_of(one_series.number(case) for case in median_cases)) for one_series in series]
     medians = [f"{label} {value:.2f}×" for label, value in pairs if value is not None]
     has_defaults = any(defaults.number(case) for case in cases) and not campaign.on_cpu
@@ -436,7 +437,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         "the product of ours that does (dark, and in numbers), and with compressed COO (light).",
         solver_note(cases),
         f"Diamonds: ours over the one with {library}’s default for CSR, as in the paper." if has_defaults else "",
-        "Circles: all iterations in one launch, on the chip, over the library’s fastest." if on_chip(cases) else "",
+        "Circles: all iterations in one launch, on the chip, over the library’s fastest." if chips else "",
         WHISKERS if any(interval for row in rows for interval in row.sure) else "",
         f"Medians: {'; '.join(medians)}." if medians else "",
         median_note,

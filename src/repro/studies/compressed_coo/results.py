@@ -44,11 +44,11 @@ COMPRESSED_SOLVER = Method("compressed_bicgstab", "compressed COO", columns={"ki
 ON_CHIP_SOLVER = Method("on_chip_bicgstab", "on the chip", columns={"kind": "solver", "routine": ROUTINE})
 
 
-def _with_routine(row: CooRow) -> bool:
+def _has_routine(row: CooRow) -> bool:
     return row.representation is not None
 
 
-LIBRARY_SOLVER = Method("library_bicgstab", "library", columns={"kind": "solver"}, predicate=_with_routine)
+LIBRARY_SOLVER = Method("library_bicgstab", "library", columns={"kind": "solver"}, predicate=_has_routine)
 
 
 class Times(MethodTimes[CooRow]):
@@ -175,11 +175,12 @@ def solver_note(cases: Sequence[Times]) -> str:
         "BiCGSTAB: ten iterations, ours with the product that was the fastest in it of each layout’s fastest, the "
         "library’s with the fastest in it of its routines that were the fastest alone."
         + f" Ours is with {words} of {layouts.total()} problems." * bool(layouts)
-        + " On the chip: all iterations in one launch, the matrix in shared memory as far as it fits." * on_chip(cases)
+        + " On the chip: all iterations in one launch, the matrix in shared memory as far as it fits."
+        * has_solver_on_chip(cases)
     )
 
 
-def on_chip(cases: Iterable[Times]) -> bool:
+def has_solver_on_chip(cases: Iterable[Times]) -> bool:
     """Return whether the solver that keeps the matrix on the chip was timed; older records have none."""
     return any(case[ON_CHIP_SOLVER] for case in cases)
 
@@ -192,7 +193,7 @@ def format_of(case: Times) -> str:
 
 def launch_sentence(cases: Sequence[Times]) -> str:
     """Return the sentence that counts problems whose times are mostly launch overhead; empty if there are none."""
-    near_count = sum(case.case.mostly_launch(CLOCK, case[OURS] or case[COMPRESSED_COO]) for case in cases)
+    near_count = sum(case.case.is_mostly_launch(CLOCK, case[OURS] or case[COMPRESSED_COO]) for case in cases)
     return f"In {near_count} problems (marked *) a time is mostly launch." if near_count else ""
 
 
@@ -201,14 +202,14 @@ def unsearched_note(cases: Iterable[Times]) -> str:
     return "" if any(case[OURS] for case in cases) else "Ours is absent: the space `extended` was not searched."
 
 
-def as_published(campaign: Campaign) -> bool:
+def is_as_published(campaign: Campaign) -> bool:
     """Return whether the campaign's times of the paper's kernels are those as published, not tuned further."""
     return campaign.tuning(COMPRESSED_COO.tuning) == COMPRESSED_COO.tuning
 
 
 def kernels_note(campaign: Campaign) -> str:
     """Return the sentence on differences between the campaign's kernels of the paper and the published ones."""
-    if as_published(campaign):
+    if is_as_published(campaign):
         return "The paper’s kernels are as published: 256 threads and one chunk a block, no cache hints, K tuned."
     return "The paper’s kernels are tuned further than published: fewer threads, more chunks a block, cache hints."
 
@@ -239,7 +240,7 @@ class ClaimTimes:
         If no tuning chose among the kernels as published, the fastest time of the search by events is returned.
         """
         case = self.times.case
-        if self.variants != "as_published" or as_published(case.campaign):
+        if self.variants != "as_published" or is_as_published(case.campaign):
             return self.times[COMPRESSED_COO]
         return case.searched.select(cache=case.campaign.cache, **LITERAL.columns).fastest("event")
 
@@ -269,7 +270,7 @@ def _speedup_over_coo(case: ClaimTimes) -> CaseNumber | None:
 
 
 def _bicgstab(case: ClaimTimes) -> CaseNumber | None:
-    if case.variants == "as_published" and not as_published(case.times.case.campaign):
+    if case.variants == "as_published" and not is_as_published(case.times.case.campaign):
         return None  # no solver ran with the claim's fixed product
     base, own_time = case.times.default_solver, case.times[COMPRESSED_SOLVER]
     return _number(case, ratio_of(base, own_time), base, own_time)

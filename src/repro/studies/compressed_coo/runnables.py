@@ -247,7 +247,7 @@ class CoordinateVariant(CompiledProduct):
         """Pack and upload the matrix; return its facts, and a function that binds the kernel to vectors."""
         matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
         device, per_block = workspace.device, self.blocking.chunks
-        array_names = PLAIN_ARRAYS if self.plain else COMPRESSED_ARRAYS
+        array_names = PLAIN_ARRAYS if self.is_plain else COMPRESSED_ARRAYS
         long_rows = buffers.get("long_rows")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
@@ -269,7 +269,7 @@ class CoordinateVariant(CompiledProduct):
         return matrix, bind
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether rows, columns and values are stored without compression."""
         return SPLITS[self.layout] == "plain"
 
@@ -283,7 +283,7 @@ class CoordinateVariant(CompiledProduct):
         problem, values = operands_of(workspace).problem, operands_of(workspace).values.ravel()
         refuse_padding(count_slots(problem.row_lengths, self.chunking), problem.nnz)
         balanced = balance(problem.n, problem.indptr, problem.indices, values, self.chunking)
-        if self.plain:
+        if self.is_plain:
             shape = self.blocking.threads, self.blocking.entries
             return CoordinateFacts(balanced.nbytes, balanced.chunks, {"32/32/plain": balanced.chunks}, 0), {
                 "rows": balanced.rows,

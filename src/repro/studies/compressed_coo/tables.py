@@ -79,9 +79,9 @@ from repro.studies.compressed_coo.results import (
     all_times,
     encodings,
     fastest_formats,
+    has_solver_on_chip,
     kernels_note,
     median_cases_and_note,
-    on_chip,
     precision_of,
     solver_note,
     unsearched_note,
@@ -167,7 +167,7 @@ def chunks(campaign: Campaign, published: Published) -> Table:
 
 def _why_not(case: Times) -> tuple[str, ...]:
     """Return the reason why an available problem has no time for compressed COO."""
-    return (case.case.why_not(),) if case[COMPRESSED_COO] is None and case.line.available else ()
+    return (case.case.why_not(),) if case[COMPRESSED_COO] is None and case.line.is_available else ()
 
 
 def _per_thread(case: Times) -> Cell:
@@ -213,7 +213,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
     times_by_precision = {p: all_times(campaign, published, p) for p in campaign.precisions}
     cases = [case for cases in zip(*times_by_precision.values(), strict=True) for case in cases]
     timed_cases = [case for case in cases if case[COMPRESSED_COO] or case[OURS]]
-    marked_count = sum(case.case.mostly_launch("graph", case[OURS] or case[COMPRESSED_COO]) for case in timed_cases)
+    marked_count = sum(case.case.is_mostly_launch("graph", case[OURS] or case[COMPRESSED_COO]) for case in timed_cases)
     caption = [
         unsearched_note(cases),
         "Ours: the fastest of all our variants. Compressed COO and COO: the fastest K and number of chunks a block of",
@@ -230,7 +230,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
         unconfirmed_note((case.case, case[OURS], case[COMPRESSED_COO]) for case in cases),
         unavailable_note(campaign),
     ]  # fmt: skip
-    return table_of(_problem_columns(library_of(campaign), on_chip(cases)), cases, join_sentences(caption))
+    return table_of(_problem_columns(library_of(campaign), has_solver_on_chip(cases)), cases, join_sentences(caption))
 
 
 def _cold_note(campaign: Campaign) -> str:
@@ -432,7 +432,7 @@ def medians(campaign: Campaign, published: Published) -> Table:
             *(Cell(published_values.get((line.published, gpu))) for gpu in GPUS),
             *(_median_cell(line.measure(cases, pick), line.base is None) for pick in line.kernels),
         )
-        for line in (*LINES, *(ON_CHIP_LINES if on_chip(cases) else ()))
+        for line in (*LINES, *(ON_CHIP_LINES if has_solver_on_chip(cases) else ()))
     ]
     columns = (
         Column("quantity", "", numeric=False),

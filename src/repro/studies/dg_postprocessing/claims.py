@@ -74,7 +74,7 @@ def _plane_quantity(
             field_numbers = numbers_of(field, data.variants)
             numbers += field_numbers.numbers
             if not field_numbers.numbers:
-                reason = field_numbers.nothing or ("not timed" if field.case.measured else field.case.why_not())
+                reason = field_numbers.nothing or ("not timed" if field.case.is_measured else field.case.why_not())
                 missing_cases.append(MissingCase(name, reason))
         return Measured(numbers, missing_cases)
 

@@ -70,7 +70,7 @@ def field_columns(reason_of: Callable[[Filtering], str]) -> tuple[Column[Filteri
     """Return the first columns, which name the field; `reason_of` says why an available field has no numbers."""
 
     def name(field: Filtering) -> Cell:
-        return field.line.noted_cell(reason_of(field) if field.line.available else None)
+        return field.line.noted_cell(reason_of(field) if field.line.is_available else None)
 
     return (
         replace(PROBLEM, cell=name),

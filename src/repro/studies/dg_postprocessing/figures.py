@@ -160,20 +160,20 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
     )
     panels = drawing.subplots(len(families), len(degrees), sharex=True, sharey="row", squeeze=False)
 
-    def full(family: str, degree: int) -> bool:
+    def is_full(family: str, degree: int) -> bool:
         return (family, degree) in ranges or any(
             fastest(field) is not None for field in family_fields(fields, family, degree)
         )
 
     lowest_rows = {
-        degree: max((row for row, family in enumerate(families) if full(family, degree)), default=0)
+        degree: max((row for row, family in enumerate(families) if is_full(family, degree)), default=0)
         for degree in degrees
     }
     for row, family in enumerate(families):
         for degree, axes in zip(degrees, panels[row], strict=True):
             if row == 0:
                 axes.set_title(f"P = {degree}")
-            if not full(family, degree):
+            if not is_full(family, degree):
                 draw_empty(axes)
                 continue
             panel_fields = family_fields(fields, family, degree)
@@ -185,7 +185,7 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
                     axes.plot([LARGEST_MESH], [max_rate], **figure_style.PUBLISHED_MARK)
                 else:
                     axes.axhspan(min_rate, max_rate, color=figure_style.BAND, zorder=1)
-            first = next(item for item in degrees if full(family, item))
+            first = next(item for item in degrees if is_full(family, item))
             is_lowest = row == lowest_rows[degree]
             triangle_axis(axes, fields, f"GFLOPS, {family} variance" if degree == first else "", is_lowest=is_lowest)
             axes.tick_params(labelbottom=is_lowest, labelleft=degree == first)

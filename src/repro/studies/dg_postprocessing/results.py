@@ -142,7 +142,7 @@ class Filtering:
     def why_not(self, method: Method) -> tuple[str, ...]:
         """Return why a filtering method has no time: its failure, or that it was not tuned; empty if not tried."""
         tried_rows = self._tried(method)
-        if not tried_rows and self.case.measured and method.columns.get("space") == PAPER_TUNED:
+        if not tried_rows and self.case.is_measured and method.columns.get("space") == PAPER_TUNED:
             return (NOT_TUNED,)
         return tuple(failure(row) for row in tried_rows.rows[:1])
 
@@ -223,7 +223,7 @@ class Filtering:
 
     def why_no_matrix(self, task: str = "make") -> str:
         """Return the reason why making the matrix, or a product with the matrix, has no time."""
-        return (self.case.select(what=task).failure or "not timed") if self.case.measured else self.case.why_not()
+        return (self.case.select(what=task).failure or "not timed") if self.case.is_measured else self.case.why_not()
 
     def device_speedup(self, method: Method, devices: int) -> float | None:
         """Return the time on one device over the time on several; our method's values stay distributed."""
@@ -344,9 +344,9 @@ def local_errors(field: Filtering) -> Errors | None:
 
 def missing_errors(field: Filtering) -> str:
     """Return the reason why a field has no errors for filtering with a single h."""
-    if field.line.available and field.function is None:
+    if field.line.is_available and field.function is None:
         return UNKNOWN
-    if not field.case.measured:
+    if not field.case.is_measured:
         return field.case.why_not()
     return next(iter(field.why_not(OURS)), "its rows have no errors: measure it again")
 
@@ -356,7 +356,7 @@ def missing_local_errors(field: Filtering) -> str:
     row = local_row(field)
     if row is not None and not row.timed:
         return failure(row)
-    return missing_errors(field) if row is not None or not field.case.measured else "local h was not measured"
+    return missing_errors(field) if row is not None or not field.case.is_measured else "local h was not measured"
 
 
 def convergence_orders(fields: Sequence[Filtering], errors_of: ErrorsOf) -> dict[str, Errors]:
@@ -536,7 +536,7 @@ def _space_quantity(
         return item["problem"] == CUBES[degree]
 
     def reason_of(times: WidthTimes) -> str:
-        return "not timed" if times.case.measured else times.case.why_not()
+        return "not timed" if times.case.is_measured else times.case.why_not()
 
     return Quantity(lambda data: data.measure(data.space, number, is_counted, reason_of, notes))
 
@@ -596,7 +596,7 @@ def _least_over_library(clock: ClockName) -> Callable[[Filtering], float | None]
 
 def _missing_filter_reason(field: Filtering, methods: Sequence[Method] = (OURS,)) -> str:
     """Return the reason why our method, or another one, has no time."""
-    if not field.case.measured:
+    if not field.case.is_measured:
         return field.case.why_not()
     untimed = [reason for method in methods if field[method] is None for reason in field.why_not(method)]
     return untimed[0] if untimed else "not timed"

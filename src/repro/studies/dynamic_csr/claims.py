@@ -139,7 +139,7 @@ def _update_quantity(
                 if number := _case_number(line, name, pair(case, method)):
                     numbers.append(number)
                 elif precision == best_precision:  # a campaign may time updates in this precision alone
-                    missing_cases.append(MissingCase(name, "not timed" if case.measured else case.why_not()))
+                    missing_cases.append(MissingCase(name, "not timed" if case.is_measured else case.why_not()))
         return Measured(numbers, missing_cases)
 
     return Quantity(measure, statistic)
@@ -387,7 +387,7 @@ def _batches(
                     if time
                 ]
             )
-        reason = f"no batch of {missing_sizes} was timed" if case.measured else case.why_not()
+        reason = f"no batch of {missing_sizes} was timed" if case.is_measured else case.why_not()
         if RANDOM_PROBLEM not in data.campaign.problems:
             reason = "not in this campaign"
         return Measured([], [MissingCase(RANDOM_PROBLEM, reason)])  # no worst case unless all are timed

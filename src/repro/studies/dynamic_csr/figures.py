@@ -289,7 +289,7 @@ def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: 
         axes.plot([published_mark], [y], **figure_style.PUBLISHED_MARK)
     if shown_bars:
         return None
-    if case.measured:
+    if case.is_measured:
         return update_failure(case, (DCSR, HYB), *panel.operations) or panel.missing
     return brief_reason(case.why_not())
 
@@ -599,7 +599,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
     cases = [case for panel in panels.values() for case in panel]
     lines = [case.line for case in next(iter(panels.values()))]
     timed_cases = [case for case in cases if case[CSR] or case[DEFRAGMENTED]]
-    near_count = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[CSR], case[DEFRAGMENTED]) for case in timed_cases)
+    near_count = sum(case.case.is_mostly_launch(PRODUCT_CLOCK, case[CSR], case[DEFRAGMENTED]) for case in timed_cases)
     caption = [
         "GFLOPS of y = A x with the grown matrix: two operations for each of its entries, none for padding.",
         "CSR, DCSR: so many threads a row, the best number of them; DCSR as the batches left it, and with one segment",

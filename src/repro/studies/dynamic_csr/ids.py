@@ -86,12 +86,12 @@ class ProductId(BaseId):
         is_default = state is None and words.startswith("chunks") and not words.endswith("exact")
         schedule = Schedule.parse(f"{words}-exact" if is_default else words)
         id = cls("dcsr" if state else "csr", state, replace(schedule, exact=False) if is_default else schedule)
-        if not id.possible:
+        if not id.is_possible:
             raise ReproError("there is no such product", expected="a schedule that fits the state", actual=text)
         return id
 
     @property
-    def possible(self) -> bool:
+    def is_possible(self) -> bool:
         """Whether the state fits the schedule, which may require exact segments (without free space) or sorted rows."""
         kind, exact = self.schedule.kind, self.schedule.exact
         if self.format == "csr":
@@ -105,7 +105,7 @@ class ProductId(BaseId):
     @property
     def space(self) -> Space:
         """`paper` for four threads per row as in the paper's code (its text states no number), or the paper's bins."""
-        if not self.schedule.papers:
+        if not self.schedule.is_papers:
             return EXTENDED
         return PAPER if self.schedule.width in (0, PAPERS_WIDTH) else PAPER_TUNED
 
@@ -148,7 +148,7 @@ def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:
             for id in (ProductId(format, state, schedule) for schedule in id_schedules):
                 width = id.schedule.width
                 is_sensible = not width or mean / MAX_ENTRIES_PER_THREAD <= width <= max(2.0, 2 * mean)
-                if id.possible and id.space == space and (is_sensible or space != EXTENDED):
+                if id.is_possible and id.space == space and (is_sensible or space != EXTENDED):
                     ids.append(id)
     return ids
 
@@ -216,7 +216,7 @@ def twins(id: ProductId) -> list[ProductId]:
         ("sorted", exact_schedule),
     ]
     twin_ids = (ProductId("csr" if state is None else "dcsr", state, schedule) for state, schedule in places)
-    return [twin for twin in twin_ids if twin.possible and twin != id]
+    return [twin for twin in twin_ids if twin.is_possible and twin != id]
 
 
 def reported_names(rows: Sequence[Row], choices: Sequence[Choice]) -> list[str]:

@@ -125,7 +125,7 @@ LIBRARY = Method("library", "fastest", columns=_ROUTINES)
 MULTIPLYING = ("variant", "baseline", "rival", OUTSIDE)
 
 
-def _in_one_launch(row: DynamicRow) -> bool:
+def _is_in_one_launch(row: DynamicRow) -> bool:
     return row.schedule != "streams"
 
 
@@ -133,7 +133,7 @@ OURS = Method(
     "ours",
     "ours",
     columns={**_PRODUCTS, "format": "dcsr"},
-    predicate=lambda row: _in_one_launch(row) and row.state != "fragmented",
+    predicate=lambda row: _is_in_one_launch(row) and row.state != "fragmented",
 )
 
 
@@ -152,7 +152,7 @@ class ProductTimes(Times):
         """Times of products of the fragmented and the defragmented matrix, by the fragmented one's best schedule."""
         products = self.case.select(**_PRODUCTS)
         return _twins(
-            products.select(_in_one_launch, state="fragmented"),
+            products.select(_is_in_one_launch, state="fragmented"),
             products.select(lambda row: not row.exact, state="defragmented"),
             self.clock,
         )
@@ -441,7 +441,7 @@ def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[Rebui
         trades += trade_offs
         if not trade_offs:
             reason = times.case.why_not()
-            if times.case.measured:
+            if times.case.is_measured:
                 failure = update_failure(times.case, (DCSR, REBUILD), "insert", "batch")
                 reason = failure or "updates and products of both were not timed"
             missing_trades.append((times, reason))

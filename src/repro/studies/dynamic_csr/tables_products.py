@@ -100,7 +100,7 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
 
     def variant(case: ProductTimes) -> Cell:
         time = case[OURS]
-        reasons = (case.case.why_not(),) if case.line.available and not (time or case[CSR]) else ()
+        reasons = (case.case.why_not(),) if case.line.is_available and not (time or case[CSR]) else ()
         return Cell(time.name if time else None, notes=reasons)
 
     return (
@@ -126,7 +126,7 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
 def products(campaign: Campaign, published: Published) -> Table:
     cases = product_times(campaign, published, *campaign.precisions)
     timed_cases = [case for case in cases if case[OURS] or case[CSR]]
-    marked_count = sum(case.case.mostly_launch(PRODUCT_CLOCK, case[OURS] or case[CSR]) for case in timed_cases)
+    marked_count = sum(case.case.is_mostly_launch(PRODUCT_CLOCK, case[OURS] or case[CSR]) for case in timed_cases)
     caption = [
         "y = A x with the grown matrix, the base and all batches. The paper’s: so many threads a row, the best number",
         "of them, for own CSR and for segments as the batches left them and with one segment a row; ADCSR: rows in",

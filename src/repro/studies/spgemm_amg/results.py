@@ -17,7 +17,7 @@ from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Cell
 from repro.sparse.spgemm.kernels import LIMITS
-from repro.studies.spgemm_amg import PHASES, PRODUCTS, STUDY_NAME
+from repro.studies.spgemm_amg import PRODUCTS, SETUP_STAGES, STUDY_NAME
 from repro.studies.spgemm_amg.ids import AmgRow, BinMode
 
 #: Clock for whole products, set-ups and solutions, which allocate memory and read sizes back during a launch.
@@ -168,7 +168,7 @@ class ProblemTimes:
 
     @property
     def name(self) -> Cell:
-        return self.line.noted_cell("" if self.case.measured else self.case.why_not())
+        return self.line.noted_cell("" if self.case.is_measured else self.case.why_not())
 
     def product(self, name: str) -> ProductTimes:
         """Return the times of a product; without rows if it was not measured."""
@@ -187,19 +187,19 @@ class ProblemTimes:
         return [time for row in rows if (time := Selection([row]).fastest(HOST))]
 
     @property
-    def squared_alone(self) -> bool:
+    def is_squared_alone(self) -> bool:
         """Whether the matrix is unsuitable for multigrid (not symmetric), so that only its square was measured."""
         has_set_up = any(self.case.select(**method.columns) for method in (LEVEL, OUR_SET_UP))
         return bool(self.product("AA").rows) and not has_set_up
 
     @property
-    def phases(self) -> dict[str, float]:
-        """Seconds of each phase, summed over all levels; empty unless all phases were timed on all levels."""
-        levels, set_up_time = [phases_of(level.row) for level in self.levels], self[OUR_SET_UP]
+    def stages(self) -> dict[str, float]:
+        """Seconds of each stage, summed over all levels; empty unless all stages were timed on all levels."""
+        levels, set_up_time = [stages_of(level.row) for level in self.levels], self[OUR_SET_UP]
         level_count = set_up_time.row.levels - 1 if set_up_time and set_up_time.row.levels else len(levels)
         if not levels or len(levels) != level_count or not all(levels):
             return {}
-        return {name: sum(level[name] for level in levels) for name in PHASES}
+        return {name: sum(level[name] for level in levels) for name in SETUP_STAGES}
 
     @property
     def hierarchy(self) -> AmgRow:
@@ -208,25 +208,25 @@ class ProblemTimes:
 
     def why_not(self, method: Method) -> str:
         """Return the reasons why a set-up, its levels or the solution have no time."""
-        if not self.case.measured:
+        if not self.case.is_measured:
             return self.case.why_not()
         return self.case.select(**method.columns).failure or "not timed"
 
 
-def phases_of(row: AmgRow) -> dict[str, float]:
-    """Return the seconds of each phase on a level; empty if phases were not timed one by one."""
-    seconds = {name: row.get(f"stage_{name}") for name in PHASES}
-    phases = {name: float(phase_seconds) for name, phase_seconds in seconds.items() if phase_seconds is not None}
-    if len(phases) < len(PHASES):
+def stages_of(row: AmgRow) -> dict[str, float]:
+    """Return the seconds of each stage on a level; empty if stages were not timed one by one."""
+    recorded = {name: row.get(f"stage_{name}") for name in SETUP_STAGES}
+    stages = {name: float(seconds) for name, seconds in recorded.items() if seconds is not None}
+    if len(stages) < len(SETUP_STAGES):
         return {}
-    if row.stage_diagonal is not None:  # older rows have the diagonal as a separate phase
-        phases["radius"] += row.stage_diagonal
-    return phases
+    if row.stage_diagonal is not None:  # older rows have the diagonal as a separate stage
+        stages["radius"] += row.stage_diagonal
+    return stages
 
 
-def galerkin_share(phases: Mapping[str, float]) -> float | None:
-    total = sum(phases.values())
-    return phases["galerkin"] / total if total else None
+def galerkin_share(stages: Mapping[str, float]) -> float | None:
+    total = sum(stages.values())
+    return stages["galerkin"] / total if total else None
 
 
 def precision_of(campaign: Campaign) -> str:
@@ -280,7 +280,7 @@ class BinTimes:
     @property
     def name(self) -> Cell:
         case = self.problem.case
-        reason = "no kernel of a bin was tried" if case.measured else case.why_not()
+        reason = "no kernel of a bin was tried" if case.is_measured else case.why_not()
         return self.problem.line.noted_cell("" if self.kernels else reason)
 
     @property
@@ -360,7 +360,7 @@ SQUARED = (
 def _why_not(case: ProblemTimes | None) -> str:
     if case is None:
         return "not in this campaign"
-    return "not timed" if case.case.measured else case.case.why_not()
+    return "not timed" if case.case.is_measured else case.case.why_not()
 
 
 def _product_quantity(
@@ -375,7 +375,7 @@ def _product_quantity(
         missing_cases: list[MissingCase] = []
         for name in problem_names:
             case = problems.get(name)
-            if case is None or not case.case.measured:
+            if case is None or not case.case.is_measured:
                 missing_cases.append(MissingCase(name, _why_not(case), len(products)))
                 continue
             for times in map(case.product, products):
@@ -507,7 +507,7 @@ def _set_up_speedup(case: ProblemTimes) -> CaseNumber | None:
 
 def _share(case: ProblemTimes) -> CaseNumber | None:
     """Share of the Galerkin products in the set-up by sorting; phases of that set-up were not timed one by one."""
-    sort, own_time, galerkin = case[COORDINATE_SET_UP], case[OUR_SET_UP], case.phases.get("galerkin")
+    sort, own_time, galerkin = case[COORDINATE_SET_UP], case[OUR_SET_UP], case.stages.get("galerkin")
     if sort is None or own_time is None or galerkin is None:
         return None
     return CaseNumber((sort.seconds - own_time.seconds + galerkin) / sort.seconds, case.line.problem, (DERIVED,))

@@ -97,7 +97,7 @@ def _draw_boxes(lines: list[ProblemLine], key: str, label: str, *, log: bool) ->
     rows, missing_reasons = [], []
     for row, line in enumerate(lines):
         quartiles = (line.record.statistics or {}).get(key) if line.record else None
-        missing_reasons.append(None if quartiles else ("no statistics" if line.available else "unavailable"))
+        missing_reasons.append(None if quartiles else ("no statistics" if line.is_available else "unavailable"))
         if quartiles:
             rows.append(row)
             boxes.append(
@@ -177,7 +177,7 @@ def speedups(campaign: Campaign, published: Published, precision: str) -> list[L
                 ratio_of(base, schedule),
                 ratio_of(papers, joint),
                 reason,
-                bool(joint) and case.case.mostly_launch("event", joint, schedule, base, papers),
+                bool(joint) and case.case.is_mostly_launch("event", joint, schedule, base, papers),
                 any(time.noisy for time in (joint, base) if time),
                 interval_of_ratio(base, joint),
                 interval_of_ratio(base, schedule),
@@ -342,7 +342,7 @@ def _bars_of_case(case: Times) -> SpeedupBars:
         papers,
         floor,
         reason,
-        case.mostly_launch,
+        case.is_mostly_launch,
         ours_sure=ours_sure,
         papers_sure=papers_sure,
     )
@@ -507,7 +507,7 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
         cases = [Times(line, Case(campaign, line.problem, precision)) for precision in campaign.precisions]
         for case in cases:
             floor, winner, precision = case[FLOOR], case[PAPERS], case.case.precision
-            if floor and case.case.mostly_launch("graph", winner):
+            if floor and case.case.is_mostly_launch("graph", winner):
                 launched.append(f"{line.problem} ({precision})")
             points.append(Point(row, precision, ratio_of(floor, winner), ratio_of(floor, case[LIBRARY])))
         first_winner = next((case for case in cases if case[PAPERS]), None)

@@ -135,7 +135,7 @@ def surface(campaign: Campaign, problem_name: str, layout: str, kind: str) -> Su
 def choose_problem(campaign: Campaign) -> tuple[str, str] | None:
     """Return the problem to show and why: the papers', else the largest searched with 3×3 blocks, else the largest."""
     measured_records = [
-        r for r in campaign.problems.values() if r.available and paper_rows(campaign, r.name, PRECISION)
+        r for r in campaign.problems.values() if r.is_available and paper_rows(campaign, r.name, PRECISION)
     ]
     if not measured_records:
         return None

@@ -69,7 +69,7 @@ def how_solved(campaign: Campaign) -> str:
 def missing_problems_note(campaign: Campaign, cases: Sequence[Times]) -> str:
     """Return the sentence on problems that were not solved, since they are not symmetric; empty if none was tried."""
     tried_problems = {case.line.problem for case in cases_of_conjugate_gradients(cases)}
-    measured_problems = dict.fromkeys(case.line.problem for case in cases if case.case.measured)
+    measured_problems = dict.fromkeys(case.line.problem for case in cases if case.case.is_measured)
     omitted_names = ", ".join(name for name in measured_problems if name not in tried_problems)
     return (
         f"Not tried, as not symmetric (of complex numbers, Hermitian): {omitted_names}."

@@ -172,7 +172,7 @@ def floor(campaign: Campaign, published: Published) -> Table:
         "fastest routine’s time over the winner’s. Nothing of this is published.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        launch_note(sum(case.case.mostly_launch("graph", best) for case, best in winners), len(winners)),
+        launch_note(sum(case.case.is_mostly_launch("graph", best) for case, best in winners), len(winners)),
         f"Winners with other variants within {100 * campaign.tie:g} % in the search:",
         f"{sum(bool(best.ties) for _, best in winners)} of {len(winners)}.",
         unavailable_note(campaign),
@@ -234,7 +234,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
         "Nothing of this is published.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        launch_note(sum(case.mostly_launch for case in timed_cases), len(timed_cases)),
+        launch_note(sum(case.is_mostly_launch for case in timed_cases), len(timed_cases)),
         unconfirmed_note((case.case, case[OURS], case[PAPERS]) for case in cases),
         unavailable_note(campaign),
     ]  # fmt: skip

@@ -142,7 +142,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
         case = Case[CompoundRow](campaign, line.problem, precision)
         best = case.winner("joint", "event")
         ties, time_count = ties + bool(tied_layouts(case, best)), time_count + (best is not None)
-        marked_count += case.mostly_launch("event", best)
+        marked_count += case.is_mostly_launch("event", best)
         for measured_on in (campaign, *campaign.beside):
             cells += _layout_cells(Case(measured_on, line.problem, precision), line)
         rows.append(tuple(cells))
@@ -303,7 +303,7 @@ def _preference_cell(campaign: Campaign, line: ProblemLine, count: _Count) -> Ce
         if max(static.seconds, dynamic.seconds) <= min(static.seconds, dynamic.seconds) * (1 + campaign.tie):
             count.ties += 1
             notes[f"static and dynamic tie in {ABBREVIATIONS[precision]}"] = None
-        if case.mostly_launch("event", static, dynamic):
+        if case.is_mostly_launch("event", static, dynamic):
             count.marked += 1
             notes[f"{ABBREVIATIONS[precision]}: {MOSTLY_LAUNCH}"] = None
         notes |= dict.fromkeys(static.notes + dynamic.notes)
@@ -336,7 +336,7 @@ def _share_cell(win_count: int, time_count: int) -> Cell:
 
 
 def _best_layout_cell(search: Sensitivity) -> Cell:
-    has_no_winner = search.best is None and search.line.available
+    has_no_winner = search.best is None and search.line.is_available
     return Cell(
         search.best.row.layout if search.best else None, notes=(search.case.why_not(),) if has_no_winner else ()
     )
@@ -391,7 +391,9 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
         if (static := search.spread("static")) and (dynamic := search.spread("dynamic"))
     ]
     dynamic_count = sum(dynamic[0] > static[0] for _, static, dynamic in spreads)
-    marked_count = sum(search.case.mostly_launch("event", static[1], dynamic[1]) for search, static, dynamic in spreads)
+    marked_count = sum(
+        search.case.is_mostly_launch("event", static[1], dynamic[1]) for search, static, dynamic in spreads
+    )
     wins = [search.layouts_won for search in cases]
     least, most = (published.quantity(f"{word} registers") for word in ("fewest", "most"))
     caption = [

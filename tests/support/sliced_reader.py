@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from balanced_matrices import Csr
 
 from repro.studies.compressed_coo.sliced_format import Sliced, make_slices, slice_up
+from support.balanced_matrices import Csr
 
 WINDOW = 1024
 

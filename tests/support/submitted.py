@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from checkouts import Checkout
-from one_node import CPUS, OneNode
+from support.checkouts import Checkout
+from support.one_node import CPUS, OneNode
 
 #: The profile as it is, with what is this Slurm's: no accounting, so that the queue is asked, and that often.
 WORDS = (

@@ -17,7 +17,7 @@ from repro.studies.compressed_coo.ids import CoordinateId
 from repro.studies.compressed_coo.study import STUDY as CONTRACT
 from support.campaigns import Recorder
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 STUDY = CONTRACT.name
 PLAIN, COMPRESSED, OURS = "COO/b256-k2-c1", "CCOO/b256-k4-c1", "CCOO-aligned/b128-k4-c2"
 BY_EVENTS = "CCOO/b256-k8-c1"

@@ -4,7 +4,7 @@ Nothing of a Slurm that is installed here is read or changed, and nothing of thi
 state and logs are its own. The node has two CPUs and two GPUs that are files, which Slurm deals out as it would real
 ones. By hand it runs a command with this Slurm, and ends it with the command:
 
-    python tests/cluster/one_node.py snakemake --profile profiles/slurm all
+    python tests/support/one_node.py snakemake --profile profiles/slurm all
 """
 
 from __future__ import annotations

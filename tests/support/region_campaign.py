@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from dg_campaign import Maker
-
 from repro.codegen.targets import CPU, Target, get_target
 from repro.studies.dg_postprocessing import JOINT, PAPERS
 from repro.studies.dg_postprocessing.ids import RegionId, full_width, own_region_ids, paper_region_ids
 from repro.studies.dg_postprocessing.regions import region_operations
+from support.dg_campaign import Maker
 
 #: Regions of each list, and the width of each degree that is made the fastest.
 REGIONS, FASTEST = 2**20, {1: 18, 2: 16}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checkouts import Checkout
+from support.checkouts import Checkout
 
 #: Appended to the module of trials: a time is a hash of all that it depends on.
 HASHED_TIMES = """

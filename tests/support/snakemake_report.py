@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkouts import Checkout
+from support.checkouts import Checkout
 
 
 @dataclass(frozen=True)

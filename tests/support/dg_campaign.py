@@ -25,7 +25,7 @@ from repro.studies.dg_postprocessing.study import DgPostprocessing
 from support.campaigns import DEVICES, READS, Recorder
 
 load_artifacts(STUDY_NAME)
-NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
+NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[2] / "config")
 NOTHING_PUBLISHED = Published({}, [])
 
 #: Of each tuning what is chosen and how long it takes; the paper's point and element come first.

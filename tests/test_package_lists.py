@@ -1,0 +1,113 @@
+"""The lists of packages in pyproject.toml are what the layers import: operators need no package of the campaigns."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from repro.cli import CAMPAIGN_MODULES
+
+REPOSITORY = Path(__file__).parents[1]
+PACKAGE = REPOSITORY / "src/repro"
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+#: Modules that packages have under another name than their own.
+MODULES = {
+    "pyyaml": {"yaml"},
+    "scikit-fem": {"skfem"},
+    "nvmath-python": {"nvmath", "cuda"},
+    "nvidia-ml-py": {"pynvml"},
+    "fast-simplification": {"fast_simplification"},
+}
+#: Modules that come with packages of the lists: with Jinja2, pydantic and pooch; and one that only type checkers have.
+COMPANIONS = {"markupsafe", "pydantic_core", "typing_extensions", "requests", "urllib3", "_typeshed"}
+#: Packages whose files are loaded, not imported: the CPU's OpenCL.
+LOADED = {"intel-opencl-rt", "intel-cmplr-lib-rt"}
+#: Blocks the campaigns' packages, uses operators and renders an export, and prints what else has been imported.
+USE = """
+    import json, sys, tempfile
+    from importlib import import_module
+    from pathlib import Path
+
+    class Blocked:
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] in {blocked}:
+                raise ModuleNotFoundError(f"{{name}} is blocked", name=name)
+
+    sys.meta_path.insert(0, Blocked())
+    import numpy as np
+    import scipy.sparse as sp
+    import repro
+    from repro.codegen.targets import get_target
+    from repro.export import bundle, campaign_choice
+
+    for name in repro.__all__:
+        getattr(repro, name)
+    matrix, x = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(40, 40)).tocsr(), np.ones(40)
+    with repro.operator(matrix, device="opencl", tuned="CSR-AoS-AoS/static-64-1") as operator:
+        assert np.allclose(operator @ x, matrix @ x)
+    assert np.allclose((repro.spgemm(matrix, matrix, device="opencl") - matrix @ matrix).toarray(), 0)
+    bundle.parse_variant("Sl-32-SoA-AoS/static-256-4", get_target("sm_90"))
+    print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
+"""
+
+
+def modules_of(*lists: str) -> set[str]:
+    """Return the modules of the packages in `dependencies` and in extras."""
+    packages = {Requirement(item).name for name in lists for item in listed(name)} - LOADED
+    return {module for package in packages for module in MODULES.get(package, {package})}
+
+
+def listed(name: str) -> list[str]:
+    return PROJECT["dependencies"] if name == "dependencies" else PROJECT["optional-dependencies"][name]
+
+
+def imported(folder: Path) -> set[str]:
+    """Return all modules of others that the code in a folder imports, anywhere in it."""
+    names: set[str] = set()
+    for node in (node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names - {*sys.stdlib_module_names, "repro"}
+
+
+@pytest.mark.medium
+def test_operators_need_the_dependencies_alone() -> None:
+    code = textwrap.dedent(USE).format(blocked={*CAMPAIGN_MODULES})
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = {*json.loads(done.stdout)}
+    assert modules_of("dependencies") <= loaded
+    assert not loaded & modules_of("campaign")
+
+
+def test_the_packages_that_are_listed_are_those_that_the_code_imports() -> None:
+    every_list = ("dependencies", "campaign", "cpu", "cuda", "mesh")
+    assert modules_of("campaign") == {*CAMPAIGN_MODULES}
+    # imported by names in strings, some of them in processes of their own; Snakemake runs the Snakefile
+    by_name = modules_of("mesh") | {"snakemake", "pycuda", "pyopencl", "ssgetpy"}
+    assert imported(PACKAGE) - modules_of(*every_list) - COMPANIONS == set()
+    assert modules_of(*every_list) - imported(PACKAGE) - by_name == set()
+
+
+def test_a_command_without_the_campaigns_packages_is_one_message() -> None:
+    code = (
+        "import importlib.util as util, sys\n"
+        "find = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name in ('snakemake', 'typer') else find(name, *rest)\n"
+        "from repro.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "list"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no module snakemake, typer" in done.stderr and "[campaign]'" in done.stderr
+    assert "Traceback" not in done.stderr
