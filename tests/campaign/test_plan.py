@@ -198,7 +198,7 @@ def test_layouts_of_coordinates_that_the_space_has_not_are_one_message() -> None
     ],
 )
 def test_a_setting_that_a_study_has_no_use_for_is_one_message(study: str, key: str, value: object) -> None:
-    with pytest.raises(ReproError, match=rf"studies.{study}.{key}: the study has no use for it: leave the key out"):
+    with pytest.raises(ReproError, match=rf"{study}.{key}\n  actual: the study has no use for it: leave the key out"):
         resolve({"studies": {study: {key: value}}})
 
 
@@ -259,7 +259,7 @@ class TestReplay:
 
     @pytest.mark.wording
     def test_an_unrecorded_campaign_is_an_error(self) -> None:
-        with pytest.raises(ReproError, match=r"no such recorded campaign\n  where: results/none/raw"):
+        with pytest.raises(ReproError, match=r"no such recorded campaign\n  where: campaign: results/none/raw"):
             plan(campaign="none", replay=True)
 
 

@@ -192,6 +192,8 @@ def test_the_end_of_a_run_says_what_failed_without_what_snakemake_says_around_it
     assert said.startswith("measure, by measure.log:\n  … 10 lines before these\n  measure 10\n")
     assert "\n  measure 49\n\ncheck, by check.log:\n\nreport, by report.log:\n  report 0\n" in said
     assert said.endswith("\n\nand 1 more: last.log") and "input" not in said
+    Path("measure.log").write_text("measure 1\ninterrupted\n")
+    assert failures(record).startswith("check, by check.log:") and "more" not in failures(record)
     record.write_text("nothing failed\n")
     assert failures(record) == ""
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,21 @@ def test_every_command_has_help_with_examples(name: str, capsys: pytest.CaptureF
     command = app.COMMANDS[name]
     function = getattr(import_module(f"repro.cli.{command.module}"), command.function)
     assert "Example" in function.__doc__
+
+
+@pytest.mark.parametrize("columns", [60, 80, 110, 160])
+def test_help_fills_its_lines_at_any_width(columns: int, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """A line of a paragraph ends where the next word has no room, and an example is in a line of its own."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for name in ("measure", "check", "results"):
+        assert run(name, "--help") == 0
+        prose = capsys.readouterr().out.partition("Usage: ")[2].partition("\u256d")[0]
+        lines = [line.strip() for line in prose.splitlines()[1:]]
+        examples = lines[lines.index(next(line for line in lines if line.startswith("Example"))) :]
+        assert all(line.startswith("repro ") or columns < 110 for line in examples[1:] if line)
+        for line, following in pairwise(lines[: len(lines) - len(examples)]):
+            if line and following:
+                assert len(line) + 1 + len(following.split()[0]) > columns - 3, (name, line, following)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

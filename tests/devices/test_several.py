@@ -15,7 +15,15 @@ from repro.devices import selection as opening
 from repro.devices.base import Copy, LaunchError
 from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
-from repro.devices.selection import Gpu, identities, open_device, open_devices, parts, resolve_device, target_of
+from repro.devices.selection import (
+    Gpu,
+    identities,
+    open_device,
+    open_devices,
+    resolve_device,
+    single_devices,
+    target_of,
+)
 from repro.errors import ReproError
 
 GOOD = {
@@ -127,10 +135,10 @@ def test_the_devices_of_a_resolved_one_share_a_target(gpus):
         open_devices("cuda:all")
 
 
-def test_parts_are_the_words_of_single_devices():
-    assert parts("cuda:2,0") == ["cuda:2", "cuda:0"]
-    assert parts("cuda:1") == ["cuda:1"]
-    assert parts("opencl:0/4") == ["opencl:0"]
+def test_single_devices_are_named_one_by_one():
+    assert single_devices("cuda:2,0") == ["cuda:2", "cuda:0"]
+    assert single_devices("cuda:1") == ["cuda:1"]
+    assert single_devices("opencl:0/4") == ["opencl:0"]
 
 
 def test_a_gpu_is_told_by_its_uuid_whatever_its_number(gpus):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -124,7 +125,7 @@ def test_an_unknown_name_suggests_close_ones(shipped: Registry, name: str, sugge
 
 @pytest.mark.wording
 def test_of_an_unknown_name_without_close_ones_the_message_shows_a_few(shipped: Registry) -> None:
-    with pytest.raises(ReproError, match=r"one of [0-9]+ names: mhd1280b, [^\n]{0,200}, …"):
+    with pytest.raises(ReproError, match=r"one of the registry's [0-9]+ .*such as mhd1280b, [^\n]{0,200}"):
         shipped.expand(["xxxxxxxxxxxx"])
 
 
@@ -178,39 +179,45 @@ TOY = "{name: toy, source: generated, entry: real, kind: poisson, sets: [s]%s}"
         (f"problems: [{TOY % ', updates: {sizes: [-1]}'}]", "sizes.0"),
         (f"problems: [{(TOY % ', updates: {sizes: [1]}').replace('real', 'complex')}]", "real matrices.*complex"),
         ("problems: [{name: toy, source: suitesparce}]", "1:24: problems.0.source: .*did you mean suitesparse"),
-        ("problems: [{name: toy, entry: real}]", "1:12: problems.0.source: Field required"),
+        ("problems: [{name: toy, entry: real}]", "1:12: problems.0.source: missing in .*the key `source`"),
         ("problems: [{name: toy, source: recipe, recipe: toy_1, young: -3}]", "1:55: problems.0.young: "),
         (
             "problems: [{name: toy, source: recipe, recipe: toy_1, yung: 3}]",
-            r"1:55: problems.0.yung: unknown key (?!.* group).*did you mean young\? There are .* recipe,",
+            r"1:55: problems.0.yung: unknown .* did you mean young\? .expected (?!.* group).* recipe,",
         ),
         ("problems: [{name: '../toy', source: generated, entry: real, kind: poisson}]", "name"),
         (
             "problems: [{name: toy, source: tetmesh, mesh: toy, parts: [.node, .ele], urls: [[one]]}]",
             "needs 2 addresses",
         ),
-        (f"problems: [{(TOY % '').replace('toy', 'a' * 20)}]", "problems.0.name: .*an end that is not 'a' 20 times"),
-        ('problems: [{name: "toy\\n", source: generated, entry: real, kind: poisson}]', "problems.0.name: not a name"),
+        (
+            f"problems: [{(TOY % '').replace('toy', 'a' * 20)}]",
+            "problems.0.name: 'aaa.*an end that is not 'a' 20 times",
+        ),
+        (
+            'problems: [{name: "toy\\n", source: generated, entry: real, kind: poisson}]',
+            "problems.0.name: 'toy.*expected letters",
+        ),
         ("problems: [{name: toy, source: suitesparse, entry: real, group: .., matrix: m}]", "problems.0.group: "),
-        ("", "a mapping with `problems`(.|\n)*None"),
-        ("[a, b]", "a mapping with `problems`"),
+        ("", "null .expected a mapping with some of the keys .*problems"),
+        ("[a, b]", ".a, b. .expected a mapping with some of the keys .*problems"),
         ("problems: [", "unreadable YAML"),
     ],
 )
 def test_a_registry_that_does_not_fit(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(ReproError, match=said) as caught:
+    with pytest.raises(ReproError) as caught:
         load_registry(write(tmp_path, text))
-    assert str(caught.value.where).startswith(str(tmp_path / "problems.yaml"))
+    error = caught.value
+    assert re.search(said, f"{error.where}: {error.actual} (expected {error.expected})\n{error.message}")
+    assert str(error.where).startswith(str(tmp_path / "problems.yaml"))
 
 
 @pytest.mark.parametrize("kind", ["missing", "a folder"])
 def test_a_registry_that_is_no_file_names_the_key(tmp_path: Path, kind: str) -> None:
     path = tmp_path if kind == "a folder" else tmp_path / "none.yaml"
-    with pytest.raises(
-        ReproError, match=r"registry of problems \(`registry:` of the configuration\)\n  where: "
-    ) as caught:
+    with pytest.raises(ReproError, match=r"no (such )?registry of problems(.|\n)*registry:") as caught:
         load_registry(path)
-    assert caught.value.where == path
+    assert str(path) in str(caught.value.where)
 
 
 @pytest.mark.wording

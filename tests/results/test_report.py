@@ -352,7 +352,8 @@ def test_reversed_claims_are_named_by_their_sentences(small: Campaign, tmp_path:
 
     part = PageStudy(small, NOTHING, [Artifact("made_up", CLAIMS, "Claims", "ours", "table", judged)])
     top = write_report([part], tmp_path / "r.html").read_text().partition("</header>")[0]
-    assert "<td>K of 2 is the best</td>" in top and "best_k" not in top
+    assert ": K of 2 is the best</li>" in top and "best_k" not in top
+    assert top.index('<ul class="cards">') < top.index('id="claims"')
     assert '<td class="number">1 (1 close)</td>' in top and top.count("close)") == 1
 
 

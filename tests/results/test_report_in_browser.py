@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from repro.campaign.winners import HEADS
+from repro.campaign.winners import HEADS, PAGE_LEAD
 from repro.results.campaign_data import Campaign
 from repro.results.figure_style import TEXT_WIDTH, canvas
 from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.report import PageStudy, PageWinners, write_report
-from repro.results.tables import Cell, Column, Figure, Result, Table
+from repro.results.tables import Cell, Column, Figure, Result, Table, move_lead_columns
 from support.campaigns import SmallCampaign
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -54,7 +54,7 @@ seen.atFirst = [hiddenColumns(), groupsShown()];
 const inHand = document.getElementById("winners-table");
 seen.fits = [table, inHand].map((one) => [one.offsetWidth, one.closest(".scroll").clientWidth]);
 seen.inHand = [...inHand.tHead.rows[0].cells].filter((head) => !head.hidden).map((head) => head.innerText);
-seen.lines = inHand.tBodies[0].rows[0].cells[2].offsetWidth;
+seen.lines = inHand.tBodies[0].rows[0].cells[3].offsetWidth;
 const button = document.querySelector("#made_up-table-1 .controls button");
 seen.switch = button.innerText;
 button.click();
@@ -184,14 +184,22 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         result=result,
     )
     variant = "CSR-AoSoA-AoS@clustered/chunk-64-1-w2-u2-cs"
-    cells = ["a_problem_with_a_long_name", "double", variant, "1.25", *["cusparse/spmv-csr-alg1/real"] * 4]
-    heads = ("problem", *HEADS)[: len(cells)]
+    heads = ("problem", *HEADS)
+    known_cells = {
+        "problem": "a_problem_with_a_long_name",
+        "precision": "double",
+        "fastest": variant,
+        "speedup": "1.25",
+    }
+    cells = [known_cells.get(head, "cusparse/spmv-csr-alg1/real") for head in heads]
     own = Table(
         tuple(Column(head, head, numeric=head == "speedup") for head in heads), [tuple(map(Cell, cells))],
         "Own.",
     )  # fmt: skip
     line = f"repro export --variant {'CSR-AoS-AoS/' * 12} --to part"  # has to wrap
-    winners = PageWinners(own, [f"part: {'refused ' * 40}"], {"part": [line], "other": [line]})
+    winners = PageWinners(
+        move_lead_columns(own, PAGE_LEAD), [f"part: {'refused ' * 40}"], {"part": [line], "other": [line]}
+    )
     path = write_report([part], folder / "report.html", winners=winners)
     path.write_text(path.read_text().replace("<details><summary>Take", "<details open><summary>Take"))
     path.write_text(path.read_text().replace("</body>", f"<script>{{{PROBE}}}</script></body>"))
@@ -261,7 +269,7 @@ def test_a_wide_table_shows_twelve_columns_first_and_a_switch_the_others(screen:
 
 
 def test_a_phone_shows_variant_and_speedup_uncut_and_a_switch_the_others(phone: dict[str, Any]) -> None:
-    assert phone["inHand"][:4] == ["problem", "precision", "fastest", "speedup"] and len(phone["inHand"]) < 8
+    assert phone["inHand"][:4] == ["problem", "precision", "speedup", "fastest"] and len(phone["inHand"]) < 8
     assert all(needed <= there <= 390 for needed, there in phone["fits"])
     assert phone["lines"] >= 90  # pixels: a variant wraps, but not letter by letter
     assert 2 <= phone["atFirst"][1] < 12 and phone["all"] == [0, 2 + GROUPS]

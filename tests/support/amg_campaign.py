@@ -12,7 +12,7 @@ from repro.results.published import Published
 from repro.results.registry import get_artifact
 from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts
-from repro.studies.spgemm_amg import PHASES, STUDY_NAME
+from repro.studies.spgemm_amg import SETUP_STAGES, STUDY_NAME
 from repro.studies.spgemm_amg.ids import KernelId
 from repro.studies.spgemm_amg.study import PUBLISHED, TARGETS, SpgemmAmg
 from support.campaigns import Recorder
@@ -106,7 +106,7 @@ class Maker(Recorder):
             for method, micro in SETUPS.items()
         ]
         for level, galerkin in ((0, 4e-4), (1, 1e-4)):
-            stages = {f"stage_{name}": weight * (galerkin if name == "galerkin" else 1e-4) for name in PHASES}
+            stages = {f"stage_{name}": weight * (galerkin if name == "galerkin" else 1e-4) for name in SETUP_STAGES}
             rows.append(row(f"setup/level-{level}", 600.0, what="level", method="default", level=level,
                             **sizes | {"rows": UNKNOWNS // 10**level}, **stages))  # fmt: skip
         return [*rows, row("solve/cg", 500.0, what="solve", method="default", iterations=10, **sizes)]

@@ -22,7 +22,7 @@ from support.products_by_shape import five_point
 BLOCK = np.array([[4.0, 1, 0.5], [1, 3, -1], [0.5, -1, 5]])
 
 
-def as_problem(matrix, name: str = "small") -> Matrix:
+def as_problem(matrix: sp.csr_array, name: str = "small") -> Matrix:
     """Return a SciPy matrix as a problem of real numbers."""
     matrix = sp.csr_array(matrix, dtype=np.float64)
     matrix.sort_indices()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from repro.bench.runnable import Workspace
+from repro.bench.rows import ColumnType
+from repro.bench.runnable import Operands, Workspace
 from repro.bench.trial import Bench
 from repro.config.models import Timing
+from repro.devices.device_group import Devices
 from repro.problems.field import generate_field
 from repro.studies.dg_postprocessing.operands import make_operands as field_operands
 from repro.studies.dg_postprocessing.study import STUDY
@@ -16,11 +20,13 @@ from repro.studies.dynamic_csr.operands import make_operands as graph_operands
 
 
 @contextmanager
-def opened_benches(modules_folder, study, own, kept_packings=16, **timing):
+def opened_benches(
+    modules_folder: Path, study: str, own: Mapping[str, ColumnType], kept_packings: int = 16, **timing: Any
+) -> Iterator[Callable[[Devices, str, Operands], Bench]]:
     """Give what opens a bench on devices for operands, and release all at the end."""
     benches = []
 
-    def open_bench(devices, problem, operands):
+    def open_bench(devices: Devices, problem: str, operands: Operands) -> Bench:
         benches.append(
             Bench(
                 Workspace(devices, operands, modules_folder, kept_packings),
@@ -57,11 +63,11 @@ QUICK: dict[str, Any] = {
 }
 
 
-def field_benches(modules_folder, **timing):
+def field_benches(modules_folder: Path, **timing: Any) -> Iterator[Callable[..., Bench]]:
     """Give what opens a bench on devices for a field, and release all at the end; for fixtures."""
     with opened_benches(modules_folder, STUDY.name, STUDY.columns, **timing) as open_bench:
 
-        def make(devices, triangles=60, degree=1, variance="high"):
+        def make(devices: Devices, triangles: int = 60, degree: int = 1, variance: str = "high") -> Bench:
             field = generate_field("delaunay", triangles=triangles, degree=degree, variance=variance)
             object.__setattr__(field, "name", f"{variance}, P = {degree}")
             return open_bench(devices, field.name, field_operands(field, "double", 1))
@@ -77,7 +83,13 @@ FEW = {
 }  # fmt: skip
 
 
-def graph_benches(all_devices, modules_folder, own=OWN, kept_packings=16, **timing):
+def graph_benches(
+    all_devices: Devices,
+    modules_folder: Path,
+    own: Mapping[str, ColumnType] = OWN,
+    kept_packings: int = 16,
+    **timing: Any,
+) -> Iterator[Callable[..., Bench]]:
     """Give what opens a bench on these devices for a growing matrix, and release all at the end; for fixtures."""
     with opened_benches(modules_folder, "dynamic_csr", own, kept_packings, **{**FEW, **timing}) as open_bench:
         yield lambda problem, precision="double", devices=all_devices: open_bench(

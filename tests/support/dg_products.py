@@ -1,9 +1,12 @@
 """Products with a filter's matrix on any device, shared by tests on the CPU and on a GPU."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from repro.bench.guards import Guards
+from repro.devices.base import Device, Program
 from repro.problems.field import generate_field
 from repro.sparse.device_primitives import Launches
 from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
@@ -16,7 +19,9 @@ def small_operands(degree: int, triangles: int = 60) -> DgOperands:
 
 
 @contextmanager
-def ready(runnable: FilterMatrixRunnable, device, load, operands: DgOperands) -> Iterator[Guards]:
+def ready(
+    runnable: FilterMatrixRunnable, device: Device, load: Callable[[str], Program], operands: DgOperands
+) -> Iterator[Guards]:
     """Bind a runnable on a device, its memory between guard zones."""
     guards = Guards(device)
     with ExitStack() as held:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from repro.problems.matrix import Updates
 
 
-def growing(lengths, columns, added, batches=3, seed=3, name="growing"):
+def growing(
+    lengths: Sequence[int] | NDArray[np.integer[Any]],
+    columns: int,
+    added: int,
+    batches: int = 3,
+    seed: int = 3,
+    name: str = "growing",
+) -> Updates:
     """Return a matrix with rows of these lengths, and so many entries in batches, anywhere, also twice."""
     random = np.random.default_rng(seed)
     rows = len(lengths)
@@ -27,7 +38,7 @@ def growing(lengths, columns, added, batches=3, seed=3, name="growing"):
     ).validate()
 
 
-def around_limits(columns=900, added=400, **keys):
+def around_limits(columns: int = 900, added: int = 400, **keys: Any) -> Updates:
     """Return rows of 0, 1 and 2 entries, of one more and one less than each limit, and a dense one."""
     random = np.random.default_rng(1)
     few = random.integers(0, 12, 300)

@@ -1,29 +1,37 @@
 """Small matrices and batches for them, of whole numbers, and what a matrix that grew is held to."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
 
-from support.matrices import batch_of, of_whole_numbers
+from repro import DynamicCSR
+from support.matrices import Entries, batch_of, of_whole_numbers
 
 DEVICE = "opencl:0"
 
 
-def drawn(rows=40, columns=30, dtype=np.float64, seed=1):
+def drawn(rows: int = 40, columns: int = 30, dtype: DTypeLike = np.float64, seed: int = 1) -> sp.csr_array:
     """A matrix of whole numbers, whose sums are exact in either precision."""
     return of_whole_numbers(rows, columns, 0.1, dtype, seed)
 
 
-def batch(shape, count=50, seed=2):
+def batch(shape: tuple[int, int], count: int = 50, seed: int = 2) -> Entries:
     """Rows, columns and values of some entries."""
     return batch_of(shape, count, seed)
 
 
-def plus(matrix, rows, columns, values):
+def plus(
+    matrix: sp.csr_array, rows: NDArray[np.integer[Any]], columns: NDArray[np.integer[Any]], values: NDArray[Any]
+) -> sp.csr_array:
     """A matrix with further entries, as they are added up."""
     return sp.csr_array(matrix + sp.coo_array((values, (rows, columns)), shape=matrix.shape))
 
 
-def assert_same(A, expected):
+def assert_same(A: DynamicCSR, expected: sp.csr_array) -> None:
     """Expect SciPy's entries, and its product for arrays of the host."""
     matrix, expected = A.to_scipy(), sp.csr_array(expected)
     expected.sum_duplicates()

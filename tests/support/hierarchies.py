@@ -1,14 +1,25 @@
 """What the levels of a hierarchy on a device have to be."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
 
+from repro.devices.base import Buffer, Device
 from repro.sparse.device_primitives import Stage
+from repro.sparse.multigrid.hierarchy import DeviceLevel
+from repro.sparse.multigrid.reference import HostLevel
 from support.matrices import poisson, to_csr
 
 
-def assert_levels(device, levels, expected, tolerance):
+def assert_levels(
+    device: Device, levels: Sequence[DeviceLevel], expected: Sequence[HostLevel], tolerance: float
+) -> None:
     assert [level.a.shape for level in levels] == [level.a.shape for level in expected]
     for ours, theirs in zip(levels, expected, strict=True):
         scale = abs(theirs.a).max()
@@ -24,7 +35,7 @@ def assert_levels(device, levels, expected, tolerance):
         np.testing.assert_array_equal(aggregates, theirs.aggregates)
 
 
-def read(device, buffer, n, dtype=np.float64):
+def read(device: Device, buffer: Buffer, n: int, dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Return the numbers of a buffer."""
     array = np.empty(n, dtype)
     device.download(buffer, array)
@@ -35,14 +46,14 @@ def launch_each_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each phase of a stage be a launch, of as many blocks as where all are one."""
     bind = Stage.bind
 
-    def apart(self, arguments, script):
+    def apart(self: Stage, arguments: Sequence[Any], script: Callable[..., None]) -> Callable[[], None]:
         self._whole = None
         return bind(self, arguments, script)
 
     monkeypatch.setattr(Stage, "bind", apart)
 
 
-def bit_count(device, levels):
+def bit_count(device: Device, levels: Sequence[DeviceLevel]) -> list[Any]:
     """Return all that the levels come to, with columns in order."""
     bits = []
     for level in levels:
@@ -57,7 +68,7 @@ def bit_count(device, levels):
     return bits
 
 
-def with_hubs(side, hubs):
+def with_hubs(side: int, hubs: int) -> sp.csr_array:
     """Return a positive definite matrix of a grid in which some nodes are connected to every tenth one."""
     n = side * side
     rows = np.repeat(np.arange(hubs), len(range(0, n, 10)))

@@ -1,11 +1,14 @@
 """Checking that a runnable multiplies other vectors than its own; for the tests of both kinds of device."""
 
+from __future__ import annotations
+
 import numpy as np
 
-from repro.sparse.operands import expand, operands_of
+from repro.bench.trial import Bench
+from repro.sparse.operands import CompiledProduct, expand, operands_of
 
 
-def check_products(bench, runnable):
+def check_products(bench: Bench, runnable: CompiledProduct) -> None:
     """Multiply two vectors alternately, with the runnable's own launch between; all three results must stay right."""
     operands, device = operands_of(bench.workspace), bench.device
     bench.prepare(runnable)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
 
 #: Seconds that the host takes to queue a batch of launches; launches of a batch, as on a GPU.
 QUEUEING, BATCH = 50e-6, 4
@@ -72,7 +75,9 @@ class SharedDevice:
     def clocks(self) -> tuple[None, None]:
         return None, None
 
-    def time_events(self, launch, count, before=None):
+    def time_events(
+        self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
         times = []
         for number in range(count):
             if number % BATCH == 0:
@@ -80,7 +85,7 @@ class SharedDevice:
             times.append(self._run(self.kernel.seconds) + EVENT)
         return np.array(times)
 
-    def time_graph(self, launch, launches, replays):
+    def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
         times = []
         for _ in range(replays):
             self.sleep(QUEUEING)

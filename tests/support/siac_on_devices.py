@@ -1,16 +1,21 @@
 """What every way to filter on a device has to do, whatever the device: shared by tests on the CPU and on a GPU."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from repro.codegen.build_cache import compile_module
-from repro.devices.base import Program
+from repro.devices.base import Buffer, Device, Program
 from repro.filtering.grids import SortedCells
 from repro.filtering.kernels import render_siac
-from repro.filtering.matrix import SHARES, MatrixRows
+from repro.filtering.matrix import SHARES, FilterMatrix, MatrixRows
 from repro.filtering.matrix_free import (
     LocalPerPoint,
     MatrixFree,
@@ -21,6 +26,7 @@ from repro.filtering.matrix_free import (
     Stencil,
 )
 from repro.filtering.stencil_geometry import predicted_pairs
+from repro.filtering.triangulation import Triangulation
 from repro.galerkin import mode_count
 from repro.sparse.device_primitives import Launches
 from support.emulated_cuda import EmulatedCuda, compile_kernels
@@ -38,7 +44,7 @@ WAYS: dict[str, Callable[..., MatrixFree]] = {
 REORDERED = 1e-12
 
 
-def siac_loader(device, templates: Path, folder: Path) -> Callable[[str], Program]:
+def siac_loader(device: Device, templates: Path, folder: Path) -> Callable[[str], Program]:
     """Return what loads a module of the filter, compiled at first use."""
     programs: dict[str, Program] = {}
 
@@ -57,7 +63,15 @@ def siac_loader(device, templates: Path, folder: Path) -> Callable[[str], Progra
 
 
 @contextmanager
-def stencil_on(device, load, mesh, points, degree, scale=None, cell=None) -> Iterator[tuple[Launches, Stencil, Points]]:
+def stencil_on(
+    device: Device,
+    load: Callable[[str], Program],
+    mesh: Triangulation,
+    points: NDArray[np.float64],
+    degree: int,
+    scale: float | None = None,
+    cell: float | None = None,
+) -> Iterator[tuple[Launches, Stencil, Points]]:
     """Give what a filter on a device is made with."""
     with ExitStack() as held:
         launches = Launches(device, load, held)
@@ -65,7 +79,20 @@ def stencil_on(device, load, mesh, points, degree, scale=None, cell=None) -> Ite
         yield launches, stencil, Points(launches, SortedCells(mesh, points), cell and cell * mesh.longest)
 
 
-def filtered(device, load, way, mesh, points, degree, modes, *, basis="dubiner", scale=None, cell=None, **keys):
+def filtered(
+    device: Device,
+    load: Callable[[str], Program],
+    way: str,
+    mesh: Triangulation,
+    points: NDArray[np.float64],
+    degree: int,
+    modes: NDArray[np.float64],
+    *,
+    basis: str = "dubiner",
+    scale: float | None = None,
+    cell: float | None = None,
+    **keys: Any,
+) -> NDArray[np.float64]:
     """Return a field filtered at points."""
     with stencil_on(device, load, mesh, points, degree, scale, cell) as given:
         direct = WAYS[way](*given, basis, **keys)
@@ -80,7 +107,18 @@ def filtered(device, load, way, mesh, points, degree, modes, *, basis="dubiner",
         return first
 
 
-def several_filtered(device, load, way, mesh, points, degree, modes, *, basis="dubiner", scale=None):
+def several_filtered(
+    device: Device,
+    load: Callable[[str], Program],
+    way: str,
+    mesh: Triangulation,
+    points: NDArray[np.float64],
+    degree: int,
+    modes: NDArray[np.float64],
+    *,
+    basis: str = "dubiner",
+    scale: float | None = None,
+) -> NDArray[np.float64]:
     """Return fields `(t, m, fields)` filtered at points one after the other: `(n, fields)`."""
     results = []
     with stencil_on(device, load, mesh, points, degree, scale) as given:
@@ -92,7 +130,19 @@ def several_filtered(device, load, way, mesh, points, degree, modes, *, basis="d
     return np.stack(results, axis=1)
 
 
-def filtered_locally(device, load, mesh, points, degree, modes, scales, *, basis="dubiner", derivative=(0, 0), **keys):
+def filtered_locally(
+    device: Device,
+    load: Callable[[str], Program],
+    mesh: Triangulation,
+    points: NDArray[np.float64],
+    degree: int,
+    modes: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    *,
+    basis: str = "dubiner",
+    derivative: tuple[int, int] = (0, 0),
+    **keys: Any,
+) -> tuple[NDArray[np.float64], int]:
     """Return a field filtered with an h of each point, and how many triangles meet the squares of all stencils."""
     with ExitStack() as held:
         launches, stencil = Launches(device, load, held), Stencil(mesh, degree, float(scales.max()), derivative)
@@ -102,7 +152,18 @@ def filtered_locally(device, load, mesh, points, degree, modes, scales, *, basis
         return local.result(), local.count()
 
 
-def matrix_and_products(device, load, mesh, points, degree, modes, *, basis="dubiner", scale=None, **keys):
+def matrix_and_products(
+    device: Device,
+    load: Callable[[str], Program],
+    mesh: Triangulation,
+    points: NDArray[np.float64],
+    degree: int,
+    modes: NDArray[np.float64],
+    *,
+    basis: str = "dubiner",
+    scale: float | None = None,
+    **keys: Any,
+) -> tuple[sp.csr_array, NDArray[np.float64]]:
     """Return the filter's matrix as SciPy's, and its product with fields `(t, m, fields)`."""
     with stencil_on(device, load, mesh, points, degree, scale) as (launches, stencil, places), ExitStack() as own:
         rows = MatrixRows(launches, stencil, places, basis, **keys)
@@ -114,7 +175,7 @@ def matrix_and_products(device, load, mesh, points, degree, modes, *, basis="dub
         return matrix.download(), launches.download(result, shape[0] * fields, np.float64).reshape(shape)
 
 
-def check_shares(launches, matrix, modes, points, fields):
+def check_shares(launches: Launches, matrix: FilterMatrix, modes: Buffer, points: int, fields: int) -> None:
     """Hold the products of warps that share tiles against that of one warp to a tile."""
     products = []
     for shares in SHARES:
@@ -125,13 +186,13 @@ def check_shares(launches, matrix, modes, points, fields):
         np.testing.assert_allclose(product, products[0], rtol=0, atol=1e-13 * np.abs(products[0]).max())
 
 
-def random_modes(mesh, degree, *more, seed=1):
+def random_modes(mesh: Triangulation, degree: int, *more: int, seed: int = 1) -> NDArray[np.float64]:
     """Return modes of all triangles drawn at random."""
     shape = (len(mesh.triangles), mode_count(degree, 2), *more)
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def bound_of(rows, modes, mesh, degree):
+def bound_of(rows: sp.csr_array, modes: NDArray[np.float64], mesh: Triangulation, degree: int) -> NDArray[np.float64]:
     """Return by how much results may differ: terms of a row times ε Σ|w||u|, and what contours lose."""
     pairs = predicted_pairs(mesh, 3 * degree + 1)  # entries of a row are fewer where images of a triangle are one
     terms = np.maximum(np.diff(rows.indptr), pairs * mode_count(degree, 2)) * Stencil(mesh, degree, 1.0).loss

@@ -1,10 +1,12 @@
 """The modules of dynamic matrices, of products and of multigrid, compiled for a device once."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 
 from repro.codegen.build_cache import compile_module
-from repro.devices.base import Program
+from repro.devices.base import Device, Program
 from repro.sparse.dynamic.kernels import render_module
 from repro.sparse.multigrid import kernels as multigrid
 from repro.sparse.spgemm import kernels as spgemm
@@ -16,7 +18,7 @@ RENDERERS = {
 }
 
 
-def loader(device, templates: Path, folder: Path) -> Callable[[str], Program]:
+def loader(device: Device, templates: Path, folder: Path) -> Callable[[str], Program]:
     """Return what loads the module of a key, PRECISION/MODULE, compiled at first use.
 
     A GPU's emulator has those of equal sources in one folder beside that one, whatever the folder.

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
 
+from repro.bench.runnable import Runnable, Workspace
 from repro.problems.matrix import Updates
 from repro.studies.dynamic_csr.runnables_baselines import MAX_ROW_OF_THREADS
 
+#: Numbers of some entries: rows, columns or values.
+Numbers: TypeAlias = "Sequence[float] | NDArray[Any]"
 
-def growing(base, batches, columns: int | None = None) -> Updates:
+
+def growing(
+    base: sp.sparray, batches: Sequence[tuple[Numbers, Numbers, Numbers]], columns: int | None = None
+) -> Updates:
     """Return a problem of a SciPy matrix, and of batches of (rows, columns, values)."""
     base = base.tocsr()
     base.sort_indices()
     lengths = [len(batch[0]) for batch in batches]
 
-    def joined(i, dtype):
+    def joined(i: int, dtype: DTypeLike) -> NDArray[Any]:
         return np.concatenate([np.asarray(batch[i], dtype) for batch in batches] or [np.empty(0, dtype)]).astype(dtype)
 
     return Updates(
@@ -33,13 +43,13 @@ def growing(base, batches, columns: int | None = None) -> Updates:
     ).validate()
 
 
-def drawn(rows: int, columns: int, count: int, seed: int = 1):
+def drawn(rows: int, columns: int, count: int, seed: int = 1) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
     """Draw a batch, places in it twice among others."""
     random = np.random.default_rng(seed)
     return random.integers(0, rows, count), random.integers(0, columns, count), random.normal(size=count)
 
 
-def _long_rows(rows, columns):
+def _long_rows(rows: int, columns: int) -> sp.csr_array:
     """A matrix with rows that are empty, short, and longer than a block's share."""
     random = np.random.default_rng(3)
     lengths = random.integers(0, 6, rows)
@@ -72,7 +82,7 @@ cases = pytest.mark.parametrize(
 )
 
 
-def check_twice(runnable, workspace):
+def check_twice(runnable: Runnable, workspace: Workspace) -> float:
     """Prepare, check as a trial does, and a second time, since a launch has to be repeatable."""
     runnable.prepare(workspace)
     errors = [workspace.operands.check(runnable, workspace) for _ in range(2)]

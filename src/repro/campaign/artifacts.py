@@ -175,7 +175,7 @@ def select_artifacts(config: Config, study_name: str, has_references: bool, kind
             raise ReproError(
                 "unknown artifact",
                 where=f"studies.{study_name}.artifacts",
-                expected=f"one of {', '.join(names)}",
+                expected=some_of(names, unknown_names[0], "`repro list artifacts`"),
                 actual=", ".join(unknown_names) + suggestion(unknown_names[0], names),
             )
         selected_artifacts = [artifact for artifact in everything if artifact.name in settings.artifacts]

@@ -14,7 +14,7 @@ from pydantic import Field, create_model
 
 from repro.config import Source, beside, merge, named, position, read, read_mapping, validate
 from repro.config.models import Config, Model, StudySettings
-from repro.config.validation_errors import shorten, suggestion
+from repro.config.validation_errors import shorten, shown, suggestion
 from repro.errors import ReproError
 from repro.package_data import shipped
 from repro.studies import get_study, study_names
@@ -22,7 +22,13 @@ from repro.studies import get_study, study_names
 
 def check_study(config: Config, study_name: str) -> None:
     if study_name not in config.studies:
-        raise ReproError("unknown study", expected=f"one of {', '.join(config.studies)}", actual=study_name)
+        raise ReproError(
+            "unknown study",
+            where=f"campaign {config.campaign}: studies",
+            expected=f"one of {', '.join(config.studies)}",
+            actual=f"{study_name}{suggestion(study_name, config.studies)}",
+            todo="name one of these, or a configuration that has it by --config",
+        )
 
 
 STUDIES = "config/studies"
@@ -55,9 +61,15 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
     for path in () if isinstance(source, str) else map(shipped, reversed(source)):
         data = _place_inputs(data, read_mapping(path), path.parent)
     study_overrides = data.get("studies")
-    if study_overrides is not None and not isinstance(study_overrides, Mapping):
-        return validate(Config, data, source)
     offered_studies = study_names()
+    if study_overrides is not None and not isinstance(study_overrides, Mapping):
+        raise ReproError(
+            "the configuration does not fit",
+            where=f"{position(source, ('studies',)) or f'{named(source)}: '}studies",
+            expected=f"a mapping with some of the studies {', '.join(offered_studies)}",
+            actual=shown(study_overrides),
+            todo=f"write `studies: {{{offered_studies[0]}: {{}}}}`",
+        )
     studies = {}
     for name, study_override in (study_overrides or {}).items():
         if name not in offered_studies:
@@ -66,6 +78,7 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
                 where=f"{position(source, ('studies', str(name))) or f'{named(source)}: '}studies",
                 expected=f"one of {', '.join(offered_studies)}",
                 actual=f"{shorten(str(name))}{suggestion(name, offered_studies)}",
+                todo="`repro list studies` says what each re-runs",
             )
         if study_override is not False:
             studies[name] = _settings(name, study_override, source)
@@ -76,7 +89,7 @@ def resolve(data: Mapping[str, Any], source: Source = "the configuration") -> Co
             "the configuration names no study to run",
             where=f"{named(source)}: studies",
             expected=f"at least one of {', '.join(offered_studies)}",
-            actual=shorten(repr(study_overrides)) if study_overrides else "none",
+            actual=shown(study_overrides) if study_overrides else "none",
             todo=f"add `studies: {{{offered_studies[0]}: {{}}}}`; a file stands alone, so what another "
             "one names does not count",
         )
@@ -109,7 +122,8 @@ def _settings(name: str, override: object, source: Source) -> dict[str, Any]:
             "the configuration does not fit",
             where=f"{position(source, ('studies', name)) or f'{named(source)}: '}studies.{name}",
             expected="a mapping of what differs from the study's defaults, or false",
-            actual=shorten(repr(override)),
+            actual=shown(override),
+            todo=f"write `{name}: {{}}` for the defaults, `{name}: {{problems: [NAME]}}` for other problems",
         )
     path = shipped(f"{STUDIES}/{name}.yaml")
     defaults = read_mapping(path) if path.exists() else {}
@@ -121,7 +135,7 @@ def _settings(name: str, override: object, source: Source) -> dict[str, Any]:
             "empty study",
             where=f"{position(source, ('studies', name, 'problems')) or f'{named(source)}: '}studies.{name}.problems",
             expected="at least one problem",
-            actual=settings.get("problems"),
+            actual=shown(settings["problems"]),
             todo="name a set such as `generated`, or problems",
         )
     return settings

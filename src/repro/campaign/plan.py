@@ -22,6 +22,7 @@ from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
 from repro.codegen.templates import COMMON
 from repro.config import with_both_places
 from repro.config.models import Config, FieldFile, OwnProblem, Rival, StudySettings
+from repro.config.validation_errors import some_of, suggestion
 from repro.errors import MissingFileError, ReproError
 from repro.package_data import shipped
 from repro.problems.fetch import check_mirrors
@@ -40,28 +41,33 @@ def record_files(raw: Path) -> tuple[Path, ...]:
 
 def check_beside(config: Config) -> None:
     """Raise `ReproError` if `beside:`, `as_published:` or `later:` names no recorded campaign, or this one itself."""
-    for name in config.beside:
-        if name == config.campaign:
-            raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
-        if not CampaignFolder.of(name).raw.is_dir():
-            raise ReproError(
-                "no such campaign to stand beside this one",
-                where=CampaignFolder.of(name).raw,
-                todo="measure it first, or leave it out of `beside`; `--config 'beside=[]'` leaves all out",
-            )
-    keys = {
-        "as_published": ("a campaign's own rows as published need no name", "no such campaign of kernels as published"),
-        "later": ("a campaign is not later than itself", "no such campaign of later rows"),
-    }
-    for key, (self_message, absence_message) in keys.items():
-        name = getattr(config, key)
+    checks = [
+        *(
+            ("beside", name, "a campaign cannot stand beside itself", "to stand beside this one", "beside=[]")
+            for name in config.beside
+        ),
+        (
+            "as_published",
+            config.as_published,
+            "a campaign's own rows as published need no name",
+            "of kernels as published",
+            "as_published=null",
+        ),
+        ("later", config.later, "a campaign is not later than itself", "of later rows", "later=null"),
+    ]
+    for key, name, self_message, purpose, without in checks:
+        if name is None:
+            continue
         if name == config.campaign:
             raise ReproError(self_message, where=key, actual=name)
-        if name is not None and not CampaignFolder.of(name).raw.is_dir():
+        if not CampaignFolder.of(name).raw.is_dir():
+            recorded = [folder.name for folder in CampaignFolder.measured()]
             raise ReproError(
-                absence_message,
-                where=CampaignFolder.of(name).raw,
-                todo=f"measure it first, or leave `{key}` out; `--config {key}=null` leaves it out",
+                f"no such campaign {purpose}",
+                where=f"{key}: {CampaignFolder.of(name).raw}",
+                expected=some_of(recorded, name, "`repro list campaigns`") if recorded else "a measured campaign",
+                actual=f"{name}{suggestion(name, recorded)}",
+                todo=f"measure it first, or leave it out of `{key}`; `--config '{without}'` does so",
             )
 
 
@@ -175,9 +181,9 @@ class Plan:
     @property
     def gpus(self) -> int:
         """Number of GPUs for each measuring job; 0 on a CPU."""
-        from repro.devices.selection import parts
+        from repro.devices.selection import single_devices
 
-        return len(parts(self.device)) if self.on_gpu else 0
+        return len(single_devices(self.device)) if self.on_gpu else 0
 
     @cached_property
     def folder(self) -> CampaignFolder:
@@ -375,6 +381,8 @@ def make_plan(
     check_training(config)
     if not config.replay:
         check_mirrors(config.fetch)
+        if not shipped(config.kernels).is_dir():
+            raise MissingFileError("no such folder of templates", path=config.kernels, where="kernels")
     check_rivals(config)
     registry = registry or load_registry(Path(config.registry))
     problems: dict[str, Outline] = {}
@@ -407,9 +415,12 @@ def make_plan(
     if config.replay:
         plan = Plan(config, None, problems, studies)
         if not plan.folder.raw.is_dir():
+            recorded = [folder.name for folder in CampaignFolder.measured()]
             raise ReproError(
                 "no such recorded campaign",
-                where=plan.folder.raw,
+                where=f"campaign: {plan.folder.raw}",
+                expected=some_of(recorded, config.campaign, "`repro list campaigns`") if recorded else None,
+                actual=f"{config.campaign}{suggestion(config.campaign, recorded)}",
                 todo="name a recorded campaign, or measure one with `replay: false`",
             )
         return plan

@@ -27,7 +27,7 @@ from repro.results.registry import Artifact
 from repro.results.report import PageWinners, repeated_kernel_phrase, repetition_differences
 from repro.results.rivals import RivalLine, contests_of, rival_lines
 from repro.results.significance import Interval, interval_of_ratio, ratio_of
-from repro.results.tables import Cell, Column, Table
+from repro.results.tables import Cell, Column, Table, move_lead_columns
 from repro.sparse.compound.variants import DEFAULT, DEFAULTS
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study, load_artifacts
@@ -366,6 +366,10 @@ def _export_lines(winner: Winner) -> Iterator[str]:
         yield winner.export
 
 
+#: Columns of the report's table that a phone shows beside those that name the case.
+PAGE_LEAD = ("speedup", "fastest")
+
+
 def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None:
     """Return the head of the report's page; None if there is nothing to show."""
     if not winners:
@@ -389,7 +393,8 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     if len(shown_winners) < len(winners):
         caption += f" These are the first {len(shown_winners)} of {len(winners)}."
     columns = tuple(Column(head, head, numeric=head in numeric) for head in heads)
-    return PageWinners(Table(columns, rows, caption), list(notes(shown_winners)), dict(usage_lines(shown_winners)))
+    table = move_lead_columns(Table(columns, rows, caption), PAGE_LEAD)
+    return PageWinners(table, list(notes(shown_winners)), dict(usage_lines(shown_winners)))
 
 
 def own_problems(selection: CampaignSelection, study_name: str) -> set[str]:

@@ -201,15 +201,15 @@ STEPS_TOLD, LINES_TOLD = 5, 40
 def failures(record: Path) -> str:
     """Return the last lines from the logs of a run's failed steps; `record` is Snakemake's own log, which names them.
 
-    Snakemake prints the log's name only when the step fails, between the step's inputs and commands.
+    Snakemake prints the log's name only when the step fails, between the step's inputs and commands. A step that Ctrl-C
+    ended has not failed.
     """
     rules = {log: rule for rule, log in _FAILED.findall(record.read_text("utf-8", "replace"))}
+    lines_by_log = {log: _lines(Path(log)) for log in rules}
+    rules = {log: rule for log, rule in rules.items() if lines_by_log[log][-1:] != ["interrupted"]}
     failure_texts = []
     for log, rule in [*rules.items()][:STEPS_TOLD]:
-        try:
-            lines = Path(log).read_text("utf-8", "replace").strip().splitlines()
-        except OSError:
-            lines = []
+        lines = lines_by_log[log]
         omission_note = [f"… {len(lines) - LINES_TOLD} lines before these"] if len(lines) > LINES_TOLD else []
         log_text = "\n".join([*omission_note, *lines[-LINES_TOLD:]])
         failure_texts.append(f"{rule}, by {log}:\n{indent(log_text, '  ')}".rstrip())
@@ -219,6 +219,13 @@ def failures(record: Path) -> str:
             f"{', …' * (len(omitted_rules) > STEPS_TOLD)}"
         )
     return "\n\n".join(failure_texts)
+
+
+def _lines(log: Path) -> list[str]:
+    try:
+        return log.read_text("utf-8", "replace").strip().splitlines()
+    except OSError:  # deleted meanwhile
+        return []
 
 
 def plan_of_run() -> Plan | None:

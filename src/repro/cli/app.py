@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -196,6 +197,21 @@ def _options(
     _state["debug"] = debug
 
 
+def unwrapped(function: Callable[..., None]) -> str:
+    """Return a docstring with each paragraph in one line, which help wraps to the terminal, and examples in one block.
+
+    Typer would keep the ends of the source's lines.
+    """
+    paragraphs: list[str] = []
+    for paragraph in inspect.cleandoc(function.__doc__ or "").split("\n\n"):
+        is_example = paragraph.startswith("    ")
+        if is_example and paragraphs and paragraphs[-1].startswith("    "):
+            paragraphs[-1] += f"\n{paragraph}"
+        else:
+            paragraphs.append(paragraph if is_example else " ".join(paragraph.split()))
+    return "\n\n".join(paragraphs)
+
+
 def build(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
     """Return the Typer application; only `names` commands are imported, the others are just listed in the help."""
     app = typer.Typer(
@@ -203,11 +219,11 @@ def build(names: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_options)
+    app.callback(help=unwrapped(_options))(_options)
     for name, command in COMMANDS.items():
         if name in names:
             function = getattr(import_module(f"repro.cli.{command.module}"), command.function)
-            app.command(name, rich_help_panel=command.panel, short_help=command.line)(
+            app.command(name, rich_help_panel=command.panel, help=unwrapped(function), short_help=command.line)(
                 report_errors(function, command.failed)
             )
         else:

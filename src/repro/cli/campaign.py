@@ -20,7 +20,7 @@ from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG, shipped
 
 if TYPE_CHECKING:
-    from repro.campaign.estimate import Estimate, Job
+    from repro.campaign.estimate import Estimate, Job, Rates
     from repro.campaign.plan import Plan
     from repro.codegen.targets import GpuModel
 
@@ -267,10 +267,8 @@ def write_schemas(folder: Path) -> list[Path]:
 
 #: Width of the first column in `repro plan`.
 NAME_WIDTH = 15
-#: Maximum number of cases that are listed on separate lines by default.
+#: Maximum number of cases of which each problem has a line by default.
 EACH = 200
-#: Width of a paragraph in characters if the output is a pipe.
-READING_WIDTH = 100
 #: Printed instead of numbers for studies that do not estimate their workload.
 UNKNOWN = "unknown"
 #: Maximum number of problems that one line names.
@@ -289,7 +287,7 @@ def plan(
         bool | None,
         typer.Option(
             "--each/--summary",
-            help=f"A line for each case, or one for all of an entry and precision; by default that above {EACH} cases.",
+            help=f"A line for each problem, or for all of an entry and precision, the default above {EACH} cases.",
         ),
     ] = None,
     gpu: Annotated[
@@ -317,7 +315,7 @@ def plan(
 
     from repro.campaign.estimate import RATES, count_steps, estimate
     from repro.campaign.steps import Freshness
-    from repro.cli.console import duration, in_columns, terminal_width, wrapped
+    from repro.cli.console import duration, in_columns, terminal_width
 
     run_plan = _plan_files([*(named or ()), *(files or ())] or [DEFAULT_CONFIG], gpu)
     if run_plan.target is None:
@@ -371,18 +369,7 @@ def plan(
     for line in _pace_lines(run_plan) if run_plan.on_gpu else ():
         _print_line(line, " ")
     typer.echo()
-    for text in (
-        f"Reckoned with {rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} for those "
-        f"near the best, {rates.library / 1e9:g} for the library; {rates.launch * 1e6:g} µs a launch, "
-        f"{rates.variant_seconds * 1e3:g} ms a variant, {rates.start:g} s a job; what each study takes beside that is "
-        "from measured campaigns. What is measured or compiled already is not done again.",
-        _compile_model(needs),
-        "Sizes are `built` (known exactly), `stated` (by registry, generator or the file's header), `at most` (a bound "
-        "by these), `by vertices` (of those that a mesh's file states), `by length` (guessed from that of a mesh's "
-        "file) or `assumed`.",
-    ):
-        for line in wrapped(text, terminal_width() or READING_WIDTH):
-            typer.echo(line)
+    _print_legend(needs, rates)
     _check_measurable(run_plan, needs)
 
 
@@ -397,13 +384,13 @@ def _check_measurable(planned: Plan, needs: Estimate) -> None:
 
 
 def _compile_model(needs: Estimate) -> str:
-    """Return a sentence on the source of the estimated compile times."""
+    """Say what the estimated compile times are from."""
     times = needs.compile_times
     if not times.measured:
-        return "Nothing was compiled here yet: modules take as long as on a core of an AMD EPYC."
+        return "as long as on a core of an AMD EPYC, since nothing was compiled here yet"
     return (
-        f"A module takes as long as others of its kind in {times.measured} compilations here; where there are none, "
-        f"{times.pace:.2g} times as long as on a core of an AMD EPYC."
+        f"as long as modules of the same kind in {times.measured} compilations here; where there are none, "
+        f"{times.pace:.2g} times as long as on a core of an AMD EPYC"
     )
 
 
@@ -545,15 +532,49 @@ def on_a_cluster(needs: Estimate, cores: int) -> str:
 
 
 def _case_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return heads and rows of a table with a line for each case."""
+    """Return heads and rows of a table with a line for each problem of a study; variants and time are of all
+    precisions together.
+    """
     from repro.cli.console import duration
 
-    rows = []
+    job_groups: dict[tuple[str, str], list[Job]] = {}
     for job in needs.jobs:
-        size = (*(f"{number:,}" for number in job.size), job.size_from)
-        estimate_cells = (f"{job.variants:,}", duration(job.seconds)) if job.told else (UNKNOWN, UNKNOWN)
-        rows.append((job.problem, job.what, job.precision, *estimate_cells, *size, job.study))
+        job_groups.setdefault((job.study, job.problem), []).append(job)
+    rows = []
+    for (study, problem), jobs in job_groups.items():
+        variants, seconds = sum(job.variants for job in jobs), sum(job.seconds for job in jobs)
+        estimate_cells = (f"{variants:,}", duration(seconds)) if jobs[0].told else (UNKNOWN, UNKNOWN)
+        size = (*(f"{number:,}" for number in jobs[0].size), jobs[0].size_from)
+        precisions = ", ".join(job.precision for job in jobs)
+        rows.append((problem, jobs[0].what, precisions, *estimate_cells, *size, study))
     return ["problem", "what", "precision", "variants", "expected", "rows", "non-zeros", "size", "study"], rows
+
+
+#: Meanings of the words in the column `size` of the plan.
+SIZES = {
+    "built": "known exactly",
+    "stated": "by the registry, the generator or the file's header",
+    "at most": "a bound by these",
+    "by vertices": "guessed from the vertices that a mesh's file states",
+    "by length": "guessed from the length of a mesh's file",
+    "assumed": "nobody says it",
+}
+
+
+def _print_legend(needs: Estimate, rates: Rates) -> None:
+    """Print what the columns of the plan mean, by those words alone that stand in it."""
+    typer.echo("What the columns mean:")
+    _print_line("kernels to try on the problem, in all precisions; the fastest is chosen", "variants")
+    _print_line(
+        "time to measure them, without what is measured already; by "
+        f"{rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} near the best, "
+        f"{rates.library / 1e9:g} for the library, {rates.launch * 1e6:g} µs a launch, "
+        f"{rates.variant_seconds * 1e3:g} ms a variant, {rates.start:g} s a job; the rest by recorded campaigns",
+        "expected",
+    )
+    _print_line(_compile_model(needs), "compiling")
+    words = dict.fromkeys(job.size_from for job in needs.jobs)
+    _print_line("; ".join(f"{word}: {SIZES[word]}" for word in SIZES if word in words), "size")
 
 
 def _summary_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
@@ -592,7 +613,8 @@ def run(
     files: ConfigFiles = None,
     cores: Annotated[int | None, typer.Option(min=1, help="Cores to use; all of this machine's by default.")] = None,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- WORDS...]", help="Further words for Snakemake.")
+        list[str] | None,
+        typer.Argument(metavar="FILE -- WORDS", help="Configurations as by --config, and words for Snakemake."),
     ] = None,
 ) -> None:
     """Run a campaign by `snakemake --cores N all`, in any folder; all results are written to this folder.
@@ -616,7 +638,8 @@ def run(
     words = words or []
     while words and Path(words[0]).suffix in (".yaml", ".yml"):  # no target of the workflow
         files = [*(files or []), Path(words.pop(0))]
-    if words and (configuration := CONFIGURATIONS / f"{words[0]}.yaml").is_file():
+    configuration = CONFIGURATIONS / f"{words[0]}.yaml" if words else None
+    if configuration is not None and shipped(configuration).is_file():
         raise ReproError("a campaign is run by its file", where=words[0], todo=f"repro run {configuration}")
     read(*(files or []))  # report a missing or wrong file here; Snakemake would print a traceback
     file_options = ["--configfile", *(str(shipped(path)) for path in files)] if files else []

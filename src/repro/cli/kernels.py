@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 StudyName = Annotated[str, typer.Argument(help="A study; or `common`, the kernels that every campaign needs.")]
 Key = Annotated[
     str | None,
-    typer.Argument(metavar="[MODULE]", help="For example paper/block3-double/ELL-SoA-AoS; `common` has one only."),
+    typer.Argument(metavar="MODULE", help="For example paper/block3-double/ELL-SoA-AoS; `common` has one only."),
 ]
-Keys = Annotated[list[str] | None, typer.Argument(metavar="[MODULE]...", help="As the modules' files are called.")]
+Keys = Annotated[list[str] | None, typer.Argument(metavar="MODULE", help="As the modules' files are called.")]
 TargetName = Annotated[str, typer.Option("--target", help="sm_90, … for a GPU generation, or cpu for OpenCL.")]
 Kernels = Annotated[Path, typer.Option(help="Folder of the templates.")]
 
@@ -241,7 +241,7 @@ def _named(file: str, keys: dict[str, object]) -> Rival:
         )
     stem = Path(file.rpartition(":")[2] if form == "python" else file).stem
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip("._-")[:MAX_RIVAL_NAME] or "rival"
-    return validate(Rival, {"name": name, form: file, **keys}, file)
+    return validate(Rival, {"name": name, form: file, **keys}, file, "docs/bring-your-own-kernel.md")
 
 
 class _Said:

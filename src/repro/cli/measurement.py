@@ -15,6 +15,7 @@ import typer
 
 from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.cli.options import ConfigFile, Receipt, Run
+from repro.config import models
 from repro.package_data import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 StudyName = Annotated[str, typer.Argument(help="A study of the configuration, for example compound_spmv.")]
 ProblemName = Annotated[str, typer.Argument(help="A problem that `repro problem` has built.")]
-Precision = Annotated[str, typer.Argument(help="single or double.")]
+Precision = Annotated[models.Precision, typer.Argument(help="Of values and results.")]
 RecordFailures = Annotated[
     bool,
     typer.Option(
@@ -232,7 +233,7 @@ def reason_of(failure: Exception) -> str:
 Runnables = Annotated[
     list[str],
     typer.Argument(
-        metavar="RUNNABLE...",
+        metavar="RUNNABLE",
         help="Variants of any space, `floor`, and routines of the library, as the tables name them.",
         show_default=False,
     ),

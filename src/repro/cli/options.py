@@ -36,7 +36,7 @@ ConfigFiles = Annotated[
         help="A configuration file in place of config/config.yaml; given again, later ones lie over earlier ones.",
     ),
 ]
-NamedFiles = Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...", help="The same as by --config.")]
+NamedFiles = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="The same as by --config.")]
 RecordedConfig = Annotated[
     Path | None,
     typer.Option(

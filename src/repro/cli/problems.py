@@ -38,7 +38,7 @@ _out, _err = Console(soft_wrap=True, highlight=False), Console(stderr=True, soft
 
 
 def fetch(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Problems or sets.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Problems or sets.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Everything in the registry.")] = False,
     config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:

@@ -83,7 +83,7 @@ def _mib(size: int) -> str:
 
 def merge(
     parts: Annotated[
-        list[str], typer.Argument(metavar="PART…", help="Campaigns: their names, or their folders.", show_default=False)
+        list[str], typer.Argument(metavar="PART", help="Campaigns: their names, or their folders.", show_default=False)
     ],
     to: Annotated[str, typer.Option("--to", metavar="NAME", help="The merged campaign's name.", show_default=False)],
     keep_apart: Annotated[
@@ -201,7 +201,7 @@ class Precision(StrEnum):
 def export(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to make.", show_default=False)],
     problem: Annotated[
-        str | None, typer.Argument(metavar="[PROBLEM]", help="Whose tuned kernel; not needed with --variant.")
+        str | None, typer.Argument(metavar="PROBLEM", help="Whose tuned kernel; not needed with --variant.")
     ] = None,
     precision: Annotated[
         Precision | None,

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[STUDY/]NAME... [CAMPAIGN]",
-        help="`repro list artifacts` prints all; without a study all that have it are meant. A last word that names a "
+        metavar="NAME",
+        help="STUDY/NAME, or NAME of all studies that have it: `repro list artifacts`. A last word that names a "
         "campaign is the same as by --campaign.",
     ),
 ]

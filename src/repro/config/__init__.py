@@ -20,7 +20,7 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import Resolver
 
-from repro.config.validation_errors import Key, misfits, nearest_file, shorten, similar_file
+from repro.config.validation_errors import Key, misfits, nearest_file, shown, similar_file
 from repro.errors import MissingFileError, ReproError
 from repro.package_data import shipped
 
@@ -33,7 +33,24 @@ MAX_VALUES = 100_000
 #: Maximum bits of an integer, not counting the sign.
 MAX_INTEGER_BITS = 63
 
-_CORRECT = "correct the file's syntax"
+_CORRECT = "correct the file's syntax: `key: value` in each line, an item of a list after `- `, inner lines indented"
+#: What is usually wrong in a file, by a part of libyaml's message.
+_SLIPS = {
+    "mapping values are not allowed": "a line without its colon or the space after it, or two colons in one line",
+    "could not find expected ':'": "a line without its colon, or one without a space after it",
+    "did not find expected key": "a line that is indented otherwise than the others of its mapping",
+    "did not find expected '-'": "a line without its dash, in a list",
+    "block sequence entries": "an item of a list in the line of its key: begin a line with it",
+    "',' or '}'": "a brace { that is not closed",
+    "',' or ']'": "a bracket [ that is not closed",
+    "quoted scalar found unexpected end": "a quotation mark that is not closed",
+    "cannot start any token": "a value that has to be in quotes, since no value begins with this letter",
+    "undefined alias": "a value that has to be in quotes, since * begins the name of an alias",
+    "alphabetic or numeric": "a value that has to be in quotes, since * and & begin the names of aliases",
+    "unknown escape": "a backslash between double quotes: write single quotes",
+    "a constructor for the tag": "a tag, which begins with ! and which no configuration has: quote the value",
+    "a single document": "a line --- with another document below it: one file is one configuration",
+}
 
 
 def read_yaml(path: Path, subject: str = "configuration file") -> Any:
@@ -58,6 +75,8 @@ def read_yaml(path: Path, subject: str = "configuration file") -> Any:
         words = " ".join(part for part in (error.context, error.problem) if part) or str(error)
         if mark and "\t" in "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column : mark.column + 1]:
             words = f"a tab, and YAML indents by spaces ({words})"
+        elif slip := next((slip for part, slip in _SLIPS.items() if part in words), None):
+            words = f"{slip} ({words})"
         raise ReproError("unreadable YAML", where=location, actual=" ".join(words.split()), todo=_CORRECT) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise ReproError("unreadable YAML", where=path, actual=" ".join(str(error).split()), todo=_CORRECT) from None
@@ -184,7 +203,7 @@ def _refusal(problem_name: str, mark: Any) -> yaml.MarkedYAMLError:
 M = TypeVar("M", bound=BaseModel)
 #: Maximum number of invalid keys in a message.
 NAMED = 20
-_SCHEMA = "`repro config --schema` writes the schema that editors can check against"
+_SCHEMA = "`repro config --schema` writes a schema that editors check by"
 #: Source of configuration data: the merged files, or a description such as "the merged campaign".
 Source = Sequence[Path] | str
 
@@ -199,24 +218,47 @@ def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-def validate(model: type[M], data: Any, source: Source, expected: str | None = None) -> M:
+def validate(model: type[M], data: Any, source: Source, page: str | None = None) -> M:
     """Build a model from plain data, or raise `ReproError` that lists every invalid key, with line and column.
 
-    If `expected` is given, it replaces the advice in messages to look into `config/README.md`.
+    `page` names what explains the keys if `config/README.md` does not.
     """
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        messages = misfits(error, model, data, lambda key: position(source, key))
-        if len(messages) > NAMED:
-            messages = [*messages[:NAMED], f"and {len(messages) - NAMED} more"]
+        wrong = misfits(error, model, data, lambda key: position(source, key))
+        pages = [*dict.fromkeys(page or _explanation(misfit.key) for misfit in wrong)]
+        todo = f"{' and '.join(pages)} {'explain' if len(pages) > 1 else 'explains'} each key; {_SCHEMA}"
+        if len(wrong) == 1:
+            (misfit,) = wrong
+            raise ReproError(
+                "the configuration does not fit",
+                where=misfit.place if misfit.position else f"{named(source)}: {misfit.place}",
+                expected=misfit.expected,
+                actual=misfit.actual,
+                todo=todo,
+            ) from None
+        lines = list(map(str, wrong[:NAMED]))
+        if len(wrong) > NAMED:
+            lines.append(f"and {len(wrong) - NAMED} more")
         raise ReproError(
-            "the configuration does not fit",
+            f"the configuration does not fit, in {len(wrong)} places",
             where=named(source),
-            expected=expected or "the keys that config/README.md explains",
-            actual="\n    ".join(messages),
-            todo=_SCHEMA,
+            actual="\n    ".join(lines),
+            todo=todo,
         ) from None
+
+
+def _explanation(key: Key) -> str:
+    """Return the page and section that explain a key of a campaign's configuration."""
+    first = key[0] if key else ""
+    if first == "rivals":
+        return "docs/bring-your-own-kernel.md"
+    if first == "studies":
+        return f"config/README.md under `studies.<study>{'.timing' if key[2:3] == ('timing',) else ''}`"
+    return (
+        f"config/README.md under {f'`{first}`' if first in ('device', 'batch', 'fetch', 'limits') else '`Top level`'}"
+    )
 
 
 def named(source: Source) -> str:
@@ -262,7 +304,7 @@ def with_both_places(error: MissingFileError, folder: Path) -> ReproError:
     """Return the error with the two places where a file was looked for that a configuration in `folder` names."""
     path = Path(str(error.path)).expanduser()
     places = dict.fromkeys(Path(os.path.abspath(start), path) for start in (folder, Path()))  # noqa: PTH100
-    similar = next(filter(None, map(similar_file, places)), None)
+    similar = next(filter(None, map(similar_file, places)), None) if path.suffix else None  # else a folder is meant
     near = f"; did you mean {path.with_name(similar.name)}?" if similar else ""
     return ReproError(
         error.what,
@@ -328,6 +370,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
             "the configuration does not fit",
             where=path,
             expected="a mapping, `key: value` in each line",
-            actual=shorten(repr(content)),
+            actual=shown(content),
+            todo="write at least `studies: {NAME: {}}`; `repro list studies` prints the names",
         )
     return content

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -69,29 +69,29 @@ Cache = Literal["warm", "cold"]
 MAX_PART_LENGTH = 128
 
 
-def _registered(name: str) -> str:
-    if name not in entries():
-        raise refuse_unknown(f"no such entry; there are {', '.join(entries())}", entries())
-    return name
+def one_of(choices: Iterable[str]) -> BeforeValidator:
+    """Return a validator that refuses all but `choices`."""
+    names = tuple(choices)
+
+    def check(value: object) -> object:
+        if value not in names:
+            raise refuse_unknown(f"one of {', '.join(names)}", names)
+        return value
+
+    return BeforeValidator(check)
 
 
-def _basis(name: str) -> str:
-    if name not in BASES:
-        raise refuse_unknown(f"no such basis; there are {', '.join(BASES)}", BASES)
-    return name
+BasisName = Annotated[str, one_of(BASES), WithJsonSchema({"enum": [*BASES], "type": "string"})]
+EntryName = Annotated[str, one_of(entries()), WithJsonSchema({"enum": [*entries()], "type": "string"})]
 
 
-BasisName = Annotated[str, AfterValidator(_basis), WithJsonSchema({"enum": [*BASES], "type": "string"})]
-EntryName = Annotated[str, AfterValidator(_registered), WithJsonSchema({"enum": [*entries()], "type": "string"})]
-
-
-def _device(words: str) -> str:
+def _device(words: object) -> object:
     if not names_device(words):
-        raise refuse_unknown(f"no such device; expected {MEANING}", DEVICES)
+        raise refuse_unknown(MEANING, DEVICES)
     return words
 
 
-DeviceWords = Annotated[str, AfterValidator(_device), WithJsonSchema({"pattern": PATTERN, "type": "string"})]
+DeviceWords = Annotated[str, BeforeValidator(_device), WithJsonSchema({"pattern": PATTERN, "type": "string"})]
 
 
 def _file(path: str) -> str:
@@ -152,7 +152,7 @@ def _campaign(name: str) -> str:
     if len(name) > MAX_PART_LENGTH or not re.fullmatch(CAMPAIGN, name):
         suggestion = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:MAX_PART_LENGTH]
         raise refuse_unknown(
-            "no name of a campaign, which names folders; expected a letter, a digit or _, then also . and -, at most "
+            "a name of folders: letters, digits and _, after the first also . and -, at most "
             f"{MAX_PART_LENGTH} characters",
             [suggestion] if suggestion else [],
         )
@@ -343,6 +343,8 @@ class Fixed(Model):
 
 
 def _several(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError("expected a mapping such as {x: min}, or a list of such")
     return (value,) if isinstance(value, Mapping | Fixed) else value
 
 

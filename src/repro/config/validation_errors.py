@@ -1,15 +1,18 @@
-"""Errors of a configuration in readable form: one line per key, with the allowed values and the nearest one."""
+"""Errors of a configuration in readable form: for each key what it may be, what it is, and what is nearest to that."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from difflib import get_close_matches
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
@@ -97,22 +100,58 @@ def similar_file(path: Path) -> Path | None:
     return path.with_name(of_stems[near_names]) if near_names else None
 
 
-def refuse_unknown(message: str, choices: Iterable[str]) -> PydanticCustomError:
-    """Return the error of a validator for a value that is not among `choices`; messages suggest the nearest."""
+def refuse_unknown(expected: str, choices: Iterable[str]) -> PydanticCustomError:
+    """Return the error of a validator for a value that is not `expected`; messages suggest the nearest of `choices`."""
     # Pydantic treats braces in a message as placeholders
-    return PydanticCustomError(CHOICE, message.replace("{", "(").replace("}", ")"), {"choices": list(choices)})
+    return PydanticCustomError(CHOICE, expected.replace("{", "(").replace("}", ")"), {"choices": list(choices)})
+
+
+#: What a value has to be, by the type of Pydantic's error; in braces the error's context.
+EXPECTED = {
+    "string_type": "text",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    "finite_number": "a finite number",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "greater_than_equal": "at least {ge:,}",
+    "greater_than": "more than {gt:,}",
+    "less_than_equal": "at most {le:,}",
+    "less_than": "less than {lt:,}",
+    "too_short": "at least {min_length} in the list",
+    "too_long": "at most {max_length} in the list",
+    "invalid_key": "text as the key",
+}
+LISTS = ("tuple_type", "list_type")
+MAPPINGS = ("dict_type", "model_type", "model_attributes_type", "mapping_type")
+
+
+class Misfit(NamedTuple):
+    """What does not fit at a key of a configuration."""
+
+    #: Where the key stands, such as `mine.yaml:3:9: `; empty if unknown.
+    position: str
+    key: Key
+    #: What it may be; None if `actual` says it.
+    expected: str | None
+    actual: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.position}{shorten('.'.join(self.key)) or '(top level)'}"
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.actual}{f' (expected {self.expected})' if self.expected else ''}"
 
 
 def misfits(
     error: ValidationError, model: type[BaseModel], data: Any, locate: Callable[[Key], str] = lambda key: ""
-) -> list[str]:
-    """Return a line for each invalid key. Of a union, only the alternative with the deepest errors is reported.
+) -> list[Misfit]:
+    """Return what is wrong at each invalid key. Of a union, only the alternative with the deepest errors is reported.
 
     `locate` returns the position of a key, such as `mine.yaml:3:9: `; empty if it is unknown.
     """
-    words: dict[Key, list[str]] = {}
-    values: dict[Key, Any] = {}
-    hints: dict[Key, list[str]] = {}
+    expected: dict[Key, list[str]] = {}
+    actual: dict[Key, list[str]] = {}
     placed = [
         (*_place(model, item["loc"], data, is_missing=item["type"] == "missing"), item)
         for item in error.errors(include_url=False)
@@ -122,40 +161,85 @@ def misfits(
     whole_places = {
         key for key, _, item in placed if item["type"] == "value_error" and isinstance(item["input"], Mapping)
     }
-    for place, note, item in placed:
-        if place in whole_places and item["type"] in SCALAR:
+    # a text among the few that a union allows is no item of a list either
+    limited_places = {key for key, _, item in placed if len(_choices(item.get("ctx", {}))) > 1}
+    for place, (siblings, inner_keys), item in placed:
+        kind, value, context = item["type"], item["input"], item.get("ctx", {})
+        if place in whole_places and kind in SCALAR:
             continue
         key = place
-        is_unknown = item["type"] == "extra_forbidden"
-        message, value = item["msg"].removeprefix("Value error, "), item["input"]
-        message = message.replace("a valid tuple", _list_for(value)).replace("a valid dictionary", "a mapping")
-        context = item.get("ctx", {})
-        if is_unknown:
-            message = "unknown key"
-        elif "discriminator" in context:  # the error is that of a key, and Pydantic reports the mapping around it
-            key = (*key, context["discriminator"].strip("'"))
-            if "tag" in context:
-                message, value = f"Input should be one of {context['expected_tags']}", context["tag"]
-            else:
-                message = "Field required"
-        words.setdefault(key, []).append(message)
-        values[key] = value
-        choices = note if is_unknown else _choices(context)
-        if is_unknown and (homes := _nearest_homes(model, key)):
-            hints.setdefault(key, []).append(f"; it belongs {' or '.join(_under(home, locate) for home in homes)}")
-            continue
-        hint = suggestion(key[-1] if is_unknown else value, choices)
-        # the most similar name comes first, since the list may be long
-        allowed = f"{' There' if hint else '; there'} are {', '.join(choices)}" if is_unknown else ""
-        hints.setdefault(key, []).append(hint + allowed)
-    deepest = [
-        key for key in words if not any(longer_key[: len(key)] == key and longer_key != key for longer_key in words)
-    ]
+        if kind == "extra_forbidden":
+            homes = _nearest_homes(model, key)
+            may_be = " or ".join(_under(home, locate) for home in homes) or f"one of the keys {', '.join(siblings)}"
+            may_be = f"`{shorten(key[-1])}` {may_be}" if homes else may_be
+            words = f"unknown key, {shown(value)}{'' if homes else suggestion(key[-1], siblings)}"
+        elif kind == "missing" or ("discriminator" in context and "tag" not in context):
+            if kind != "missing":  # Pydantic reports the mapping around the key
+                key = (*key, context["discriminator"].strip("'"))
+            may_be, words = f"the key `{key[-1]}`", f"missing in {shown(value)}"
+        elif kind == "value_error":
+            message = item["msg"].removeprefix("Value error, ")
+            says_all = not message.startswith(SAYS_EXPECTED)
+            may_be = "" if says_all else message.removeprefix(SAYS_EXPECTED)
+            words = message if says_all else shown(value)
+            if says_all and not isinstance(value, Mapping):
+                words = f"{words} (is {shown(value)})"
+        else:
+            if "discriminator" in context:
+                key, value = (*key, context["discriminator"].strip("'")), context["tag"]
+            choices = _choices(context)
+            may_be = _expected(item, choices, inner_keys, place in limited_places)
+            words = f"{shown(value)}{_suggested(value, choices, kind)}"
+        expected.setdefault(key, []).append(may_be)
+        actual.setdefault(key, []).append(words)
+    deepest = [key for key in actual if not any(longer[: len(key)] == key and longer != key for longer in actual)]
     return [
-        f"{locate(key)}{shorten('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))}"
-        f"{'' if key in whole_places else f' (is {shorten(repr(values[key]))})'}{''.join(dict.fromkeys(hints[key]))}"
+        Misfit(
+            locate(key),
+            key,
+            " or ".join(dict.fromkeys(filter(None, expected[key]))) or None,
+            max(actual[key], key=len),  # of a union's alternatives, the one with a suggestion
+        )
         for key in deepest
     ]
+
+
+#: Begins the sentence of a validator that says what is expected, and not what is wrong.
+SAYS_EXPECTED = "expected "
+
+
+def _expected(item: Mapping[str, Any], choices: Sequence[str], inner_keys: Sequence[str], is_wrong_item: bool) -> str:
+    """Return what a value may be by the error of it, in the words of a configuration's file."""
+    kind, context = item["type"], item.get("ctx", {})
+    if kind == CHOICE:
+        return str(item["msg"])
+    if kind in LISTS:
+        return _list_for(item["input"], is_wrong_item)
+    if kind in MAPPINGS:
+        return f"a mapping with some of the keys {', '.join(inner_keys)}" if inner_keys else "a mapping"
+    if choices:
+        return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+    return EXPECTED[kind].format(**context) if kind in EXPECTED else str(item["msg"])
+
+
+def _suggested(value: object, choices: Sequence[str], kind: str) -> str:
+    """Return a suggestion for a wrong value, such as the nearest choice, or nothing."""
+    if kind == "string_type" and isinstance(value, int | float | date) and not isinstance(value, bool):
+        return f"; in quotes, '{value}', it is text"
+    if isinstance(value, Mapping) and len(value) == 1:
+        (value,) = value.values()  # such as {kind: cpu}
+    return suggestion(value, choices)
+
+
+def shown(value: object) -> str:
+    """Return a value as a configuration's file has it, shortened; texts are quoted."""
+    if isinstance(value, str):
+        return shorten(repr(value))
+    try:
+        text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
+    except (yaml.YAMLError, RecursionError):  # an object that no file can have
+        text = repr(value)
+    return shorten(text.removesuffix("\n").removesuffix("\n..."))
 
 
 #: Part of a key in place of a name that the user chooses.
@@ -194,8 +278,10 @@ def _under(home: Key, locate: Callable[[Key], str]) -> str:
     return f"under {'.'.join(home)}{f' ({place})' if place else ''}"
 
 
-def _list_for(value: object) -> str:
-    """Return advice on how to write a list; for a mapping in place of a list, how to make it the first item."""
+def _list_for(value: object, is_wrong: bool) -> str:
+    """Return advice on how to write a list with a value that stands in its place, unless it is wrong as an item."""
+    if isinstance(value, str | int | float) and not is_wrong:
+        return f"a list: write `[{shorten(str(value))}]`"
     if not isinstance(value, Mapping) or not value:
         return "a list, [in brackets]"
     key, inner = next(iter(value.items()))
@@ -212,10 +298,12 @@ def _choices(context: Mapping[str, Any]) -> list[str]:
 
 def _place(
     model: type[BaseModel], location: Sequence[int | str], data: Any, *, is_missing: bool
-) -> tuple[Key, list[str]]:
-    """Return the key at an error's location, without names that Pydantic adds for unions, and its allowed siblings."""
+) -> tuple[Key, tuple[list[str], list[str]]]:
+    """Return the key at an error's location, without names that Pydantic adds for unions, the allowed keys beside it,
+    and those of a mapping at it.
+    """
     key: list[str] = []
-    models = outer_models = [model]
+    models = outer_models = inner_models = [model]
     for number, part in enumerate(location, start=1):
         is_list_entry = isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str)
         if len(models) > 1 and (tagged := [candidate for candidate in models if part in _tags(candidate)]):
@@ -226,9 +314,14 @@ def _place(
             outer_models, fields = models, [candidate.model_fields.get(str(part)) for candidate in models]
             # indices and keys of mappings name no field
             models = [candidate for field in fields if field for candidate in _models(field)] or models
+            inner_models = models if isinstance(part, int) or models is not outer_models else []
         elif is_missing and number == len(location):
             key.append(str(part))
-    return tuple(key), list(dict.fromkeys(field for candidate in outer_models for field in candidate.model_fields))
+    siblings, inner_keys = (
+        list(dict.fromkeys(field for candidate in candidates for field in candidate.model_fields))
+        for candidates in (outer_models, inner_models)
+    )
+    return tuple(key), (siblings, inner_keys)
 
 
 def _tags(model: type[BaseModel]) -> list[str]:

@@ -160,7 +160,7 @@ def resolve_device(setting: str) -> str:
     return f"cuda:{','.join(map(str, ordinals))}"
 
 
-def parts(device: str) -> list[str]:
+def single_devices(device: str) -> list[str]:
     """Return the name of each single device; for sub-devices of a CPU, the CPU's name."""
     backend, _, numbers = device.partition(":")
     return [f"{backend}:{number}" for number in numbers.partition("/")[0].split(",")]
@@ -171,9 +171,9 @@ def identities(device: str) -> list[str]:
     `opencl:0`.
     """
     if not device.startswith("cuda:"):
-        return parts(device)
+        return single_devices(device)
     gpus = node().gpus
-    return [gpus[int(part.partition(":")[2])].uuid for part in parts(device)]
+    return [gpus[int(part.partition(":")[2])].uuid for part in single_devices(device)]
 
 
 def models(device: str) -> list[str]:
@@ -181,7 +181,7 @@ def models(device: str) -> list[str]:
     if not device.startswith("cuda:"):
         return [str(opencl_runtime.processor()), *opencl_runtime.runtime_identity()]
     machine = node()
-    names = [machine.gpus[int(part.partition(":")[2])].name for part in parts(device)]
+    names = [machine.gpus[int(part.partition(":")[2])].name for part in single_devices(device)]
     return [*names, f"driver {machine.driver}"]
 
 
@@ -213,7 +213,7 @@ def open_devices(setting: str) -> Devices:
         A device or its Python packages are missing, the GPUs differ in generation, or they cannot be linked.
     """
     device_names = resolve_device(setting)
-    if len(parts(device_names)) > 1:
+    if len(single_devices(device_names)) > 1:
         target_of(device_names)
     members = _open(device_names)
     try:

@@ -330,6 +330,7 @@ def entry_of(path: Path, entry: str | None, header: Header | None) -> str:
             where=path,
             expected=f"a matrix ({' '.join(ENDINGS)}) or a mesh ({' '.join(FORMATS)}, bare, .gz or .xz)",
             actual=path.name,
+            todo="convert it to one of these, for example by scipy.io.mmwrite or meshio (docs/inputs.md)",
         )
     if entry not in OF_MESHES:
         raise ReproError(

@@ -32,8 +32,8 @@ from repro.config.models import (
     UpdateBatches,
     expected,
 )
-from repro.config.validation_errors import shorten
-from repro.errors import ReproError
+from repro.config.validation_errors import nearest_file, shorten
+from repro.errors import MissingFileError, ReproError
 from repro.filesystem import write_whole
 from repro.package_data import shipped
 from repro.problems.matrix_market import is_matrix_market
@@ -230,10 +230,7 @@ class Collection(Model):
 
 def load_collection(path: Path) -> Collection:
     """Read a collection's file; raise `ReproError` if the file is missing or invalid."""
-    expected = (
-        "a set's file, as docs/add-a-problem.md explains it: a mapping with `name`, `title`, `query` and `resolved`"
-    )
-    return validate(Collection, read_yaml(path, "file of a set"), (path,), expected)
+    return validate(Collection, read_yaml(path, "file of a set"), (path,), _PAGE)
 
 
 def select(matrices: Iterable[Indexed], query: Query) -> list[Indexed]:
@@ -298,14 +295,15 @@ def read_csv(path: Path) -> tuple[list[Indexed], str]:
 
 
 REGISTRY = Path("config/problems.yaml")
-_EXPECTED = "a registry of problems, as docs/add-a-problem.md explains it: a mapping with `problems`, a list"
+#: Explains the registry and files of sets.
+_PAGE = "docs/add-a-problem.md"
 
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), expected("64 hexadecimal digits in small letters")]
 
 
 def _check_name(name: str) -> str:
     if error := name_error(name):
-        raise ValueError(f"not a name for a problem; expected {error}")
+        raise ValueError(f"expected {error}")
     return name
 
 
@@ -544,11 +542,16 @@ class Registry(Model):
         items_by_name, sets = {item.name: item for item in self.problems}, self.sets()
         problems: dict[str, ProblemSpec | OwnProblem] = {}
         for number, wish in enumerate([selection] if isinstance(selection, str) else selection):
+            place = where if isinstance(selection, str) or where is None else f"{where}.{number}"
             if isinstance(wish, OwnProblem):
-                name = own_name(wish)
+                file_place = f"{place}: {wish.path}" if place else wish.path
+                try:
+                    name = own_name(wish)
+                except ReproError as error:
+                    raise error.at(file_place) from None
                 if name in items_by_name or problems.get(name, wish) != wish:
                     raise ReproError(
-                        "the name of a problem is taken", where=wish.path, actual=name, todo="give it a `name:`"
+                        "the name of a problem is taken", where=file_place, actual=name, todo="give it a `name:`"
                     )
                 problems[name] = wish
             elif wish in sets:
@@ -558,14 +561,13 @@ class Registry(Model):
             elif wish in self._unresolved:
                 raise ReproError(
                     "the set is not resolved: its matrices have not been asked for",
-                    where=self._unresolved[wish],
+                    where=f"{place}: {self._unresolved[wish]}" if place else self._unresolved[wish],
                     expected="`resolved: true` and the matrices",
                     actual=wish,
                     todo=f"with a network, run `repro resolve {wish}`; without, add --index FILE, a copy of the "
                     "collection's ssstats.csv",
                 )
             else:
-                place = where if isinstance(selection, str) or where is None else f"{where}.{number}"
                 raise self._unknown_name_error(wish, [*items_by_name, *sorted(sets)], place)
         return list(problems.values())
 
@@ -587,7 +589,7 @@ class Registry(Model):
         return ReproError(
             "unknown problem",
             where=where,
-            expected=f"one of {len(names)} names: {', '.join(names[:NAMED])}, …" if not suggestions else None,
+            expected=f"one of the registry's {len(names)} problems and sets, such as {', '.join(names[:NAMED])}",
             actual=f"{shorten(name)}; did you mean {' or '.join(suggestions)}?" if suggestions else shorten(name),
             todo="`repro list problems` and `repro list sets` print all",
         )
@@ -604,16 +606,20 @@ def load_registry(path: Path = REGISTRY) -> Registry:
     invalid.
     """
     path = shipped(path)
+    if not path.exists():
+        raise MissingFileError(
+            "no such registry of problems", path=path, where=f"registry: {path}", actual=nearest_file(path)
+        )
     data = read_yaml(path, "registry of problems (`registry:` of the configuration)")
     for item in data["problems"] if isinstance(data, dict) and isinstance(data.get("problems"), list) else ():
         if isinstance(item, dict) and isinstance(item.get("path"), str):
             item["path"] = beside(path.parent, item["path"])
-    registry = validate(Registry, data, (path,), _EXPECTED)
+    registry = validate(Registry, data, (path,), _PAGE)
     if not registry.collections:
         return registry
     files = {path.parent / name: load_collection(path.parent / name) for name in registry.collections}
     queried_items = _items_by_name(item for collection in files.values() for item in collection.items())
-    registry = validate(Registry, {**data, "problems": [*data["problems"], *queried_items]}, (path,), _EXPECTED)
+    registry = validate(Registry, {**data, "problems": [*data["problems"], *queried_items]}, (path,), _PAGE)
     registry._unresolved.update(
         {collection.name: file for file, collection in files.items() if not collection.resolved}
     )

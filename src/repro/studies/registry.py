@@ -84,6 +84,7 @@ def get_study(name: str) -> Study:
             "unknown study",
             expected=f"one of {', '.join(study_names())}",
             actual=f"{name}{suggestion(name, study_names())}",
+            todo="`repro list studies` says what each re-runs",
         )
     if (extension := _extensions().get(name)) is not None:
         return _study_of(extension)

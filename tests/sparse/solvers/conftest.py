@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from repro.bench.trial import Bench
 from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.targets import CPU
+from repro.devices.opencl import OpenClDevice
 from repro.problems.matrix import Matrix
 from repro.sparse.expansions import real_expansion
 from repro.sparse.library.scipy_products import SciPy
@@ -28,7 +30,9 @@ def solver_modules(built_folder: Path, templates: Path) -> tuple[Path, dict[str,
 
 
 @pytest.fixture
-def make_solver(make_bench, solver_modules, cpu_device) -> Callable[..., BiCGSTAB]:
+def make_solver(
+    make_bench: Callable[..., Bench], solver_modules: tuple[Path, dict[str, Module]], cpu_device: OpenClDevice
+) -> Callable[..., BiCGSTAB]:
     """Make a solver for a problem, SciPy multiplying."""
     folder, modules = solver_modules
     made = []

@@ -1,13 +1,16 @@
 """The modules of products of sparse matrices, compiled for the CPU once."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from repro.codegen.targets import DTYPES
-from repro.devices.base import Program
+from repro.devices.base import Device, Program
 from repro.sparse.dynamic.host_layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.multiplication import Multiplication
@@ -15,19 +18,19 @@ from support.sparse_modules import by_precision, loader
 
 
 @pytest.fixture(scope="session")
-def load(built_folder, templates, device) -> Callable[[str], Callable[[str], Program]]:
+def load(built_folder: Path, templates: Path, device: Device) -> Callable[[str], Callable[[str], Program]]:
     """Give what loads the modules of a precision, each compiled at first use."""
     return by_precision(loader(device, templates, built_folder / "sparse"))
 
 
 @pytest.fixture
-def multiplication(device, load) -> Callable[..., Multiplication]:
+def multiplication(device: Device, load: Callable[[str], Callable[[str], Program]]) -> Callable[..., Multiplication]:
     """Return products in a precision, by given shapes."""
     return lambda precision="double", shapes=None: Multiplication(device, load(precision), DTYPES[precision], shapes)
 
 
 @pytest.fixture
-def on_device(device) -> Callable[..., Storage]:
+def on_device(device: Device) -> Callable[..., Storage]:
     """Bring a matrix to the device, with one segment a row."""
     held = []
 

@@ -14,7 +14,7 @@ from repro.campaign.problem_files import build_problem
 from repro.codegen.targets import CPU
 from repro.config.models import Config, StudySettings, Timing
 from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES
-from repro.studies.spgemm_amg import PHASES, STUDY_NAME
+from repro.studies.spgemm_amg import SETUP_STAGES, STUDY_NAME
 from repro.studies.spgemm_amg.ids import KernelId
 from repro.studies.spgemm_amg.kernels import modules_for
 from repro.studies.spgemm_amg.operands import make_operands
@@ -76,7 +76,7 @@ def test_everything_is_measured_and_kernels_are_chosen(run):
     assert set(report[report.what == "numeric"].method) == {"default", "tuned", "stored"}
     assert set(report[report.what == "setup"].method) == {"default", "sort", "coordinates"}
     levels = report[report.what == "level"]
-    assert levels[[f"stage_{phase}" for phase in PHASES]].notna().all(axis=None)
+    assert levels[[f"stage_{stage}" for stage in SETUP_STAGES]].notna().all(axis=None)
     [solution] = report[report.what == "solve"].to_dict("records")
     assert solution["iterations"] > 3 and solution["levels"] == len(levels) + 1
 

@@ -28,7 +28,7 @@ from repro.studies.spgemm_amg.runnables_products import (
     WholeProduct,
     kernels_of,
 )
-from repro.studies.spgemm_amg.runnables_setup import PHASES, LevelSetUp, LevelSteps, SetUp, Solution
+from repro.studies.spgemm_amg.runnables_setup import SETUP_STAGES, LevelSetUp, LevelSteps, SetUp, Solution
 from support.amg_problems import PROBLEMS, around_limits, as_problem, only_multiplied, runnables
 from support.products_by_shape import five_point
 
@@ -114,7 +114,7 @@ def test_a_product_that_is_stopped_between_its_stages_is_given_back(built, works
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_the_phases_of_a_level_make_the_next_one(built, workspace_of, level):
+def test_the_stages_of_a_level_make_the_next_one(built, workspace_of, level):
     operands = make_operands(as_problem(five_point(40)), "double", 1)
     assert len(operands.levels) == 3
     workspace = workspace_of(operands)
@@ -125,7 +125,7 @@ def test_the_phases_of_a_level_make_the_next_one(built, workspace_of, level):
         near = NearNull(work.keep(work.device.upload(near.ravel())), 1)
         for _ in range(level + 1):
             steps = LevelSteps(work, a, 1, near, held.callback)
-            for name in PHASES:
+            for name in SETUP_STAGES:
                 getattr(steps, name)()
             a, near = steps.coarse, steps.coarse_near
         coarse = a.download().to_csr()

@@ -1,6 +1,6 @@
 """Products of sparse matrices by binned rows, and algebraic multigrid whose set-up uses them.
 
-This file has the names of the paper, of the products and of the set-up's phases. Every module of the study depends on
+This file has the names of the paper, of the products and of the set-up's stages. Every module of the study depends on
 it, so it imports nothing of the project.
 """
 
@@ -21,8 +21,8 @@ ProductName = Literal["AA", "AP", "RAP"]
 PRODUCT_NAMES: tuple[ProductName, ...] = get_args(ProductName)
 #: Printed names of the products.
 PRODUCTS: Mapping[str, str] = {"AA": "A·A", "AP": "A·P", "RAP": "R·(A·P)"}
-#: The phases of the set-up of a multigrid level in their order, with their printed names.
-PHASES: Mapping[str, str] = {
+#: The stages of the set-up of a multigrid level in their order, with their printed names.
+SETUP_STAGES: Mapping[str, str] = {
     "radius": "diagonal, spectral radius",
     "aggregates": "aggregation",
     "tentative": "tentative prolongator",

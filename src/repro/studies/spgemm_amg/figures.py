@@ -1,4 +1,4 @@
-"""Figures of sparse products and multigrid: sorts and hash tables, GFLOPS, phases of the set-up, and speedups."""
+"""Figures of sparse products and multigrid: sorts and hash tables, GFLOPS, stages of the set-up, and speedups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from repro.results.significance import WHISKERS, Interval, geometric_mean, inter
 from repro.results.tables import Figure
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.sparse.tuning_features import library_of
-from repro.studies.spgemm_amg import CITED, PHASES, PRODUCTS, STUDY_NAME
+from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME
 from repro.studies.spgemm_amg.results import (
     COORDINATE_SET_UP,
     COORDINATES,
@@ -45,9 +45,9 @@ from repro.studies.spgemm_amg.results import (
     ProductTimes,
     all_times,
     bins_of,
-    phases_of,
     precision_of,
     routines_of,
+    stages_of,
 )
 from repro.studies.spgemm_amg.study import (
     BEST,
@@ -249,7 +249,7 @@ def _method_look(colour: str, marker: str) -> dict[str, Any]:
 
 
 #: Height of one row in inches, and the share of it that bars fill.
-PHASE_ROW, PHASE_FILLED = 0.26, 0.7
+PHASE_ROW, STAGE_FILLED = 0.26, 0.7
 COLOURS = {
     "galerkin": figure_style.DARK,
     "radius": figure_style.PINK,
@@ -258,18 +258,18 @@ COLOURS = {
     "prolongator": figure_style.LIGHT,
     "transpose": figure_style.GREY,
 }
-#: Hatch patterns of phases whose colours look alike in greyscale.
+#: Hatch patterns of stages whose colours look alike in greyscale.
 HATCHES = {"radius": "////", "prolongator": "---", "transpose": "xxxx"}
 
 
-def phase_look(name: str) -> dict[str, Any]:
-    """Return the fill of a phase's bar: its colour and, if other phases look alike in greyscale, a hatch pattern."""
+def stage_look(name: str) -> dict[str, Any]:
+    """Return the fill of a stage's bar: its colour and, if other stages look alike in greyscale, a hatch pattern."""
     return {"facecolor": COLOURS[name], "hatch": HATCHES.get(name), "edgecolor": "white", "linewidth": 0}
 
 
 @figure(STUDY_NAME, "figure-setup", title="Phases of the set-up", numbering="ours")
 def setup(campaign: Campaign, published: Published) -> Figure:
-    """Times of the set-up's phases, one row for each problem: milliseconds on the left, shares on the right."""
+    """Times of the set-up's stages, one row for each problem: milliseconds on the left, shares on the right."""
     all_cases = all_times(campaign, published)
     cases = [case for case in all_cases if not case.is_squared_alone]
     squared = [case.line.problem for case in all_cases if case.is_squared_alone]
@@ -288,7 +288,7 @@ def setup(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     band = None if campaign.on_cpu else share
-    return Figure(lambda: draw_phases(cases, band, mark_meanings(lines)), join_sentences(caption))
+    return Figure(lambda: draw_stages(cases, band, mark_meanings(lines)), join_sentences(caption))
 
 
 def _published_share(share: tuple[float, float] | None, is_cpu: bool) -> str:
@@ -301,16 +301,16 @@ def _published_share(share: tuple[float, float] | None, is_cpu: bool) -> str:
     )
 
 
-def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None, mark: str | None) -> Canvas:
+def draw_stages(cases: Sequence[ProblemTimes], band: tuple[float, float] | None, mark: str | None) -> Canvas:
     """Draw both panels; `band` is the published range of the Galerkin products' share, drawn if given."""
-    if not any(case.phases for case in cases):
+    if not any(case.stages for case in cases):
         return figure_style.empty_canvas("no set-up was timed phase by phase in this campaign")
     drawing = figure_style.canvas(
         figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.35, per_row=PHASE_ROW)
     )
     times, shares = drawing.subplots(1, 2)
     for y, case in enumerate(cases):
-        if case.phases:
+        if case.stages:
             _draw_times(times, y, case)
             _draw_shares(shares, y, case)
     times.set_xlabel("time of the phases, level by level [ms]")
@@ -321,10 +321,10 @@ def draw_phases(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
             shares.axvline(100 * end, zorder=4, **_ENDS)
     times.set_xlim(left=0)
     times.grid(axis="x")
-    missing_reasons = [None if case.phases else brief_reason(case.why_not(LEVEL)) for case in cases]
+    missing_reasons = [None if case.stages else brief_reason(case.why_not(LEVEL)) for case in cases]
     figure_style.rows_axis(times, [case.line.label for case in cases], reasons=missing_reasons)
     figure_style.rows_axis(shares, [""] * len(cases), reasons=[])
-    handles: list[Patch | Line2D] = [plotting.Patch(label=PHASES[name], **phase_look(name)) for name in COLOURS]
+    handles: list[Patch | Line2D] = [plotting.Patch(label=SETUP_STAGES[name], **stage_look(name)) for name in COLOURS]
     if any(len(case.levels) > 1 for case in cases):
         handles.append(plotting.Line2D([], [], label="between two levels", **_BETWEEN))
     if band:
@@ -343,18 +343,18 @@ def _draw_times(axes: Axes, y: int, case: ProblemTimes) -> None:
     for number, level in enumerate(case.levels):
         if number:
             axes.plot([begin, begin], [y - 0.5, y + 0.5], zorder=4, **_BETWEEN)
-        for name, seconds in phases_of(level.row).items():
+        for name, seconds in stages_of(level.row).items():
             width = MILLI * seconds
-            axes.barh(y, width, left=begin, height=PHASE_FILLED, zorder=2, **phase_look(name))
+            axes.barh(y, width, left=begin, height=STAGE_FILLED, zorder=2, **stage_look(name))
             begin += width
 
 
 def _draw_shares(axes: Axes, y: int, case: ProblemTimes) -> None:
-    phases, begin = case.phases, 0.0
-    total = sum(phases.values())
+    stages, begin = case.stages, 0.0
+    total = sum(stages.values())
     for name in COLOURS:
-        width = 100 * phases[name] / total
-        axes.barh(y, width, left=begin, height=PHASE_FILLED, zorder=2, **phase_look(name))
+        width = 100 * stages[name] / total
+        axes.barh(y, width, left=begin, height=STAGE_FILLED, zorder=2, **stage_look(name))
         if name == "galerkin":
             axes.text(
                 1.5, y, f"{width:.0f} %", va="center", fontsize=6, color="white", zorder=5

@@ -17,7 +17,7 @@ from repro.results.rivals import Contest, register_contests
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Cell
 from repro.sparse.spgemm.kernels import LIMITS
-from repro.studies.spgemm_amg import PHASES, PRODUCTS, STUDY_NAME
+from repro.studies.spgemm_amg import PRODUCTS, SETUP_STAGES, STUDY_NAME
 from repro.studies.spgemm_amg.ids import AmgRow, BinMode
 
 #: Clock for whole products, set-ups and solutions, which allocate memory and read sizes back during a launch.
@@ -193,13 +193,13 @@ class ProblemTimes:
         return bool(self.product("AA").rows) and not has_set_up
 
     @property
-    def phases(self) -> dict[str, float]:
-        """Seconds of each phase, summed over all levels; empty unless all phases were timed on all levels."""
-        levels, set_up_time = [phases_of(level.row) for level in self.levels], self[OUR_SET_UP]
+    def stages(self) -> dict[str, float]:
+        """Seconds of each stage, summed over all levels; empty unless all stages were timed on all levels."""
+        levels, set_up_time = [stages_of(level.row) for level in self.levels], self[OUR_SET_UP]
         level_count = set_up_time.row.levels - 1 if set_up_time and set_up_time.row.levels else len(levels)
         if not levels or len(levels) != level_count or not all(levels):
             return {}
-        return {name: sum(level[name] for level in levels) for name in PHASES}
+        return {name: sum(level[name] for level in levels) for name in SETUP_STAGES}
 
     @property
     def hierarchy(self) -> AmgRow:
@@ -213,20 +213,20 @@ class ProblemTimes:
         return self.case.select(**method.columns).failure or "not timed"
 
 
-def phases_of(row: AmgRow) -> dict[str, float]:
-    """Return the seconds of each phase on a level; empty if phases were not timed one by one."""
-    seconds = {name: row.get(f"stage_{name}") for name in PHASES}
-    phases = {name: float(phase_seconds) for name, phase_seconds in seconds.items() if phase_seconds is not None}
-    if len(phases) < len(PHASES):
+def stages_of(row: AmgRow) -> dict[str, float]:
+    """Return the seconds of each stage on a level; empty if stages were not timed one by one."""
+    recorded = {name: row.get(f"stage_{name}") for name in SETUP_STAGES}
+    stages = {name: float(seconds) for name, seconds in recorded.items() if seconds is not None}
+    if len(stages) < len(SETUP_STAGES):
         return {}
-    if row.stage_diagonal is not None:  # older rows have the diagonal as a separate phase
-        phases["radius"] += row.stage_diagonal
-    return phases
+    if row.stage_diagonal is not None:  # older rows have the diagonal as a separate stage
+        stages["radius"] += row.stage_diagonal
+    return stages
 
 
-def galerkin_share(phases: Mapping[str, float]) -> float | None:
-    total = sum(phases.values())
-    return phases["galerkin"] / total if total else None
+def galerkin_share(stages: Mapping[str, float]) -> float | None:
+    total = sum(stages.values())
+    return stages["galerkin"] / total if total else None
 
 
 def precision_of(campaign: Campaign) -> str:
@@ -507,7 +507,7 @@ def _set_up_speedup(case: ProblemTimes) -> CaseNumber | None:
 
 def _share(case: ProblemTimes) -> CaseNumber | None:
     """Share of the Galerkin products in the set-up by sorting; phases of that set-up were not timed one by one."""
-    sort, own_time, galerkin = case[COORDINATE_SET_UP], case[OUR_SET_UP], case.phases.get("galerkin")
+    sort, own_time, galerkin = case[COORDINATE_SET_UP], case[OUR_SET_UP], case.stages.get("galerkin")
     if sort is None or own_time is None or galerkin is None:
         return None
     return CaseNumber((sort.seconds - own_time.seconds + galerkin) / sort.seconds, case.line.problem, (DERIVED,))

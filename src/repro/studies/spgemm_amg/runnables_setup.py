@@ -29,7 +29,7 @@ from repro.sparse.multigrid.reference import MultigridSettings, operator_complex
 from repro.sparse.multigrid.solver import Solver, SolveResult
 from repro.sparse.spgemm.binned_rows import papers_shapes
 from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Multiplication
-from repro.studies.spgemm_amg import PHASES, TOLERANCE
+from repro.studies.spgemm_amg import SETUP_STAGES, TOLERANCE
 from repro.studies.spgemm_amg.operands import SetupRunnable, SolveRunnable, StackedRunnable, operands_of, upload
 
 #: Methods for the products in a set-up: our kernels, the paper's kernels, or sorting all products.
@@ -104,13 +104,13 @@ class SetUp(MultigridRunnable, SetupRunnable):
 
 
 class LevelSetUp(MultigridRunnable):
-    """The set-up of the next level from one level, phase by phase; all levels above exist already."""
+    """The set-up of the next level from one level, stage by stage; all levels above exist already."""
 
     def __init__(self, modules: Mapping[str, ModuleFile], level: int) -> None:
         super().__init__(modules)
         self._level = level
         self.name = f"setup/level-{level}"
-        self.stages = dict.fromkeys(PHASES, not_prepared)
+        self.stages = dict.fromkeys(SETUP_STAGES, not_prepared)
         self._of_launch = ExitStack()
 
     @property
@@ -127,7 +127,7 @@ class LevelSetUp(MultigridRunnable):
         unknowns = operands.unknowns
         for _ in range(self._level):
             steps = LevelSteps(work, a, unknowns, near_null, work.stack.callback)
-            for name in PHASES:
+            for name in SETUP_STAGES:
                 getattr(steps, name)()
             a, near_null, unknowns = steps.coarse, steps.coarse_near, near_null.count
         self._amounts = {"rows": a.shape[0], "nonzeros": a.report().pointer, "levels": len(operands.levels)}
@@ -143,7 +143,7 @@ class LevelSetUp(MultigridRunnable):
 
             return launch
 
-        stages = {name: stage(name) for name in PHASES}
+        stages = {name: stage(name) for name in SETUP_STAGES}
         self.stages = stages
 
         def launch() -> None:
@@ -184,7 +184,7 @@ class LevelSteps:
         self._t: Storage
         self._p: Storage
         self._r: Storage
-        #: The next level's matrix and its near null space; set by the last phase.
+        #: The next level's matrix and its near null space; set by the last stage.
         self.coarse: Storage
         self.coarse_near: NearNull
 

@@ -42,7 +42,7 @@ from repro.results.tables import (
 )
 from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES
 from repro.sparse.tuning_features import library_of
-from repro.studies.spgemm_amg import CITED, PHASES, PRODUCTS, STUDY_NAME, TOLERANCE
+from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME, TOLERANCE
 from repro.studies.spgemm_amg.ids import AmgRow
 from repro.studies.spgemm_amg.results import (
     BIN_METHODS,
@@ -82,9 +82,9 @@ from repro.studies.spgemm_amg.results import (
     all_times,
     bins_of,
     galerkin_share,
-    phases_of,
     precision_of,
     routines_of,
+    stages_of,
 )
 from repro.studies.spgemm_amg.study import GPU, SET_UP, SHARE_MAX, SHARE_MIN, published_range, published_value
 
@@ -527,8 +527,8 @@ def setup(campaign: Campaign, published: Published) -> Table:
             summary=MOST,
         ),
         Column("peak_mb", "most MB at once", "ours", cell=lambda case: _over(case.hierarchy.peak_bytes, BYTES_PER_MB)),
-        *_phase_columns("phases on all levels, ms"),
-        Column("galerkin_share", "ours", shares, cell=lambda case: percent(galerkin_share(case.phases))),
+        *_stage_columns("phases on all levels, ms"),
+        Column("galerkin_share", "ours", shares, cell=lambda case: percent(galerkin_share(case.stages))),
         Column("published_share", f"published, {GPU}", shares, cell=published_share),
     )
     caption = [
@@ -569,17 +569,17 @@ def _milli_column(key: str, title: str, group: str, method: Method) -> Column[Pr
     return Column(key, title, group, cell=cell)
 
 
-def _phase_columns(group: str) -> list[Column[Any]]:
-    """Return the columns of the times of all phases, for a problem or for a level."""
+def _stage_columns(group: str) -> list[Column[Any]]:
+    """Return the columns of the times of all stages of a set-up, for a problem or for a level."""
 
     def column(name: str, title: str) -> Column[Any]:
         def cell(case: ProblemTimes | Level) -> Cell:
-            seconds = case.phases.get(name)
+            seconds = case.stages.get(name)
             return _three_digits(None if seconds is None else MILLI * seconds)
 
         return Column(f"{name}_ms", title, group, cell=cell)
 
-    return [column(name, title) for name, title in PHASES.items()]
+    return [column(name, title) for name, title in SETUP_STAGES.items()]
 
 
 @dataclass(frozen=True)
@@ -598,8 +598,8 @@ class Level:
         return _row_of(self.timed)
 
     @property
-    def phases(self) -> Mapping[str, float]:
-        return phases_of(self.row)
+    def stages(self) -> Mapping[str, float]:
+        return stages_of(self.row)
 
 
 LEVEL_COLUMNS: tuple[Column[Level], ...] = (
@@ -608,8 +608,8 @@ LEVEL_COLUMNS: tuple[Column[Level], ...] = (
     Column("rows", "rows", cell=lambda level: count(level.row.rows)),
     Column("nonzeros", "non-zeros", cell=lambda level: count(level.row.nonzeros)),
     Column("whole_ms", "whole, ms", cell=lambda level: _milliseconds(level.timed)),
-    *_phase_columns("phases, ms"),
-    Column("galerkin_share", "share of the Galerkin product", cell=lambda level: percent(galerkin_share(level.phases))),
+    *_stage_columns("phases, ms"),
+    Column("galerkin_share", "share of the Galerkin product", cell=lambda level: percent(galerkin_share(level.stages))),
 )
 
 
