@@ -153,9 +153,8 @@ def _inexact_mask(source: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool
     """Return which integers have no exact floating-point value in the new type."""
     exact = 2 ** (np.finfo(result.dtype).nmant + 1)
     is_lost = (source > exact) | (source < -exact) if source.dtype.kind == "i" else np.asarray(source > exact)
-    for place in np.argwhere(
-        is_lost
-    ):  # few numbers; compare them as Python integers, since NumPy rounds before comparing
+    # few numbers; compare them as Python integers, since NumPy rounds before comparing
+    for place in np.argwhere(is_lost):
         position = tuple(place)
         is_lost[position] = not np.isfinite(result[position]) or int(result[position]) != int(source[position])
     return is_lost

@@ -98,7 +98,8 @@ def _dubiner(points: Floats, degree: int) -> Floats:
 
 
 def _lagrange(points: Floats, degree: int) -> Floats:
-    nodes = equispaced(degree, points.shape[1]) if degree else np.full((1, points.shape[1]), 1 / 3)
+    dimension = points.shape[1]
+    nodes = equispaced(degree, dimension) if degree else np.full((1, dimension), 1 / (dimension + 1))
     return np.asarray(np.linalg.solve(monomials(nodes, degree).T, monomials(points, degree).T).T, np.float64)
 
 

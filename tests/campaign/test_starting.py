@@ -21,7 +21,7 @@ from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import record_step
 from repro.campaign.steps import Freshness, presenting
 from repro.campaign.workflow import (
-    RUN,
+    RUN_VARIABLE,
     begin,
     drop_unasked_limit,
     failures,
@@ -85,7 +85,7 @@ def test_the_configuration_is_named_by_its_content_and_resolves_to_itself() -> N
 
 
 def test_a_job_has_the_plan_of_its_run_whatever_is_edited_or_begun_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(RUN, raising=False)
+    monkeypatch.delenv(RUN_VARIABLE, raising=False)
     assert plan_of_run() is None
     run = plan(seed=3)
     start(run)

@@ -412,7 +412,7 @@ def other_columns(row_table: pa.Table, own: Mapping[str, ColumnType]) -> Misfit 
 
 
 def _type_misfits(row_table: pa.Table) -> Iterator[Misfit]:
-    expected = {field.name: field.type for field in schema_of(_CHOICES)}
+    expected = {column.name: column.type for column in schema_of(_CHOICES)}
     for column in row_table.schema:
         declared = expected.get(column.name)
         # Numbers of a profiler's log are always read as floats, also for integer columns.

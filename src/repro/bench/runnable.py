@@ -184,9 +184,14 @@ class VerifiedResults:
     def error(self, expected: Hashable, arrays: Iterable[NDArray[Any]], compare: Callable[[], float]) -> float:
         """Return the largest ratio of error to bound of the arrays of a result.
 
-        `compare` computes it unless it is known.
-
-        `expected` is a key of the reference with which the arrays are compared.
+        Parameters
+        ----------
+        expected
+            Key of the reference with which the arrays are compared.
+        arrays
+            The arrays of the result, of any shapes and types, always in the same order.
+        compare
+            Computes the ratio; it is called only if no equal arrays were compared with this reference before.
         """
         digest = hashlib.blake2b()
         for array in arrays:

@@ -62,10 +62,10 @@ class Rates:
 
 
 RATES = {
-    "cuda": Rates(1.7e12, 3.6e12, 1.2e12, 6e-6, 6e-6, 8e-4, start=5, host=3e7, compile=5.0, on_demand=0.25, threads=4,
-                  module=2_500_000),
-    "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=5, host=3e7, compile=0.3, on_demand=0.3, threads=1,
-                    module=300_000),
+    "cuda": Rates(screened=1.7e12, finalist=3.6e12, library=1.2e12, launch=6e-6, queue=6e-6, variant_seconds=8e-4,
+                  start=5, host=3e7, compile=5.0, on_demand=0.25, threads=4, module=2_500_000),
+    "opencl": Rates(screened=6e9, finalist=6e9, library=3e9, launch=3e-5, queue=0, variant_seconds=1e-3,
+                    start=5, host=3e7, compile=0.3, on_demand=0.3, threads=1, module=300_000),
 }  # fmt: skip
 #: Overhead in seconds before the first job and after the last job: planning, Snakemake, receipts.
 AROUND = 10.0
@@ -238,7 +238,7 @@ def module_seconds(study_name: str, key: str, dialect: str) -> float:
 
 
 #: Prefix of the groups of modules that hold a single kernel, which are compiled on demand.
-SINGLE = "single/"
+SINGLE_KERNEL_GROUPS = "single/"
 
 
 class CompileTimes:
@@ -249,7 +249,9 @@ class CompileTimes:
         measured_seconds = compile_times(target.name)
         self._mean = {group: fmean(seconds) for group, seconds in measured_seconds.items() if seconds}
         measured_modules = [
-            (study, group) for study, group in self._mean if study in study_names() and not group.startswith(SINGLE)
+            (study, group)
+            for study, group in self._mean
+            if study in study_names() and not group.startswith(SINGLE_KERNEL_GROUPS)
         ]
         measured_total = sum(sum(measured_seconds[module]) for module in measured_modules)
         modelled_total = sum(

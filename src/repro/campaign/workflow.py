@@ -53,9 +53,9 @@ from repro.untrusted_files import open_file, read_json
 #: Lock file that allows one run per results folder; the lock ends with its process, even if that is killed.
 LOCK = RESULTS / ".run.lock"
 #: Environment variable that tells the jobs of a run the path of its configuration.
-RUN = "REPRO_RUN"
+RUN_VARIABLE = "REPRO_RUN"
 #: Snakemake's default start limit: (number of jobs, time span in seconds).
-UNASKED = (100, 1)
+DEFAULT_START_LIMIT = (100, 1)
 
 _held: list[int] = []
 
@@ -115,7 +115,7 @@ def begin(plan: Plan, stale_steps: Mapping[str, str]) -> None:
                 plan.folder.complete.unlink(missing_ok=True)
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
-    os.environ[RUN] = str(paths[0].resolve())
+    os.environ[RUN_VARIABLE] = str(paths[0].resolve())
 
 
 def report_compiled(
@@ -230,7 +230,7 @@ def _lines(log: Path) -> list[str]:
 
 def plan_of_run() -> Plan | None:
     """Return the plan of the run that started this job on another machine, None outside of such a job."""
-    path = os.environ.get(RUN)
+    path = os.environ.get(RUN_VARIABLE)
     return make_plan(load(Path(path))) if path else None
 
 
@@ -242,7 +242,7 @@ def drop_unasked_limit(workflow: Any) -> None:
     """
     requested_limit = getattr(getattr(workflow, "scheduling_settings", None), "max_jobs_per_timespan", None)
     limit = (getattr(requested_limit, "max_jobs", None), getattr(requested_limit, "timespan", None))
-    if limit == UNASKED and getattr(workflow.scheduler, "job_rate_limiter", None) is not None:
+    if limit == DEFAULT_START_LIMIT and getattr(workflow.scheduler, "job_rate_limiter", None) is not None:
         workflow.scheduler.job_rate_limiter = None
 
 

@@ -70,7 +70,6 @@ def list_(
 
 def list_lists(config_file: Path) -> tuple[list[str], Rows]:
     """Return column heads and rows for `repro list` without argument; unknown counts are None."""
-    from repro.errors import ReproError
 
     rows: list[tuple[object, ...]] = []
     for topic, function in LISTS.items():
@@ -93,13 +92,13 @@ def list_problems(config_file: Path) -> tuple[list[str], Rows]:
         size = f"{item.published.rows:,}; {item.published.nonzeros:,}" if item.published else None
         remark = "rebuilt" if item.is_rebuilt else f"stands in for {item.stand_in}" if item.stand_in else None
         kind = item.kind_of_problem
-        content = item.entry if isinstance(item, MatrixItem) and kind == "matrix" else kind
+        content: str | None = item.entry if isinstance(item, MatrixItem) and kind == "matrix" else kind
         rows.append((item.name, content, item.source, size, ", ".join(item.sets), remark))
     for study in config.studies.values():
         for wish in study.problems if not isinstance(study.problems, str) else ():
             if isinstance(wish, OwnProblem):
-                default_layout = wish.entry if wish.kind_of_problem == "matrix" else wish.kind_of_problem
-                rows.append((own_name(wish), default_layout, wish.path, None, None, "your own"))
+                content = wish.entry if wish.kind_of_problem == "matrix" else wish.kind_of_problem
+                rows.append((own_name(wish), content, wish.path, None, None, "your own"))
     return ["problem", "entry", "source", "rows; non-zeros", "sets", "remark"], rows
 
 
@@ -156,7 +155,6 @@ def list_artifacts(_: Path) -> tuple[list[str], Rows]:
 def list_devices(_: Path) -> tuple[list[str], Rows]:
     from repro.codegen.opencl_runtime import find_devices
     from repro.devices.selection import find_gpus
-    from repro.errors import ReproError
 
     rows: list[tuple[object, ...]] = [(f"cuda:{gpu.ordinal}", gpu.name, gpu.capability) for gpu in find_gpus()]
     with suppress(ReproError):  # `repro doctor` says why a device is missing
@@ -322,9 +320,8 @@ def plan(
         _print_replay(run_plan, as_json)
         return
     cores = cores or len(os.sched_getaffinity(0))
-    freshness = (
-        None if gpu else Freshness(run_plan)
-    )  # finished steps were made for this machine, not for the stated GPU
+    # finished steps were made for this machine, not for the stated GPU
+    freshness = None if gpu else Freshness(run_plan)
     stale_steps = freshness.stale if freshness else None
     needs = estimate(run_plan, run_plan.target, stale_steps)
     if as_json:
@@ -633,7 +630,6 @@ def run(
 
     from repro.config import read
     from repro.config.validation_errors import CONFIGURATIONS
-    from repro.errors import ReproError
 
     words = words or []
     while words and Path(words[0]).suffix in (".yaml", ".yml"):  # no target of the workflow

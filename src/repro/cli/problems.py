@@ -274,10 +274,8 @@ def resolve(
 
         repro resolve coo_papers --index ssstats.csv
     """
-    from repro.campaign.configuration import load
-    from repro.errors import ReproError
     from repro.package_data import WHEEL_DATA, shipped
-    from repro.problems.registry import load_collection, load_registry, read_csv
+    from repro.problems.registry import load_collection, read_csv
     from repro.problems.repositories import read_index
 
     config = load(config_file)

@@ -336,7 +336,6 @@ def compare(
 
         repro compare h200 a100 --across-devices
     """
-    import sys
 
     from rich.console import Console
 

@@ -102,6 +102,16 @@ def get_target(name: str) -> Target:
     return TARGETS[name]
 
 
+#: Double-precision FMAs per cycle and multiprocessor, by generation. Source: CUDA C++ Programming Guide 11, "Throughput
+#: of Native Arithmetic Instructions"; from 7.5 on, edition 13, table 30, "Ratio of FP32 to FP64 Throughput", times the
+#: number of single-precision FMAs: 64 (7.5, 8.0) or 128.
+DOUBLE_FMAS_PER_CYCLE = {
+    **dict.fromkeys(("sm_50", "sm_52", "sm_53", "sm_61", "sm_62"), 4),
+    **dict.fromkeys(("sm_60", "sm_70", "sm_72", "sm_80"), 32),
+    **dict.fromkeys(("sm_90", "sm_100"), 64),
+    **dict.fromkeys(("sm_75", "sm_86", "sm_87", "sm_89", "sm_103", "sm_110", "sm_120", "sm_121"), 2),
+}
+
 #: Brand names in a driver's GPU name, which the names of models omit.
 _BRANDS = re.compile(r"NVIDIA|Tesla|GeForce", re.IGNORECASE)
 

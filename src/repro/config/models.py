@@ -27,11 +27,11 @@ from repro.entries import entries
 from repro.galerkin import BASES
 
 #: Pattern of device selections. A separate check rejects lists with repeated devices.
-PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
-#: The shortest device selections that match `PATTERN`; for a misspelt one, messages suggest the most similar.
-DEVICES = ("auto", "cuda", "cuda:all", "opencl")
-#: Explanation of `PATTERN` for users.
-MEANING = (
+DEVICE_PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
+#: The shortest device selections that match `DEVICE_PATTERN`; for a misspelt one, messages suggest the most similar.
+DEVICE_WORDS = ("auto", "cuda", "cuda:all", "opencl")
+#: Explanation of `DEVICE_PATTERN` for users.
+DEVICE_MEANING = (
     "auto (a GPU if there is one, else the CPU), cuda, cuda:N, cuda:0,1,2 (several GPUs of this machine, none twice), "
     "cuda:all, opencl (the CPU), opencl:N or opencl:N/K (that CPU split into K equal parts, at least 2)"
 )
@@ -39,7 +39,7 @@ MEANING = (
 
 def names_device(words: object) -> bool:
     """Return whether the value is a valid device selection of distinct devices. The devices need not exist."""
-    if not isinstance(words, str) or not re.fullmatch(PATTERN, words):
+    if not isinstance(words, str) or not re.fullmatch(DEVICE_PATTERN, words):
         return False
     numbers = [int(number) for number in words.partition(":")[2].split(",") if number.isdigit()]
     return len(set(numbers)) == len(numbers)
@@ -87,11 +87,11 @@ EntryName = Annotated[str, one_of(entries()), WithJsonSchema({"enum": [*entries(
 
 def _device(words: object) -> object:
     if not names_device(words):
-        raise refuse_unknown(MEANING, DEVICES)
+        raise refuse_unknown(DEVICE_MEANING, DEVICE_WORDS)
     return words
 
 
-DeviceWords = Annotated[str, BeforeValidator(_device), WithJsonSchema({"pattern": PATTERN, "type": "string"})]
+DeviceWords = Annotated[str, BeforeValidator(_device), WithJsonSchema({"pattern": DEVICE_PATTERN, "type": "string"})]
 
 
 def _file(path: str) -> str:
@@ -567,7 +567,7 @@ class Config(Model):
     campaign: CampaignName = Field(
         "default", description="Names the folders results/<campaign> and figures/<campaign>."
     )
-    device: DeviceWords = Field("auto", description=f"What to measure on: {MEANING}.")
+    device: DeviceWords = Field("auto", description=f"What to measure on: {DEVICE_MEANING}.")
     replay: bool = Field(
         False, description="Make the artifacts from the recorded results/<campaign>/raw; measure nothing."
     )

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from repro.codegen import opencl_runtime
 from repro.codegen.targets import CPU, Target, get_target
-from repro.config.models import DEVICES, MEANING, names_device
+from repro.config.models import DEVICE_MEANING, DEVICE_WORDS, names_device
 from repro.config.validation_errors import suggestion
 from repro.devices import nvml
 from repro.devices.base import Device, DeviceError, LaunchError
@@ -123,8 +123,8 @@ def resolve_device(setting: str) -> str:
         The selection is invalid, a device does not exist, or only parts of a GPU (MIG) are visible.
     """
     if not names_device(setting):
-        meant = suggestion(setting, DEVICES)
-        raise ReproError("no such device", where="device", expected=MEANING, actual=f"{setting!r}{meant}")
+        meant = suggestion(setting, DEVICE_WORDS)
+        raise ReproError("no such device", where="device", expected=DEVICE_MEANING, actual=f"{setting!r}{meant}")
     backend, _, number_list = setting.partition(":")
     if backend == "opencl":
         numbers = [int(number) for number in (number_list or "0").split("/")]

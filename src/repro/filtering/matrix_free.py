@@ -1,7 +1,7 @@
 """Matrix-free filtering of a field on a device: per point, per element, or by contours.
 
 The methods per point and per element are those of King 2017, chapter 3. The code that makes the filter's matrix also
-uses `Stencil`, `Cells`, `Points` and `Field`.
+uses `Stencil`, `Cells`, `Points` and `DeviceField`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FILTER_BLOCKS_PER_SM = {"cuda": 16, "opencl": 4}
 #: Maximum number of copies of points of all patches: kernels have 32-bit offsets.
 MAX_COPIES = 2**31 - 1
 #: Number of warps per multiprocessor that should each have a tile of points.
-WARPS = 24
+WARPS_PER_SM = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +173,7 @@ class Points:
         return [np.int32(len(starts) - 1), self._launches.upload(starts)]
 
 
-class Field:
+class DeviceField:
     """A field on a device: m polynomial coefficients per triangle, `(m, t)`, triangles in the given order.
 
     Polynomials are expanded about corner 0, in coordinates divided by h. GPU kernels come from the module `rows-p…`.
@@ -216,7 +216,7 @@ class MatrixFree:
     """Base class of the methods to filter a field at points; a subclass sets `field` and `launch`."""
 
     launch: Callable[[], None]
-    field: Field
+    field: DeviceField
 
     def __init__(self, launches: Launches, points: Points) -> None:
         # no reference to `points`, so that its sorted host arrays can be freed
@@ -269,9 +269,9 @@ class PerPoint(MatrixFree):
         if method == "edges":
             stencil.for_contours()
             # larger tiles fill a warp's queues better, as long as each warp has one
-            points_or_tiles = points.tiles(min(max(points.count // (device.sm_count * WARPS), 1), SUM_ROWS))
+            points_or_tiles = points.tiles(min(max(points.count // (device.sm_count * WARPS_PER_SM), 1), SUM_ROWS))
         cells = Cells(launches, points.host.triangles(size))
-        self.field = Field(launches, stencil, cells.grid.members, basis)
+        self.field = DeviceField(launches, stencil, cells.grid.members, basis)
         kernels = launches.kernels(f"{method}-p{stencil.degree}")
         blocks = blocks or device.sm_count * FILTER_BLOCKS_PER_SM[device.backend]
         self.launch = kernels.blocks(
@@ -306,7 +306,7 @@ class LocalPerPoint(MatrixFree):
     ) -> None:
         super().__init__(launches, points)
         cells = Cells(launches, points.host.triangles(float(scales.mean())))
-        self.field = Field(launches, stencil, cells.grid.members, basis)
+        self.field = DeviceField(launches, stencil, cells.grid.members, basis)
         self._kernels = launches.kernels(f"{LOCAL}-p{stencil.degree}")
         self._blocks = launches.device.sm_count * FILTER_BLOCKS_PER_SM[launches.device.backend]
         relative = launches.upload(scales[points.order] / stencil.scale)
@@ -360,7 +360,7 @@ class PerElement(MatrixFree):
         self.patches: Patches = points.host.patches(stencil.half, patches or device.sm_count, points.size, share)
         if self.patches.copies > MAX_COPIES:
             raise Unsupported(f"{self.patches.copies:,} copies of points, and 32-bit offsets count {MAX_COPIES:,}")
-        self.field = Field(launches, stencil, self.patches.order, basis)
+        self.field = DeviceField(launches, stencil, self.patches.order, basis)
         copies = launches.numbers(self.patches.copies, np.float64)
         count = len(self.patches.starts) - 1
         kernels = launches.kernels(f"element-p{stencil.degree}")
@@ -415,7 +415,7 @@ class PerElementAtomic(MatrixFree):
             raise Unsupported(f"{device.name} adds no numbers of 64 bits atomically: it lacks {ATOMICS}")
         super().__init__(launches, points)
         parts = points.host.parts(patches or device.sm_count)
-        self.field = Field(launches, stencil, np.concatenate(parts), basis)
+        self.field = DeviceField(launches, stencil, np.concatenate(parts), basis)
         arguments: list[Argument] = [
             np.int32(len(parts)), launches.upload(part_begins(parts)), points.x, points.y, *stencil.arguments,
             *points.cells.arguments, np.int32(self.field.count), self.field.geometry, self.field.coefficients,

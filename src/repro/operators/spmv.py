@@ -125,6 +125,7 @@ QUICK_PAIRS = (
 )
 CPU_QUICK = ("Sl-16-AoS-AoS/static-64-3", "Sl-16-SoA-AoS/direct-64-3", "ELL-SoA-AoS/static-64-3")
 CPU_QUICK_PAIRS: tuple[str, ...] = ()
+#: Launches per graph and replays of the graph, by which `find_fastest` times a variant.
 LAUNCHES, REPLAYS = 20, 5
 
 
@@ -167,7 +168,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
     return exported_variant(tuned, target)
 
 
-def fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId:
+def find_fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId:
     """Time the default and a few other variants on this matrix, which takes seconds, and return the fastest.
 
     Variants that do not fit the matrix or the device are skipped. If no variant fits, the default is returned; its use
@@ -409,7 +410,7 @@ def operator(
     if runtime.device.backend == "opencl":
         _warn_of_slow_cpu()
     if tuned == "now":
-        id = fastest(runtime, problem, precision)
+        id = find_fastest(runtime, problem, precision)
     else:
         id = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
     return SpmvOperator(problem, Product(runtime, problem, precision, id))

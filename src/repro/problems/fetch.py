@@ -256,9 +256,8 @@ def _lasting_reason(error: Exception, url: str) -> str | None:
             reason = f"the server's certificate is not trusted ({inner.verify_message}) by {certificates_variable()}"
         case requests.exceptions.SSLError():
             reason = flaw_of_bundle()
-        case OSError(errno=None) if not isinstance(
-            error, requests.RequestException
-        ):  # network errors only, not errors of local files
+        # network errors only, not errors of local files
+        case OSError(errno=None) if not isinstance(error, requests.RequestException):
             reason = flaw_of_bundle()
     return reason
 
@@ -583,9 +582,8 @@ def _download_all(
                 if address.member is not None:  # a file in an archive may be compressed too
                     check_unpacked(partial[-1], fetch_settings)
             content = read(tuple(partial))
-            for file in (
-                partial if fetch_settings.keep else ()
-            ):  # if not kept, the files vanish with the temporary folder
+            # if not kept, the files vanish with the temporary folder
+            for file in partial if fetch_settings.keep else ():
                 file.replace(target / file.name)
             paths = tuple(target / file.name for file in partial)
     except (ReproError, Refused) as error:

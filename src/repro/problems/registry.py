@@ -63,10 +63,10 @@ def name_error(name: str) -> str | None:
 
 def check_name(name: str, where: object) -> str:
     """Return the problem name, or raise `ReproError` if its characters, length or trailing repetitions are invalid."""
-    if expected := name_error(name):
+    if limitation := name_error(name):
         shown_name = repr(name) if len(name) <= MAX_NAME_LENGTH else f"{name[:40]!r}… of {len(name)} characters"
         raise ReproError(
-            "not a name for a problem", where=where, expected=expected, actual=shown_name, todo="give it a `name:`"
+            "not a name for a problem", where=where, expected=limitation, actual=shown_name, todo="give it a `name:`"
         )
     return name
 

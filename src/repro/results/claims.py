@@ -77,7 +77,7 @@ class Measured(NamedTuple):
         return len(self.numbers) + sum(item.numbers for item in self.missing)
 
     @property
-    def why_not(self) -> str:
+    def missing_reasons(self) -> str:
         """Text with the reasons of missing numbers and the first few cases for each; empty if none is missing."""
         by_reason: dict[str, list[str]] = {}
         for item in self.missing:
@@ -165,7 +165,7 @@ def target_cells(
 
     `allowance` is the result of `time_allowance`.
     """
-    numbers, missing_reasons = measured.numbers, one_line(measured.why_not, MAX_NOTE_LETTERS)
+    numbers, missing_reasons = measured.numbers, one_line(measured.missing_reasons, MAX_NOTE_LETTERS)
     target_cell = wanted_cell(item, allowance, quantity.is_time)
     target_value = None if target_cell.value is None else float(target_cell.value)
     if target_value is not None:
@@ -184,14 +184,14 @@ def target_cells(
     verdict = Cell(None, " ")
     if target_value is not None:
         verdict = Cell("yes" if (value <= target_value if quantity.at_most else value >= target_value) else "no")
-    count = len(numbers)
+    n_numbers = len(numbers)
     sample = Sample(tuple(number.value for number in numbers), measured.cases)
-    count_cell = Cell(count, f"{count} of {measured.cases}", (f"no number of {missing_reasons}",))
+    count_cell = Cell(n_numbers, f"{n_numbers} of {measured.cases}", (f"no number of {missing_reasons}",))
     return (
         *heads,
         Cell(value, f"{value:.2f}", measured.notes, sample=sample),
         verdict,
-        count_cell if missing_reasons else Cell(count),
+        count_cell if missing_reasons else Cell(n_numbers),
         Cell(worst_number.value, f"{worst_number.value:.2f}"),
         Cell(worst_number.case, notes=worst_number.notes),
     )
@@ -445,7 +445,7 @@ def judge(
                 judgement = Judgement(claim, value, interval, numbers, variants, source_name, reason=other_gpu_reason)
                 return add_own_cases(judgement, quantity) if source_name else judgement
             if source_numbers is not None and not reason:
-                reason = one_line(source_numbers.why_not, MAX_NOTE_LETTERS)
+                reason = one_line(source_numbers.missing_reasons, MAX_NOTE_LETTERS)
                 notes = tuple(dict.fromkeys(note for case in source_numbers.missing for note in case.notes))
         return Judgement(claim, reason=reason or "not measured in this campaign", notes=notes)
 

@@ -37,7 +37,7 @@ _LATEX = {
     "\t": " ", "’": "'", "‘": "`", "“": "``", "”": "''", "†": r"\textdagger{}", "‡": r"\textdaggerdbl{}",
     "⌊": r"$\lfloor$", "⌋": r"$\rfloor$", "ᵀ": r"$^T$", "⁻": r"$^-$",
     **{exponent: f"$^{power}$" for power, exponent in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-    **{letter: rf"$\{name}$" for name, letter in map(str.split, _GREEK)},
+    **{symbol: rf"$\{name}$" for name, symbol in map(str.split, _GREEK)},
 }  # fmt: skip
 
 

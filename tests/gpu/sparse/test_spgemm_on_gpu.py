@@ -132,7 +132,7 @@ def test_one_launch_of_skewed_rows_is_left_to_bins(gpu, load):
         factors = Factors(stored(gpu, held, skewed, np.float64), stored(gpu, held, skewed[1:], np.float64))
         products = Multiplication(gpu, load("double"), np.float64)
         assert products.multiply_in_one_launch(factors) is None
-        c = products.whole(factors)
+        c = products.multiply(factors)
         assert_product(c, skewed, skewed[1:])
         c.release()
 

@@ -191,16 +191,16 @@ def test_a_product_goes_on_in_another_way(load, on_device, device, monkeypatch):
     products = Multiplication(device, load("double"), np.float64)
     a, b = random(50, 60, 0.1), random(60, 40, 0.2, 2)
     factors = Factors(on_device(a), on_device(b))
-    for c in (products.multiply_in_one_launch(factors), products.whole(factors)):
+    for c in (products.multiply_in_one_launch(factors), products.multiply(factors)):
         assert c.lease is not None
         assert_product(c, a, b)
-        d = products.whole(Factors(on_device(random(9, 50, 0.2, 3)), c))
+        d = products.multiply(Factors(on_device(random(9, 50, 0.2, 3)), c))
         assert_product(d, random(9, 50, 0.2, 3), c.download().to_csr())
     monkeypatch.setattr(one_launch, "SHORT_PRODUCTS", 0)
     skewed = sp.csr_array(sp.vstack([random(200, 200, 0.01), np.ones((1, 200))]))
     factors = Factors(on_device(skewed), on_device(skewed[:200]))
     assert products.multiply_in_one_launch(factors) is None
-    c = products.whole(factors)
+    c = products.multiply(factors)
     assert_product(c, skewed, skewed[:200])
 
 

@@ -483,9 +483,8 @@ class Reader:
             numbers, points = numbers[order], points[order]
             is_repeated = np.concatenate([[False], np.diff(numbers) == 0])
             has_same_point = (points[1:] == points[:-1]).all(axis=1)
-            if (
-                is_repeated.any() and has_same_point[is_repeated[1:]].all()
-            ):  # nodes on borders between partitions are repeated
+            # nodes on borders between partitions are repeated
+            if is_repeated.any() and has_same_point[is_repeated[1:]].all():
                 numbers, points = numbers[~is_repeated], points[~is_repeated]
         return numbers, points
 

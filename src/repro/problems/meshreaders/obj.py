@@ -43,7 +43,7 @@ def read(path: Path, values: bool = False) -> Contents:
                 todo="export polygons, in one file",
             )
     points = _points(vertices)
-    sizes = np.array([len(face.split()) for face in faces], np.int64)
+    sizes = np.array([len(corners.split()) for corners in faces], np.int64)
     if (sizes < 3).any():
         shortest = int(sizes.argmin())
         raise Flaw(
@@ -79,7 +79,7 @@ def _points(vertices: list[bytes]) -> Floats:
 def _corners(faces: list[bytes], sizes: Numbers, vertices_before: Numbers, count: int) -> Numbers:
     text = b"\n".join(faces)
     if _NO_CORNER.search(text):
-        wrong_face = next((face for face in faces if _NO_CORNER.search(face)), text)
+        wrong_face = next((corners for corners in faces if _NO_CORNER.search(corners)), text)
         raise Flaw(
             "the mesh has faces whose corners are no numbers",
             expected="f with v, v/vt, v//vn or v/vt/vn for each corner",

@@ -88,11 +88,11 @@ class LevelLaunches(Launches):
         self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer
     ) -> Callable[[], None]:
         blocks = self.blocks_over(n)
-        partial = self._scratch.take("shares", 8 * blocks * count)
-        dot_arguments: list[Argument] = [np.int32(n), np.int32(count), np.int32(stride), vectors, w, partial]
+        shares = self._scratch.take("shares", 8 * blocks * count)
+        dot_arguments: list[Argument] = [np.int32(n), np.int32(count), np.int32(stride), vectors, w, shares]
         kernels = self.kernels("cycle")
         lanes = self.device.target.warp if self.device.backend == "cuda" else 1
-        sum_arguments: list[Argument] = [np.int32(count), np.int32(blocks), partial, sums]
+        sum_arguments: list[Argument] = [np.int32(count), np.int32(blocks), shares, sums]
         return in_order(
             [kernels.blocks("dots", blocks, dot_arguments), kernels.over("add_shares", count * lanes, sum_arguments)]
         )
@@ -441,7 +441,7 @@ def set_up_hierarchy(
     try:
         vectors = None if near_null is None else np.asarray(near_null)
         _check(a, vectors, unknowns)
-        multiply = multiply or Multiplication(device, load, a.dtype).whole
+        multiply = multiply or Multiplication(device, load, a.dtype).multiply
         nnz = a.report().pointer if a.entries is None else a.entries
         with device.pooling():  # allocations by the driver would take longer than a small set-up
             near = _upload_near_null(device, load, a, vectors)
@@ -575,7 +575,7 @@ class Refresh:
             launches: list[Launch] = []
             for index, level in enumerate(levels):
                 words = run.keep(device.part(self._words, index * PART_ALIGNMENT, 4 * COUNTERS.size))
-                step = Coarsening(run, self._multiplication.whole, settings, words)
+                step = Coarsening(run, self._multiplication.multiply, settings, words)
                 self._steps.append(step)
                 if level.p is None:
                     launches.append(step.take_diagonal(level))

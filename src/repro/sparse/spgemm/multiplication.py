@@ -128,7 +128,7 @@ class Multiplication:
             return None
         return single_launch(self.device, factors.a.dtype).multiply(self.load, factors)
 
-    def whole(self, factors: Factors) -> Storage:
+    def multiply(self, factors: Factors) -> Storage:
         """Return C = A B in one launch where that is possible, else in one phase."""
         product = self.multiply_in_one_launch(factors)
         return self.multiply_in_one_phase(factors) if product is None else product
@@ -174,7 +174,7 @@ class Steps:
         self._rows = ProductRows(
             multiplication.device, multiplication.load, factors, c, self._bins, self._unfinished_rows
         )
-        self._counts = self._products = BinCounts((), (), ())
+        self._counts = self._product_counts = BinCounts((), (), ())
         self._expected_entries = 0
         #: Upper bound of the entries of C, if tables and memory are sized by it; else 0.
         self._bound = 0
@@ -194,15 +194,17 @@ class Steps:
         """Bin rows by products; sample large problems, unless rows differ and memory suffices for all products."""
         multiplication, factors, c = self._multiplication, self._factors, self.c
         self._bins.bin_by_products(factors.a, factors.b, c)
-        counts = self._counts = self._products = self._bins.read()
-        target, number = multiplication.device.target, c.dtype.itemsize
+        counts = self._counts = self._product_counts = self._bins.read()
+        target, scalar_bytes = multiplication.device.target, c.dtype.itemsize
         usual = multiplication.by_products
         if usual is None and counts.differ:
-            usual = self._spread(shapes_by_bounds(target, number, counts, c.shape[1]), counts)
+            usual = self._spread(shapes_by_bounds(target, scalar_bytes, counts, c.shape[1]), counts)
             self._bound = counts.bound(c.shape[1])
         if sum(counts.totals) < MIN_PRODUCTS:
             self._expected_entries = min(sum(expected_entries(counts)), MAX_ENTRIES)
-            estimated_shapes = shapes_by_products(target, number, largest=counts.largest, mean_row=counts.mean_row)
+            estimated_shapes = shapes_by_products(
+                target, scalar_bytes, largest=counts.largest, mean_row=counts.mean_row
+            )
             self._usual_shapes = usual or self._spread(estimated_shapes, counts)
             return
         if usual is not None and self._affords(self._bound):
@@ -210,7 +212,7 @@ class Steps:
             return
         sample = take_sample(multiplication.device, multiplication.load, factors, c, self._bins, counts)
         self._expected_entries = min(sample.estimate_entries(counts), MAX_ENTRIES)
-        self._usual_shapes = usual or self._spread(sample.shapes(target, number), counts)
+        self._usual_shapes = usual or self._spread(sample.shapes(target, scalar_bytes), counts)
 
     def _affords(self, entries: int) -> bool:
         """Return whether memory for `entries` entries can be reserved; False for 0 entries."""
@@ -223,7 +225,9 @@ class Steps:
         return single_launch(self._multiplication.device, self._factors.a.dtype)
 
     def _spread(self, shapes: BinShapes, counts: BinCounts) -> BinShapes:
-        return self._multiplication.spread(shapes, counts, self._products.mean_of_a, self._products.mean_row)
+        return self._multiplication.spread(
+            shapes, counts, self._product_counts.mean_of_a, self._product_counts.mean_row
+        )
 
     # one phase -----------------------------------------------------------------------------------------------------
 
@@ -310,7 +314,9 @@ class Steps:
 
     def numeric(self) -> None:
         """Compute the values of all rows at their offsets."""
-        shapes = self._multiplication.choose_by_entries(self._counts, self._products.mean_of_a, self._products.mean_row)
+        shapes = self._multiplication.choose_by_entries(
+            self._counts, self._product_counts.mean_of_a, self._product_counts.mean_row
+        )
         self._rows.bind("numeric", self._counts, shapes, self._stack)()
 
     def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

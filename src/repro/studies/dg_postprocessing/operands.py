@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.runnable import Runnable, Workspace
+from repro.codegen.targets import DOUBLE_FMAS_PER_CYCLE
 from repro.errors import IncorrectError, ReproError, Unsupported
 from repro.filtering.grids import SortedCells
 from repro.filtering.matrix_free import Stencil
@@ -34,22 +35,13 @@ from repro.studies.dg_postprocessing.ids import RegionMethod, full_width
 from repro.studies.dg_postprocessing.regions import NUMBERS_PER_REGION, Regions, paper_rule, region_operations
 
 Floats = NDArray[np.float64]
-#: Double-precision FMAs per cycle and multiprocessor, by compute capability. Source: CUDA C++ Programming Guide
-#: 11, "Throughput of Native Arithmetic Instructions"; from 7.5 on, edition 13, table 30, "Ratio of FP32 to FP64
-#: Throughput", times the number of single-precision lanes: 64 (7.5, 8.0) or 128.
-LANES = {
-    **dict.fromkeys(("sm_50", "sm_52", "sm_53", "sm_61", "sm_62"), 4),
-    **dict.fromkeys(("sm_60", "sm_70", "sm_72", "sm_80"), 32),
-    **dict.fromkeys(("sm_90", "sm_100"), 64),
-    **dict.fromkeys(("sm_75", "sm_86", "sm_87", "sm_89", "sm_103", "sm_110", "sm_120", "sm_121"), 2),
-}
 
 
 def peak_gflops(environment: Mapping[str, Any]) -> float | None:
     """Return a device's peak rate in double precision, GFLOPS, from its environment record; None if not known."""
-    lanes = LANES.get(str(environment.get("target")))
+    fmas = DOUBLE_FMAS_PER_CYCLE.get(str(environment.get("target")))
     count, clock = environment.get("multiprocessors"), environment.get("max_sm_clock_mhz")
-    return 2e-3 * lanes * count * clock if lanes and count and clock else None
+    return 2e-3 * fmas * count * clock if fmas and count and clock else None
 
 
 #: Number of points for which NumPy computes expected values and counts the work.

@@ -14,7 +14,7 @@ from typing import Any
 from repro.bench.rows import RecordedRow, Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
-from repro.codegen.targets import CPU, Target, get_target
+from repro.codegen.targets import CPU, DOUBLE_FMAS_PER_CYCLE, Target, get_target
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES, StudySettings, UnusedWeight
 from repro.errors import ReproError, Unsupported
 from repro.filtering.kernels import DEGREES as PLANE_DEGREES
@@ -50,7 +50,7 @@ from repro.studies.dg_postprocessing.ids import (
     region_module_key,
 )
 from repro.studies.dg_postprocessing.kernels import PLANE, keys_of, modules_of, region_keys, render_key
-from repro.studies.dg_postprocessing.operands import LANES, DgOperands, RegionOperands, make_operands, peak_gflops
+from repro.studies.dg_postprocessing.operands import DgOperands, RegionOperands, make_operands, peak_gflops
 from repro.studies.dg_postprocessing.regions import PAPER_CELLS, make_regions, region_count, region_features
 from repro.studies.dg_postprocessing.runnables_plane import (
     FieldFilter,
@@ -143,8 +143,8 @@ def predicted_seconds(id: FilterId, degree: int, operations: int, environment: M
     peak = peak_gflops(environment)
     if peak is None:
         return None
-    lanes = LANES[REFERENCE_TARGET] / LANES[str(environment["target"])]
-    share = PEAK_SHARES[id.method][degree] * lanes
+    fma_ratio = DOUBLE_FMAS_PER_CYCLE[REFERENCE_TARGET] / DOUBLE_FMAS_PER_CYCLE[str(environment["target"])]
+    share = PEAK_SHARES[id.method][degree] * fma_ratio
     if id.space != EXTENDED:
         share *= min(id.threads * id.blocks / SHARE_THREADS, MAX_SHARE_GROWTH)
     return operations / (1e9 * peak * min(share, PEAK_SHARES["edges"][-1]))
@@ -268,7 +268,7 @@ def measure_space(session: Session, operands: RegionOperands, parts: Sequence[st
     yield "search", rows
     yardsticks = session.yardsticks()
     yield "baseline", [row for _, row in yardsticks]
-    choices = pick(rows, session.timing.tie, region_tunings, [kernel.id for kernel in kernels_by_name.values()])
+    choices = pick(rows, session.timing.tie, region_tunings, [item.id for item in kernels_by_name.values()])
     reported = session.time_in_rounds(fastest_yardsticks(yardsticks))
     reported += session.time_in_rounds(
         [kernels_by_name[name] for name in dict.fromkeys(choice.name for choice in choices)]
@@ -400,8 +400,8 @@ class DgPostprocessing(Study):
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
         """Return the variant of a name; the suffix `/filter` after a region kernel's name adds the sums per point."""
-        kernel = super().find(templates, problem, precision, name.removesuffix("/filter"), target)
-        return kernel.with_sums() if isinstance(kernel, RegionKernel) and name.endswith("/filter") else kernel
+        variant = super().find(templates, problem, precision, name.removesuffix("/filter"), target)
+        return variant.with_sums() if isinstance(variant, RegionKernel) and name.endswith("/filter") else variant
 
     def variant(self, templates: Path, problem: Outline, precision: str, id: FieldId, target: Target) -> Runnable:
         """Return the method or the region kernel of an id."""

@@ -375,7 +375,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
 
 def patch_counts(fields: Sequence[Filtering]) -> list[int]:
     """Return all numbers of patches for which the memory of copies was counted."""
-    recorded_counts = {int(count) for field in fields for count in field.facts.get("overhead", {})}
+    recorded_counts = {int(patches) for field in fields for patches in field.facts.get("overhead", {})}
     return sorted(recorded_counts) or [PATCHES]
 
 

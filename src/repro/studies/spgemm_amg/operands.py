@@ -365,7 +365,7 @@ class AmgOperands:
         shapes, expected_shapes = [m.shape[0] for m in matrices], [level.a.shape[0] for level in self.levels]
         if shapes != expected_shapes:
             raise IncorrectError(f"levels have {shapes} rows, not {expected_shapes}")
-        largest_error = 0.0
+        largest_ratio = 0.0
         for number, (matrix, level) in enumerate(zip(matrices, self.levels, strict=True)):
             x = np.random.default_rng(self.seed).uniform(-1.0, 1.0, matrix.shape[0])
             size = abs(level.a) @ np.abs(x)
@@ -374,8 +374,8 @@ class AmgOperands:
             relative /= LEVEL_TOLERANCE[self.precision]
             if not relative <= 1:
                 raise IncorrectError(f"the matrix of level {number} is wrong", relative)
-            largest_error = max(largest_error, relative)
-        return largest_error
+            largest_ratio = max(largest_ratio, relative)
+        return largest_ratio
 
     def _compare_solution(self, runnable: SolveRunnable) -> float:
         x, exact = runnable.result(), self.b.astype(np.float64)

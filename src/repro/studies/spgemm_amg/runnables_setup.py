@@ -71,7 +71,7 @@ class SetUp(MultigridRunnable, SetupRunnable):
         else:
             by_products = papers_shapes(work.device.target, operands.dtype.itemsize) if self._method == "sort" else None
             multiplication = Multiplication(work.device, work.load, operands.dtype, by_products)
-            multiply = multiplication.multiply_in_one_phase if by_products else multiplication.whole
+            multiply = multiplication.multiply_in_one_phase if by_products else multiplication.multiply
         self._amounts = {
             "levels": len(operands.levels),
             "rows": operands.a.shape[0],
@@ -175,7 +175,7 @@ class LevelSteps:
         dtype = operands_of(work.workspace).dtype
         stack = ExitStack()
         on_exit(stack.close)
-        multiply = Multiplication(work.device, work.load, dtype).whole
+        multiply = Multiplication(work.device, work.load, dtype).multiply
         self._step = Coarsening(LevelLaunches(work.device, work.load, dtype, stack), multiply, MultigridSettings())
         self._level: DeviceLevel
         self._aggregates: Buffer

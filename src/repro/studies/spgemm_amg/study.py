@@ -231,7 +231,7 @@ STUDY = SpgemmAmg()
 DEFAULT_METHODS: tuple[ProductMethod, ...] = ("coordinates", "paper", "one")
 CHOSEN_METHODS: tuple[ProductMethod, ...] = ("one", "two")
 #: Module of products in one launch; a device without cooperative launches has none.
-SINGLE = "single-exact"
+SINGLE_MODULE = "single-exact"
 
 
 def _compiled(templates: Path, precision: str, target: Target) -> dict[str, ModuleFile]:
@@ -249,7 +249,7 @@ def products_of(
 ) -> list[Runnable]:
     """Return the runnables of a product: those of default kernels, and those of kernels that a search chose, if any."""
     runnables: list[Runnable] = []
-    if SINGLE in modules:
+    if SINGLE_MODULE in modules:
         runnables += [WholeProduct(modules, product, "single"), SingleKernel(modules, product)]
     runnables += [WholeProduct(modules, product, method) for method in DEFAULT_METHODS]
     if chosen_kernels is not None:

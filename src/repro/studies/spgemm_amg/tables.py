@@ -166,7 +166,7 @@ class MatrixLine(NamedTuple):
         cell = count(record.n * size if key == "unknowns" else record.nnz * size**2)
         if not self.printed or int(self.printed[key]) == cell.value:
             return cell
-        entries = boundless(self.printed)
+        entries = entries_per_unknown(self.printed)
         size_note = f"printed as {entries} times the unknowns: rows at the boundary are shorter"
         return replace(cell, notes=(size_note if entries else "not as printed",))
 
@@ -200,7 +200,7 @@ def matrices(campaign: Campaign, published: Published) -> Table:
     return table_of(MATRIX_COLUMNS, cases, join_sentences(caption))
 
 
-def boundless(item: Record) -> int | None:
+def entries_per_unknown(item: Record) -> int | None:
     """Return published non-zeros / unknowns if it is an integer, as in counts that ignore the grid's boundary."""
     entries, remainder = divmod(int(item["nonzeros"]), int(item["unknowns"]))
     return None if remainder else entries
@@ -208,7 +208,8 @@ def boundless(item: Record) -> int | None:
 
 def _without_boundary(published: Published) -> str:
     """Return the sentence about published numbers that ignore the grid's boundary; empty if there are none."""
-    sizes = [(item["abbreviation"], boundless(item)) for item in published.tables.get("sizes", []) if boundless(item)]
+    printed_sizes = ((item["abbreviation"], entries_per_unknown(item)) for item in published.tables.get("sizes", []))
+    sizes = [(name, entries) for name, entries in printed_sizes if entries]
     if not sizes:
         return ""
     names = " and ".join(name for name, _ in sizes)

@@ -227,8 +227,8 @@ def preferred(campaign: Campaign, published: Published) -> Table:
         for gpu in gpus(published):
             cells.append(_kind_cell(published_preferences[line.published, gpu]) if line.published else BLANK)
         cells += [
-            _preference_cell(preference, line, count)
-            for preference, count in zip(compared_campaigns, counts, strict=True)
+            _preference_cell(preference, line, preference_count)
+            for preference, preference_count in zip(compared_campaigns, counts, strict=True)
         ]
         rows.append(tuple(cells))
     columns = (
@@ -251,7 +251,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     for gpu in gpus(published):
         kinds = [item["preferred"] for item in published["dynamic"] if item["gpu"] == gpu]
         shares.append(_share_cell(sum(CASES[k] for k in kinds), 2 * len(kinds)))
-    shares += [_share_cell(count.won, count.timed) for count in counts]
+    shares += [_share_cell(item.won, item.timed) for item in counts]
     summary = [(Cell("share of cases"), BLANK, *shares)]
     own_count = counts[0]
     percent = published.quantity("share of cases where dynamic is better in percent")
@@ -284,8 +284,8 @@ class _Count:
     marked: int = 0
 
 
-def _preference_cell(campaign: Campaign, line: ProblemLine, count: _Count) -> Cell:
-    """Return the cell with the precisions in which dynamic schedules win on a problem, and update `count`."""
+def _preference_cell(campaign: Campaign, line: ProblemLine, preference_count: _Count) -> Cell:
+    """Return the cell with the precisions in which dynamic schedules win on a problem; update `preference_count`."""
     blank = blank_reason(campaign.problems.get(line.problem), line.record)
     if blank is not None:
         return Cell(None, " ", blank)
@@ -301,14 +301,14 @@ def _preference_cell(campaign: Campaign, line: ProblemLine, count: _Count) -> Ce
         answers[ABBREVIATIONS[precision]] = static.seconds > dynamic.seconds * (1 + campaign.tie)
         winners += [static, dynamic]
         if max(static.seconds, dynamic.seconds) <= min(static.seconds, dynamic.seconds) * (1 + campaign.tie):
-            count.ties += 1
+            preference_count.ties += 1
             notes[f"static and dynamic tie in {ABBREVIATIONS[precision]}"] = None
         if case.is_mostly_launch("event", static, dynamic):
-            count.marked += 1
+            preference_count.marked += 1
             notes[f"{ABBREVIATIONS[precision]}: {MOSTLY_LAUNCH}"] = None
         notes |= dict.fromkeys(static.notes + dynamic.notes)
-    count.won += sum(answers.values())
-    count.timed += len(answers)
+    preference_count.won += sum(answers.values())
+    preference_count.timed += len(answers)
     return add_row_keys(_answer_cell(answers, tuple(notes)), *winners)
 
 
