@@ -26,7 +26,7 @@ from repro.package_data import shipped
 report: "workflow/report/workflow.rst"
 
 
-# a given file stands alone: the default one is not merged with it
+# a given file replaces the default one: Snakemake would merge both
 if not workflow.overwrite_configfiles:
 
     configfile: str(shipped("config/config.yaml"))
@@ -53,7 +53,7 @@ except KeyboardInterrupt:
 
 
 made = f"\nreport   {plan.results}/report.html\ntables   {plan.results}/tables\nfigures  {plan.figures}"
-# Snakemake calls no handler where nothing is left to do; standard output can be a graph of jobs
+# Snakemake calls no handler if nothing is left to do; print to stderr, since stdout may be a graph of jobs
 if freshness and not stale:
     winners = f"winners  repro best {plan.config.campaign}"
     print(f"all is made already{made}\n{winners}\n", file=sys.stderr)

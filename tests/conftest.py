@@ -77,9 +77,9 @@ def mirror() -> Path:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Have the processes that a test starts heed interruptions, also where the tests themselves are not to.
+    """Let the processes that a test starts receive SIGINT, even if the test process ignores it.
 
-    A shell has what it runs in the background ignore them, and what a process ignores those it starts do as well.
+    A shell makes background processes ignore SIGINT, and children inherit that.
     """
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     if ignored:

@@ -267,3 +267,9 @@ def test_artifacts_that_pages_name_are_there():
     named = {name for page in PAGES for name in re.findall(r"`((?:table|figure)-[\w-]+)`", page.read_text())}
     assert named
     assert named <= there | {TIMES, BASELINES}
+
+
+def test_the_words_of_the_glossary_are_in_the_order_of_the_alphabet():
+    _, words_of_glossary = (REPOSITORY / "docs/glossary.md").read_text().split("\n## Words\n")
+    heads = [head.lower() for head in re.findall(r"^- \*\*`?(.+?)\*\*", words_of_glossary, re.MULTILINE)]
+    assert heads == sorted(heads) and len(heads) > 50

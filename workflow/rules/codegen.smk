@@ -1,4 +1,4 @@
-"""Render and compile modules, on the CPU alone; a job makes a group: those whose keys differ in the last part alone."""
+"""Render and compile modules, on the CPU alone; a job makes a group of modules, whose keys differ in the last part."""
 
 for group in plan.module_groups:
 

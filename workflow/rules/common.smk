@@ -1,7 +1,7 @@
-"""What is out of date, in Snakemake's words, and the command that all rules call.
+"""Which jobs are stale, in Snakemake's terms, and the command that all rules call.
 
-Receipts say what has to be made again, not times of files (docs/architecture.md): a job that has to be run is forced,
-and the inputs of all others are `ancient`.
+Receipts say what has to be made again, not times of files (docs/adr/0004-receipts-decide-what-is-stale.md): a stale job
+is forced, and the inputs of all others are `ancient`.
 """
 
 import os
@@ -20,8 +20,8 @@ from repro.studies import get_study
 from snakemake.settings.types import DeploymentMethod
 
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-#: Command `repro` of Snakemake's Python, also outside of PATH and without the current folder (-P); with conda, that of
-#: the deployed environment.
+#: Command `repro` of Snakemake's Python, which need not be in PATH, without imports from the current folder (-P); with
+#: conda, the command of the deployed environment.
 REPRO = ["repro"] if CONDA else [sys.executable, "-P", "-m", "repro"]
 #: Environment of all rules, with conda.
 ENVIRONMENT = "../../environment.yml"
@@ -35,23 +35,23 @@ if CONDA:
     ENVIRONMENT = deployed.name
 
 
-#: Cores that a job asks a cluster for which compiles on demand while it holds a GPU.
+#: Cores that a job requests on a cluster if it compiles on demand while it holds a GPU.
 CLUSTER_COMPILERS = 8
 
 
 @cache
 def overruled(dag):
-    """Let receipts rule the graph of jobs, which is there when the first of them asks for its inputs."""
+    """Force stale jobs in the graph of jobs; the graph exists once the first job asks for its inputs."""
     forced = [*freshness.stale_outputs, *batches.stale(stale)] if freshness else []
     overrule(dag, plan, forced)
 
 
 def inputs(steps, files, ahead=()):
-    """Return the files that a job waits for, such that it is run where one of its steps is stale, and nowhere else.
+    """Return the files that a job waits for, so that it runs if and only if one of its steps is stale.
 
-    `ahead` are those that the jobs before it wait for. Of all jobs behind one that runs Snakemake looks at those alone
-    that wait for its outputs themselves, and one between that is fresh passes nothing on. To such a one nothing is
-    missing, though the file of a batch may be.
+    `ahead` are the files that the jobs before it wait for. Snakemake only re-examines direct successors of a running
+    job, so a stale job lists all outputs upstream. A fresh job lists the files that exist: the file of a batch may be
+    missing without making it run.
     """
     if workflow.dag is not None:
         overruled(workflow.dag)
@@ -61,10 +61,10 @@ def inputs(steps, files, ahead=()):
 
 
 def ahead_of_check(report):
-    """Return what the check waits for, all files that can record an absence, by as few of them as say so.
+    """Return the files that the check waits for: few, because Snakemake prints all of them if the check fails.
 
-    Snakemake names them where the check fails. A report that this run writes waits for all others; beside one that is
-    there, those that this run makes are left.
+    A report that this run writes waits for all other files itself. If the report stays as it is, the check waits for
+    the files that this run makes as well.
     """
     if "report" in stale or freshness is None:
         return report
@@ -74,15 +74,15 @@ def ahead_of_check(report):
 
 
 def kept(files):
-    """Return outputs of a job such that those that are there stay as they are where it fails, or never begins.
+    """Return a job's outputs, marked so that existing files survive if the job fails or never begins.
 
-    Snakemake deletes outputs before a job and after its failure, but for those that it takes for updated.
+    Snakemake deletes outputs before a job and after its failure, except those that are marked as updated.
     """
     return [update(path) if os.path.exists(path) else path for path in files]
 
 
 def artifacts(study, kind):
-    """Return a study's tables or figures, of which Snakemake's report shows a file each, in the study's category."""
+    """Return a study's tables or figures; Snakemake's report shows one file of each, in the study's category."""
     files, labels = plan.artifact_outputs(study, kind), plan.labels(study, kind)
     about = {
         "category": plan.title(study),
@@ -94,7 +94,7 @@ def artifacts(study, kind):
 
 
 def asked(what):
-    """Return the resources that a job asks a cluster for, by its wildcards: more each time that it is tried again."""
+    """Return the resources that a job requests on a cluster, by its wildcards; each retry requests more."""
     return {
         "runtime": lambda wildcards, attempt: what(**wildcards).minutes * attempt,
         "mem_mb": lambda wildcards, attempt: what(**wildcards).megabytes * attempt,
@@ -102,14 +102,14 @@ def asked(what):
 
 
 def gpu_limit():
-    """Return how many GPUs all jobs of this machine may claim; None without a limit, or on a cluster."""
+    """Return the number of GPUs that all jobs of this machine may claim; None without a limit, or on a cluster."""
     limit = workflow.global_resources.get("gpu") if workflow.local_exec else None
     # a number, or in newer versions of Snakemake an object with a value
     return getattr(limit, "value", limit)
 
 
 def threads_to_measure(study):
-    """Return the cores of a job that measures: all on a CPU; on a GPU one, but where it compiles on demand its share."""
+    """Return the cores of a measuring job: all on a CPU; on a GPU one, or its share if it compiles on demand."""
     if not plan.on_gpu:
         return workflow.cores
     if not get_study(study).compiles_on_demand(plan.studies[study].settings):
@@ -120,7 +120,7 @@ def threads_to_measure(study):
 
 
 def asked_to_measure(what, study):
-    """Return the resources of a job that measures: its GPUs beside; on a CPU, the node alone."""
+    """Return the resources of a measuring job: also its GPUs; on a CPU, an exclusive node."""
     alone = {} if plan.on_gpu else {"slurm_extra": "--exclusive"}
     return {
         **asked(what),
@@ -134,7 +134,7 @@ if freshness and freshness.outdated:
 
 
 def conclude(reasons=True):
-    """Print where the results are, and the winners, also where one problem is refused and the others are measured."""
+    """Print where the results are, and the winners, even if some problems were refused."""
     print(made)
     try:
         print_end_of_run(plan.config.campaign, reasons)

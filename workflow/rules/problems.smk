@@ -1,4 +1,4 @@
-"""Fetch or build each problem into one file; one that cannot be had becomes a record of the reason."""
+"""Fetch or build each problem into one file; for an unavailable problem, record the reason."""
 
 
 rule problem:

@@ -43,7 +43,7 @@ rule check:
         str(plan.folder.complete),
     log:
         f"{plan.logs}/check.log",
-    # a second look finds the same
+    # a second check would find the same
     retries: 0
     conda:
         ENVIRONMENT
