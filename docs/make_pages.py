@@ -15,8 +15,8 @@ and the greatest when any one problem is left out. The second names a line by it
 or finds lines by a query after `where`. The third is a format; `.2f` if left out.
 
 The claims of a study, with the verdicts of several recorded campaigns beside each other, are `claims(study, campaign,
-…)`, how many have which verdict `tally(study, campaign)`, and of several studies together, as a sentence,
-`verdict(campaign, study, …)`.
+…)`, what their units mean `units()`, how many have which verdict `tally(study, campaign)`, and of several studies
+together, as a sentence, `verdict(campaign, study, …)`.
 
 A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The command
 
@@ -37,7 +37,7 @@ from statistics import geometric_mean
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
-from repro.results.claims import CLOSE, REACHES, verdict_count
+from repro.results.claims import CLOSE, REACHES, UNITS, load_claims, verdict_count
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
@@ -103,13 +103,14 @@ def claims(study: str, *campaigns: str) -> str:
     places = [str(place) for place in first["place"]]
     work = places[0].partition(", ")[0] + ", "
     common = work if all(place.startswith(work) for place in places) else ""
-    lines = [["claim", f"published in {common.strip(', ')}" if common else "published", *campaigns]]
+    unit_of = {claim.id: claim.unit for claim in load_claims(study)}
+    lines = [["claim", f"published in {common.strip(', ')}" if common else "published", "unit", *campaigns]]
     lines.append(["---"] * len(lines[0]))
     for id, place in zip(first.index, places, strict=True):
         one = first.loc[id]
         on = "" if pd.isna(one["gpu"]) else f" on {one['gpu']}"
         where = re.sub(r"\bsections? ", "§", place.removeprefix(common))
-        cells = [one["claim"], f"{one['published']}{on}, {where}"]
+        cells = [one["claim"], f"{one['published']}{on}, {where}", unit_of[id]]
         cells += [judged(frame.loc[id]) for frame in recorded.values()]
         lines.append([str(cell).replace("|", "\\|") for cell in cells])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
@@ -123,6 +124,13 @@ def judged(claim: pd.Series[object]) -> str:
         return f"– ({value}{mark})" if value else "–"
     close = CLOSE if REACHES in str(claim["notes"]) else ""
     return f"{claim['verdict']}{close} {value}{mark}"
+
+
+def units() -> str:
+    """Return the units of claims with their meanings as a Markdown table."""
+    return "\n".join(
+        ["| unit | a number is |", "| --- | --- |", *(f"| {unit} | {said} |" for unit, said in UNITS.items())]
+    )
 
 
 def tally(study: str, campaign: str) -> str:
@@ -146,7 +154,9 @@ def _counts(campaign: str, *studies: str) -> dict[str, int]:
 def page(source: str, origin: str) -> str:
     """Return the page of a source, its paragraphs broken into lines anew."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
-    filled = environment.from_string(source).render(table=table, claims=claims, tally=tally, verdict=verdict)
+    filled = environment.from_string(source).render(
+        table=table, claims=claims, tally=tally, units=units, verdict=verdict
+    )
     parts = (part if part.startswith("```") else _reflow(part) for part in _FENCES.split(filled))
     text = "\n\n".join(part for part in parts if part)
     return f"<!-- source: {origin} -->\n\n{text}\n"

@@ -77,7 +77,7 @@ def test_every_study_of_a_paper_has_claims_with_places() -> None:
 
 
 CLAIM = Claim(
-    id="faster", place="section 1", claim="ours is faster", gpu="K20c", least=2.0, most=3.0, number="",
+    id="faster", place="section 1", claim="ours is faster", gpu="K20c", least=2.0, most=3.0, unit="ratio", number="",
     relation="equal", better="more", tolerance=0.1, neutral=1.0, quantity="speedup", variants="as_published",
 )  # fmt: skip
 
@@ -289,7 +289,9 @@ def test_one_claim_holds_and_several_hold() -> None:
     ],
 )
 def test_a_bad_line_is_one_message(tmp_path: Path, line: Mapping[str, str], said: str) -> None:
-    good = dict(zip(COLUMNS, ("a", "p", "c", "", "1", "", "equal", "more", "0", "", "q", "none", ""), strict=True))
+    good = dict(
+        zip(COLUMNS, ("a", "p", "c", "", "1", "ratio", "", "equal", "more", "0", "", "q", "none", ""), strict=True)
+    )
     path = tmp_path / "claims/mine.csv"
     path.parent.mkdir()
     with path.open("w", newline="") as file:
@@ -304,6 +306,6 @@ def test_a_bad_line_is_one_message(tmp_path: Path, line: Mapping[str, str], said
 def test_ids_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "claims/mine.csv"
     path.parent.mkdir()
-    path.write_text(",".join(COLUMNS) + "\n" + "a,p,c,,1,,equal,more,0,,q,none,\n" * 2)
+    path.write_text(",".join(COLUMNS) + "\n" + "a,p,c,,1,ratio,,equal,more,0,,q,none,\n" * 2)
     with pytest.raises(ReproError, match="one id"):
         load_claims("mine", tmp_path)

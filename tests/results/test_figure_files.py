@@ -37,7 +37,7 @@ def points_wide(path: Path) -> float:
 
 
 def test_a_figure_has_its_caption_beside_it_in_latex(tmp_path: Path) -> None:
-    paths = {path.suffix: path for path in write_figure(ARTIFACT, FIGURE, tmp_path, "a device")}
+    paths = {path.suffix: path for path in write_figure(ARTIFACT, FIGURE, tmp_path)}
     assert [*paths] == [".pdf", ".svg", ".png", ".tex"] and all(path.stat().st_size for path in paths.values())
     text = paths[".tex"].read_text()
     assert r"\includegraphics[width=\linewidth]{figure-1.pdf}" in text and r"\label{fig:figure-1}" in text
@@ -51,7 +51,7 @@ def test_a_figure_has_its_caption_beside_it_in_latex(tmp_path: Path) -> None:
 
 def test_a_figure_takes_a_width_a_font_and_formats(tmp_path: Path) -> None:
     before = mpl.rcParams["font.family"]
-    paths = write_figure(ARTIFACT, FIGURE, tmp_path, "a device", Shape(5.0, "STIXGeneral", ("svg", "pdf")))
+    paths = write_figure(ARTIFACT, FIGURE, tmp_path, Shape(5.0, "STIXGeneral", ("svg", "pdf")))
     assert [path.name for path in paths] == ["figure-1.svg", "figure-1.pdf"] and len([*tmp_path.iterdir()]) == 2
     assert points_wide(paths[0]) == pytest.approx(360, abs=0.1)
     assert b"STIXGeneral" in paths[1].read_bytes() and b"DejaVu" not in paths[1].read_bytes()
@@ -69,7 +69,7 @@ def test_what_is_too_wide_for_a_narrow_figure_is_broken_and_not_cut_off() -> Non
         return drawn
 
     with look():
-        drawn = draw_layout(Figure(draw_wide, "A caption."), "a device", Shape(2.2))
+        drawn = draw_layout(Figure(draw_wide, "A caption.", foot="a device"), Shape(2.2))
     words = [*drawn.legends, drawn.axes[0].xaxis.label]
     boxes = [text.get_window_extent() for text in words]
     assert all(box.x0 >= -0.5 and box.x1 <= drawn.bbox.width + 0.5 for box in boxes)
@@ -92,7 +92,7 @@ def test_a_font_or_a_format_that_is_not_there_is_refused_with_the_nearest(wrong:
 
 def test_bars_and_points_have_titles_in_what_a_browser_shows(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
-    texts = save(FIGURE, [path], "A figure", "a device", screen=True)
+    texts = save(FIGURE, [path], "A figure", screen=True)
     svg = add_titles(path.read_text(), texts)
     assert re.findall(r"<title>(.*?)</title>", svg, re.DOTALL)[1:] == [  # the first is the file's
         "&lt;ours&gt;\nweb\nspeedup: 1.5", "speedup: 1\nweb", "speedup: 2\nmesh",
@@ -103,7 +103,7 @@ def test_bars_and_points_have_titles_in_what_a_browser_shows(tmp_path: Path) -> 
 
 def test_an_svg_file_has_coordinates_of_three_decimals(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
-    save(FIGURE, [path], "A title", "a device")
+    save(FIGURE, [path], "A title")
     svg = path.read_text()
     assert not re.findall(r' (?:d|x|y)="[^"]*\.\d{4}', svg) and not re.findall(r"translate\([^)]*\.\d{4}", svg)
     here, there = (f'<path d="M 46.086256 {y} L -0.0000004 7"/>' for y in ("225.894593", "225.894592"))

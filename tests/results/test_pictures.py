@@ -26,7 +26,7 @@ for study in study_names():
 
 
 def plain(axes):
-    axes.plot([1, 2], [1, 2], color=figure_style.DARK, marker="o", label="double")
+    axes.plot([1, 2], [1, 2], color=figure_style.OURS.colour, marker="o", label="double")
 
 
 def cut_off(axes):
@@ -40,20 +40,22 @@ def overlapping(axes):
 
 
 def struck_through(axes):
-    axes.legend(handles=[Line2D([], [], color=figure_style.DARK, label="a word of some length")], loc="lower right")
+    axes.legend(
+        handles=[Line2D([], [], color=figure_style.OURS.colour, label="a word of some length")], loc="lower right"
+    )
     axes.axhline(1.12)
 
 
 def pale(axes):
-    axes.text(1.2, 1.2, "pale", color=figure_style.ACCENT)
+    axes.text(1.2, 1.2, "pale", color=figure_style.LIBRARY.colour)
 
 
 def pale_line(axes):
-    axes.legend(handles=[Line2D([], [], color=figure_style.LIGHT, label="a line")], loc="upper left")
+    axes.legend(handles=[Line2D([], [], color=figure_style.PAPERS.fill, label="a line")], loc="upper left")
 
 
 def dark_on_dark(axes):
-    axes.add_patch(Rectangle((1, 1), 1, 1, color=figure_style.DARK))
+    axes.add_patch(Rectangle((1, 1), 1, 1, color=figure_style.OURS.colour))
     axes.text(1.5, 1.5, "12 %", ha="center", va="center")
 
 
@@ -67,7 +69,7 @@ def unexplained(axes):
 
 
 def by_colour_alone(axes):
-    pairs = (("single", figure_style.ACCENT), ("double", figure_style.DARK))
+    pairs = (("single", figure_style.LIBRARY.colour), ("double", figure_style.OURS.colour))
     axes.legend(handles=[Line2D([], [], color=colour, label=label) for label, colour in pairs], loc="upper left")
 
 

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from matplotlib.colors import same_color
 
 from repro.results import figure_style
 from repro.results.tables import Figure, digits
@@ -44,6 +45,20 @@ def test_a_number_has_as_many_digits_as_were_measured():
     assert [digits(number) for number in numbers] == ["0.00046", "0.0040", "0.046", "0.46", "4.57", "45.7", "457"]
 
 
+def test_a_foot_without_room_beside_the_footnote_stands_below_it():
+    def draw():
+        drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5)
+        drawn.add_subplot()
+        figure_style.write_footnote(drawn, "† a stand-in")
+        return drawn
+
+    foot = "NVIDIA H100 80GB HBM3, campaign h100-products, event clock, double precision"
+    [legend] = figure_style.draw_layout(Figure(draw, "A caption.", foot=foot)).legends
+    first, *others = legend.get_texts()[0].get_text().splitlines()
+    assert first == "† a stand-in" and " ".join(others) == foot and len(others) == 2
+    assert same_color(legend.get_texts()[0].get_color(), figure_style.GREY)
+
+
 def test_the_device_stands_below_every_figure_beside_its_footnote(tmp_path):
     def draw():
         drawn = figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5)
@@ -53,7 +68,7 @@ def test_the_device_stands_below_every_figure_beside_its_footnote(tmp_path):
         return drawn
 
     made = []
-    figure_style.save(Figure(draw, "A caption."), [tmp_path / "figure.svg"], "A title", "NVIDIA H200")
+    figure_style.save(Figure(draw, "A caption.", foot="NVIDIA H200"), [tmp_path / "figure.svg"], "A title")
     left, right = (legend.get_window_extent() for legend in made[0].legends)
     assert [legend.get_texts()[0].get_text() for legend in made[0].legends] == ["† a stand-in", "NVIDIA H200"]
     assert left.x1 < right.x0 and right.x1 <= made[0].bbox.x1 and right.y0 >= 0
@@ -75,12 +90,10 @@ def test_words_with_dollars_are_no_mathematics(words, tmp_path):
         figure_style.write_footnote(drawn, words)
         return drawn
 
-    figure_style.save(Figure(draw, words), [tmp_path / "figure.svg"], words, words, screen=True)
+    figure_style.save(Figure(draw, words, foot=words), [tmp_path / "figure.svg"], words, screen=True)
     svg = (tmp_path / "figure.svg").read_text()
     assert svg.count(f">{words}</text>") == 6
     assert "$n_t$</text>" not in svg
 
-    figure_style.save(
-        Figure(lambda: figure_style.empty_canvas(words), ""), [tmp_path / "empty.svg"], "", "", screen=True
-    )
+    figure_style.save(Figure(lambda: figure_style.empty_canvas(words), ""), [tmp_path / "empty.svg"], "", screen=True)
     assert f">{words}</text>" in (tmp_path / "empty.svg").read_text()

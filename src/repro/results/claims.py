@@ -232,9 +232,21 @@ Direction = Literal["more", "less", "neither"]
 #: Which kernel variants a claim is judged by: the papers' exact ones, the papers' with further tuning, ours, or none
 #: if the claim does not depend on a kernel.
 Variants = Literal["as_published", "paper_tuned", "ours", "none"]
+#: Units of claims, and what a number in them is.
+UNITS = {
+    "ratio": "times: one time, rate or size over another",
+    "gain": "a ratio of times less one: 0.5 is half as fast again",
+    "share": "a fraction of 1, of cases, of the time or of linear",
+    "%": "a share in percent",
+    "GFLOPS": "10⁹ operations a second",
+    "bytes": "bytes of memory",
+    "registers": "registers of a thread",
+    "cases": "a number of matrices",
+    "count": "a number of intersections",
+}
 COLUMNS = (
-    "id", "place", "claim", "gpu", "published", "number", "relation", "better", "tolerance", "neutral", "quantity",
-    "variants", "note",
+    "id", "place", "claim", "gpu", "published", "unit", "number", "relation", "better", "tolerance", "neutral",
+    "quantity", "variants", "note",
 )  # fmt: skip
 
 
@@ -267,6 +279,8 @@ class Claim:
     #: Lower and upper end of the published range; equal for a single value.
     least: float
     most: float
+    #: Unit of the published and of the measured value: one of `UNITS`.
+    unit: str
     #: Location of the published value in `config/published/<study>`, as `FILE: QUANTITY @ COLUMN=VALUE`; two ends of a
     #: range are separated by `;`, and `FILE: COLUMN` means a whole column. Empty if the paper states it only in words.
     number: str
@@ -651,12 +665,12 @@ def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
 def _read_claim(line: dict[str, str], where: str) -> Claim:
     if None in line or None in line.values():  # csv.DictReader marks too many (key) and too few (value) cells by None
         raise ReproError("a claim has another number of columns", where=where, expected=len(COLUMNS))
-    for key, kind in (("relation", Relation), ("better", Direction), ("variants", Variants)):
-        if line[key] not in get_args(kind):
+    kinds = {"relation": get_args(Relation), "better": get_args(Direction), "variants": get_args(Variants)}
+    for key, words in (kinds | {"unit": tuple(UNITS)}).items():
+        if line[key] not in words:
             raise ReproError(
-                f"a claim's {key} is not known", where=where, expected=f"one of {', '.join(get_args(kind))}",
-                actual=line[key],
-            )  # fmt: skip
+                f"a claim's {key} is not known", where=where, expected=f"one of {', '.join(words)}", actual=line[key]
+            )
     try:
         lower_end, _, upper_end = line["published"].partition(" to ")
         return Claim(
@@ -666,6 +680,7 @@ def _read_claim(line: dict[str, str], where: str) -> Claim:
             gpu=line["gpu"],
             least=float(lower_end),
             most=float(upper_end or lower_end),
+            unit=line["unit"],
             number=line["number"],
             relation=line["relation"],  # type: ignore[arg-type]
             better=line["better"],  # type: ignore[arg-type]

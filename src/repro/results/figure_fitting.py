@@ -62,12 +62,12 @@ def fit_words(drawing: Canvas, width: float) -> None:
         for text, _ in words:
             _break(text, min(rooms, default=room))
     drawing.draw_without_rendering()
-    _lift_common_label(drawing, footnotes)
+    lift_common_label(drawing, footnotes)
     for _ in range(2 if keeps_heights else 0):  # twice, since some gaps are proportional to the height
         drawing.draw_without_rendering()
         surplus = _panel_heights(drawing) - heights
         drawing.set_figheight(drawing.get_figheight() - surplus)
-        _lift_common_label(drawing, footnotes)
+        lift_common_label(drawing, footnotes)
 
 
 def _panel_heights(drawing: Canvas) -> float:
@@ -208,7 +208,7 @@ def _has_clearance(axis: Axis, labels: Sequence[Text], angle: float, gap: float)
     )
 
 
-def _lift_common_label(drawing: Canvas, footnotes: Sequence[Legend]) -> None:
+def lift_common_label(drawing: Canvas, footnotes: Sequence[Legend]) -> None:
     """Move the common label of the x axes above the footnote line if the two would overlap."""
     label = next(
         (text for text in drawing.texts if text.get_text() and text.get_text() == drawing.get_supxlabel()), None

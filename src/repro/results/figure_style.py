@@ -13,14 +13,15 @@ from difflib import get_close_matches
 from html import escape
 from math import ceil, inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.results import plotting
-from repro.results.figure_fitting import fit_words
+from repro.results.figure_fitting import fit_words, lift_common_label
 from repro.results.tables import Figure
 
 if TYPE_CHECKING:
@@ -37,19 +38,39 @@ COLUMN_WIDTH = 3.45
 TEXT_WIDTH = 7.1
 ROW_HEIGHT = 0.17
 
-# colours of bars, lines and markers; LIGHT and PALE are too pale for lines and markers on white
-DARK = "#1f4e79"
-MIDDLE = "#3f88c5"
-ACCENT = "#d55e00"
+
+class Look(NamedTuple):
+    """How a role looks in all figures: its word in legends, and what nothing else is drawn with."""
+
+    word: str
+    #: Colour of lines and marks, and colour of bars.
+    colour: str
+    fill: str
+    marker: str
+
+
+OURS = Look("ours", "#1f4e79", "#1f4e79", "o")
+PAPERS = Look("papers’ kernels", "#3f88c5", "#9cc3e6", "^")
+#: The library of the baselines, whose name stands in place of the word where it is known.
+LIBRARY = Look("library", "#d55e00", "#d55e00", "s")
+#: Numbers that a paper states of its own machine; the colours are those of a mark's edge and of its face.
+PUBLISHED = Look("published", "black", "white", "D")
+
+# colours of whatever else is drawn; PALE is too pale for lines and markers on white
 GREEN = "#009e73"
 PINK = "#cc79a7"
+VIOLET = "#5e3c99"
 GREY = "#6b6b6b"
-LIGHT = "#9cc3e6"
 PALE = "#c8c8c8"
-#: Colour of a published range.
+#: Colour of a published range, and styles of a published number as a line and as a mark.
 BAND = "#e8e4d8"
+PUBLISHED_LINE: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (4, 2))}
+PUBLISHED_MARK: dict[str, Any] = {
+    "marker": PUBLISHED.marker, "markersize": 3.8, "markerfacecolor": PUBLISHED.fill,
+    "markeredgecolor": PUBLISHED.colour, "markeredgewidth": 0.8, "linestyle": "", "zorder": 6,
+}  # fmt: skip
 #: Colour and marker for each precision; distinguishable in greyscale too.
-PRECISIONS = {"single": (ACCENT, "s"), "double": (DARK, "o")}
+PRECISIONS = {"single": (PINK, "s"), "double": (VIOLET, "o")}
 #: Symbols of bars and diamonds, used as heads of the columns of numbers beside a panel.
 DIAMOND = "◇"
 #: Largest end of a whisker that is drawn in full, as a multiple of the largest bar.
@@ -57,8 +78,10 @@ LONGEST_WHISKER = 1.5
 # colour map with uniform luminance, safe for colour-blind readers; fast regions are bright
 HEAT = "cividis_r"
 
-#: Font size of tick labels.
-TICK_POINTS = 6.5
+#: Font sizes of tick labels, and of what is written below a figure.
+TICK_POINTS, FOOT_POINTS = 6.5, 6.0
+#: Number of letters of the foot that fit into an inch.
+LETTERS_PER_INCH = 20
 
 RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -131,14 +154,18 @@ def canvas(width: float, height: float) -> Canvas:
     return plotting.Figure(figsize=(width, height), layout="constrained")
 
 
-def draw_layout(figure: Figure, device: str, shape: Shape | None = None) -> Canvas:
-    """Draw a figure with the device's name below it, and fix its layout, so that all file formats look the same."""
+def draw_layout(figure: Figure, shape: Shape | None = None) -> Canvas:
+    """Draw a figure with its foot below it, and fix its layout, so that all file formats look the same."""
     shape = shape or Shape()
     drawing = figure.draw()
-    _write_below(drawing, device, "outside lower right")
+    if figure.foot:
+        _write_foot(drawing, figure.foot, is_fitted=bool(shape.width or shape.font))
     _disable_math_text(drawing)
     if shape.width or shape.font:
         fit_words(drawing, shape.width or drawing.get_figwidth())
+    elif drawing.get_supxlabel():
+        drawing.draw_without_rendering()
+        lift_common_label(drawing, [legend for legend in drawing.legends if legend.get_gid() == FOOT])
     if engine := drawing.get_layout_engine():
         engine.execute(drawing)
     drawing.set_layout_engine(None)  # with "none", a placeholder remains, and each `savefig` draws the figure twice
@@ -154,9 +181,9 @@ def _disable_math_text(drawing: Canvas) -> None:
 
 
 def save(
-    figure: Figure, paths: Iterable[Path], title: str, device: str, *, screen: bool = False, shape: Shape | None = None
+    figure: Figure, paths: Iterable[Path], title: str, *, screen: bool = False, shape: Shape | None = None
 ) -> dict[str, list[str]]:
-    """Write a figure with the device's name below it to files; their suffixes select the formats.
+    """Write a figure with its foot to files; their suffixes select the formats.
 
     Files contain no dates, so that equal data give equal bytes. SVG files draw letters as outlines, which look the same
     everywhere. With `screen` letters are text (searchable and smaller), images have screen resolution, and the ids and
@@ -164,7 +191,7 @@ def save(
     """
     shape = shape or Shape()
     with look(screen=screen), plotting.style.context({"font.family": shape.font} if shape.font else {}):
-        drawing = draw_layout(figure, device, shape)
+        drawing = draw_layout(figure, shape)
         texts = name_marks(drawing) if screen else {}
         for path in paths:
             metadata: dict[str, str | None]
@@ -301,10 +328,39 @@ def write_footnote(figure: Canvas, text: str | None) -> None:
         _write_below(figure, text, "outside lower left")
 
 
+def _write_foot(figure: Canvas, foot: str, *, is_fitted: bool) -> None:
+    """Write the foot at the lower right; if it has no room beside the footnote, below that.
+
+    If the figure's texts are fitted to another width or font later, both stand side by side until then.
+    """
+    footnotes = [legend.get_texts()[0] for legend in figure.legends if legend.get_gid() == FOOT]
+    letters = int(LETTERS_PER_INCH * figure.get_figwidth())
+    is_beside = sum(len(text.get_text()) for text in footnotes) + len(foot) <= letters
+    lines = "\n".join(wrap(foot, letters))
+    if is_fitted or is_beside or not footnotes:
+        _write_below(figure, foot if is_fitted else lines, "outside lower right")
+    else:
+        footnotes[0].set_text(f"{footnotes[0].get_text()}\n{lines}")
+
+
+#: Id of the texts below a figure.
+FOOT = "foot"
+
+
 def _write_below(figure: Canvas, text: str, place: Literal["outside lower left", "outside lower right"]) -> None:
     """Write a line of text below the figure, as a legend without handles, for which the layout reserves space."""
     handle = plotting.Line2D([], [], linestyle="")
-    figure.legend([handle], [text], loc=place, handlelength=0, handletextpad=0, borderpad=0.1)
+    legend = figure.legend(
+        [handle],
+        [text],
+        loc=place,
+        handlelength=0,
+        handletextpad=0,
+        borderpad=0.1,
+        labelcolor=GREY,
+        fontsize=FOOT_POINTS,
+    )
+    legend.set_gid(FOOT)
 
 
 #: Total number of letters of two legend labels that fit side by side into a panel of half the text width.

@@ -280,11 +280,10 @@ def write_figure(
     artifact: Artifact,
     figure: Figure,
     folder: Path,
-    device: str,
     shape: figure_style.Shape | None = None,
     short_caption: bool = False,
 ) -> list[Path]:
-    """Write one figure in all formats of `shape`, with the device's name below it; return the files.
+    """Write one figure in all formats of `shape`; return the files.
 
     The `.tex` file includes the PDF file and has the caption; if `short_caption`, the caption is only the title.
     """
@@ -294,7 +293,7 @@ def write_figure(
         partial = {path.suffix: stack.enter_context(replace_artifact(path)) for path in paths}
         if text := partial.pop(".tex", None):
             text.write_text(figure_as_latex(figure, artifact.name, artifact.title, short_caption), encoding="utf-8")
-        figure_style.save(figure, partial.values(), artifact.title, device, shape=shape)
+        figure_style.save(figure, partial.values(), artifact.title, shape=shape)
     return paths
 
 
@@ -315,4 +314,4 @@ def write(
         if campaign.disturbance:
             content = replace(content, caption=f"{campaign.disturbance} {content.caption}")
         return write_table_artifact(artifact, content, folder, short_caption)
-    return write_figure(artifact, content, folder, campaign.column, shape, short_caption)
+    return write_figure(artifact, content, folder, shape, short_caption)

@@ -129,12 +129,16 @@ def missing_note(lines: Iterable[ProblemLine]) -> str:
     return f"Of the papers’ problems missing: {', '.join(names)}." if 0 < len(names) < len(paper_lines) else ""
 
 
-def mark_meanings(lines: Iterable[ProblemLine]) -> str | None:
-    """Return the line below a figure that explains the marks after problem names; None if there are no marks."""
+def mark_meanings(lines: Iterable[ProblemLine], *, launched: bool = False) -> str | None:
+    """Return the line below a figure that explains the marks after problem names; None if there are no marks.
+
+    With `launched` it also explains the star after a number whose times are mostly launch overhead.
+    """
     lines = [*lines]
     marks = {
         f"{MARK} rebuilt, or a stand-in": any(line.is_marked for line in lines),
         f"{ADDED} of no paper, added": any(line.added for line in lines),
+        "* mostly launch": launched,
     }
     return "; ".join(mark for mark, is_used in marks.items() if is_used) or None
 

@@ -131,13 +131,23 @@ def table(
 def figure(
     study_name: str, name: str, *, title: str, numbering: str, needs: Need | None = None, part: str = ""
 ) -> Callable[[MakeFigure], MakeFigure]:
-    """Register the decorated function as a figure; it is called with the result of `select_for_figure`."""
+    """Register the decorated function as a figure; it is called with the result of `select_for_figure`.
+
+    The registered function adds the figure's foot, and to its caption which campaign and which problems are drawn.
+    """
 
     def decorate(make: MakeFigure) -> MakeFigure:
         def make_figure(campaign: Campaign, published: Published) -> Figure:
             figure_campaign, sentence = select_for_figure(campaign, published)
             figure_data = make(figure_campaign, published)
-            return replace(figure_data, caption=f"{figure_data.caption} {sentence}".rstrip())
+            names = " and ".join(figure_data.campaigns or (campaign.name,))
+            drawn_campaigns = f"campaign{'s' * (len(figure_data.campaigns) > 1)} {names}"
+            precision = f"{campaign.precisions[0]} precision" if len(campaign.precisions) == 1 else ""
+            clock = f"{figure_data.clock} clock" if figure_data.clock else ""
+            parts = [campaign.column, drawn_campaigns, clock, precision]
+            source = "" if f"campaign {campaign.name}" in figure_data.caption else f"Drawn of {drawn_campaigns}."
+            caption = " ".join(text for text in (figure_data.caption, source, sentence) if text)
+            return replace(figure_data, caption=caption, foot=", ".join(part for part in parts if part))
 
         _register(Artifact(study_name, name, title, numbering, "figure", make_figure, needs, part=part))
         return make

@@ -190,7 +190,7 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
         )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{artifact.name}.svg"
-        texts = figure_style.save(cast(Figure, content), [path], artifact.title, campaign.column, screen=True)
+        texts = figure_style.save(cast(Figure, content), [path], artifact.title, screen=True)
         titled_svg = add_titles(path.read_text("utf-8"), texts)
         return PageArtifact(artifact, caption, svg=inline_svg(titled_svg, artifact))
 

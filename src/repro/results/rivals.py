@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 #: Colours and markers of the library and of rivals, in their order.
 MARKS = (
-    (figure_style.GREY, "|"),
-    (figure_style.ACCENT, "o"),
-    (figure_style.DARK, "s"),
-    (figure_style.GREEN, "D"),
-    (figure_style.PINK, "^"),
-    (figure_style.MIDDLE, "v"),
+    (figure_style.LIBRARY.colour, "|"),
+    (figure_style.GREEN, "o"),
+    (figure_style.VIOLET, "s"),
+    (figure_style.PINK, "D"),
+    ("black", "^"),
+    (figure_style.GREY, "v"),
 )
 Time = ReportedTime[Any]
 #: Maximum number of rivals that the note below the figure names.
@@ -228,7 +228,7 @@ def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
             measurement_note(campaign, clock),
             unavailable_note(campaign),
         ]
-        return Figure(lambda: _draw(lines, len(contests) > 1), join_sentences(caption), nothing=not lines)
+        return Figure(lambda: _draw(lines, len(contests) > 1), join_sentences(caption), nothing=not lines, clock=clock)
 
 
 def _untimed_sentence(lines: Sequence[RivalLine]) -> str:

@@ -317,6 +317,12 @@ class Figure:
     draw: Callable[[], Canvas]
     caption: str
     nothing: bool = False
+    #: Clock of the drawn times; empty if no times are drawn.
+    clock: str = ""
+    #: Campaigns whose rows are drawn; empty for the figure's own.
+    campaigns: tuple[str, ...] = ()
+    #: What is written below the figure: device, campaigns, clock, and precision if there is one.
+    foot: str = ""
 
 
 def letter(index: int) -> str:

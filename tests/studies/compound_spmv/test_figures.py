@@ -32,9 +32,9 @@ def make(campaign: Campaign, published: Published, name: str) -> Figure:
 @pytest.mark.medium
 def test_files_are_equal_for_equal_data(gpu: Campaign, published: Published, tmp_path: Path) -> None:
     artifact = get_artifact(STUDY, "figure-5")
-    mine = write_figure(artifact, make(gpu, published, "figure-5"), tmp_path / "a", gpu.column)
+    mine = write_figure(artifact, make(gpu, published, "figure-5"), tmp_path / "a")
     with mpl.rc_context({"font.size": 20, "svg.hashsalt": None, "figure.dpi": 50}):  # the user's own settings
-        again = write_figure(artifact, make(gpu, published, "figure-5"), tmp_path / "b", gpu.column)
+        again = write_figure(artifact, make(gpu, published, "figure-5"), tmp_path / "b")
     assert [path.name for path in mine] == ["figure-5.pdf", "figure-5.svg", "figure-5.png", "figure-5.tex"]
     for one, other in zip(mine, again, strict=True):
         assert one.read_bytes() == other.read_bytes()
@@ -127,7 +127,7 @@ def test_figures_of_an_unmeasured_campaign_say_so(maker: Maker, published: Publi
     campaign = maker.load()
     for artifact in artifacts(STUDY, "figure"):
         figure = make(campaign, published, artifact.name)
-        assert all(path.stat().st_size for path in write_figure(artifact, figure, tmp_path, campaign.column)[1:2])
+        assert all(path.stat().st_size for path in write_figure(artifact, figure, tmp_path)[1:2])
     assert any("Nothing was searched" in text for text in texts(make(campaign, published, "figure-1")))
     assert "not measured in this campaign" in texts(make(campaign, published, "figure-5"))
 

@@ -109,9 +109,9 @@ def test_with_a_cold_cache_the_floors_are_cold(pairs: Campaign, published: Publi
 @pytest.mark.wording
 def test_the_figure_has_both_fractions(pairs: Campaign, extended: Campaign, published: Published) -> None:
     drawn = figure(pairs, published, "figure-fraction")
-    assert "our space, of its own floor" in texts(drawn) and "a diamond is" in drawn.caption
+    assert "ours, of its own floor" in texts(drawn) and "a hollow mark is" in drawn.caption
     without = figure(extended, published, "figure-fraction")
-    assert "our space, of its own floor" not in texts(without) and "diamond" not in without.caption
+    assert "ours, of its own floor" not in texts(without) and "hollow" not in without.caption
 
 
 def test_the_floor_streams_the_formats_own_bytes(make_bench: Callable[..., Bench]) -> None:

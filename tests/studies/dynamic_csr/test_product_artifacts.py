@@ -175,7 +175,7 @@ def drawn(campaign):
 
 def test_the_figure_has_a_panel_a_precision_and_a_bar_a_format(campaign):
     figure, texts = drawn(campaign)
-    assert {"single precision", "double precision", "CSR", "ADCSR", "HYB", "large", "plain"} <= set(texts)
+    assert {"single precision", "double precision", "CSR", "papers’ ADCSR", "HYB", "large", "plain"} <= set(texts)
     assert sum("no such file" in text or text == "unavailable" for text in texts) == 2
     lengths = [bar.get_width() for bar in figure.axes[0].patches]
     assert len(lengths) == 5 + 4

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from repro.bench.rows import TIMED
 from repro.results import figure_style, plotting
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 Number = Callable[[Times], float | None]
 MEDIAN, LARGE_MEDIAN = "median", "median of the large"
 HEADS = {REPEAT: "values repeat", DISTINCT: "values distinct", None: "not measured"}
+#: Word for the paper's format in legends.
+PAPERS_COO = "papers’ compressed COO"
 WIDE_BAR, NARROW_BAR = 0.6, 0.38
 
 
@@ -125,9 +127,8 @@ class Panel:
         Function that formats the number beside a row.
     unity
         None, or the legend entry of a line at 1; if the text is empty, the line has no legend entry.
-    reference, referred, reference_colour
-        Published numbers by GPU, drawn as dashed lines with the GPUs' names, their legend entry, and their colour: that
-        of the series to which they compare.
+    reference, referred
+        Published numbers by GPU, drawn as dashed lines with the GPUs' names, and their legend entry.
     absent
         Function that gives the reason why a problem with a winner has no number.
     stars
@@ -142,7 +143,6 @@ class Panel:
     unity: str | None = None
     reference: Mapping[str, float] = field(default_factory=dict)
     referred: str = "published most"
-    reference_colour: str = figure_style.GREY
     absent: Callable[[Times], str] = lambda case: "not recorded"
     stars: bool = False
 
@@ -246,21 +246,20 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
             handles.append(plotting.Line2D([], [], color=figure_style.GREY, linewidth=0.7, label=panel.unity))
     if panel.reference:
         label = f"{panel.referred}: " + ", ".join(f"{value:g} ({gpu})" for gpu, value in panel.reference.items())
-        line_style: dict[str, Any] = {"color": panel.reference_colour, "linewidth": 0.7, "linestyle": (0, (4, 2))}
-        handles.append(plotting.Line2D([], [], label=label, **line_style))
-        _draw_reference(axes, panel, line_style)
+        handles.append(plotting.Line2D([], [], label=label, **figure_style.PUBLISHED_LINE))
+        _draw_reference(axes, panel)
     drawing.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.4)
     figure_style.write_footnote(drawing, mark)
     return drawing
 
 
-def _draw_reference(axes: Axes, panel: Panel, look: Mapping[str, Any]) -> None:
+def _draw_reference(axes: Axes, panel: Panel) -> None:
     """Draw the published numbers as lines behind the bars, with the names of their GPUs in the first row, a heading."""
     by_value: dict[float, list[str]] = {}
     for gpu, value in panel.reference.items():
         by_value.setdefault(value, []).append(gpu)
     for value, gpus in by_value.items():
-        axes.axvline(value, zorder=0.8, **look)
+        axes.axvline(value, zorder=0.8, **figure_style.PUBLISHED_LINE)
         last = value == max(by_value)  # names of two lines stand on their outer sides
         axes.annotate(
             ", ".join(gpus), (value, 0), xytext=(2.5 if last else -2.5, 0), textcoords="offset points",
@@ -297,17 +296,24 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
     is_gpu = not campaign.on_cpu
     best = {gpu: published.quantity("largest GFLOPS of SpMV", "double", gpu) for gpu in GPUS}
     library = library_of(campaign)
-    default = MarkerSeries(f"{library} CSR, default", "o", figure_style.ACCENT, lambda s: s.gflops(s.csr_default))
-    fastest = MarkerSeries(f"{library} CSR{', fastest' * is_gpu}", "|", figure_style.ACCENT, lambda s: s.gflops(s[CSR]))
-    coo = MarkerSeries(f"{library} COO, fastest", "s", figure_style.GREY, lambda s: s.gflops(s[COO]))
+    default = MarkerSeries(
+        f"{library} CSR, default", "o", figure_style.LIBRARY.colour, lambda s: s.gflops(s.csr_default)
+    )
+    fastest = MarkerSeries(
+        f"{library} CSR{', fastest' * is_gpu}", "|", figure_style.LIBRARY.colour, lambda s: s.gflops(s[CSR])
+    )
+    coo = MarkerSeries(f"{library} COO, fastest", "s", figure_style.LIBRARY.colour, lambda s: s.gflops(s[COO]))
     formats = dict.fromkeys(format_of(case) for case in median_cases if case[LIBRARY])
     library_marks = MarkerSeries(
-        f"{library}, fastest of all: {' or '.join(formats)}", "^", "black", lambda s: s.gflops(s[LIBRARY])
+        f"{library}, fastest of all: {' or '.join(formats)}",
+        "^",
+        figure_style.LIBRARY.colour,
+        lambda s: s.gflops(s[LIBRARY]),
     )
     panel = Panel(
         bars=(
-            Bar("ours", figure_style.DARK, lambda s: s.gflops(s[OURS])),
-            Bar("compressed COO", figure_style.LIGHT, lambda s: s.gflops(s[COMPRESSED_COO])),
+            Bar(figure_style.OURS.word, figure_style.OURS.fill, lambda s: s.gflops(s[OURS])),
+            Bar(PAPERS_COO, figure_style.PAPERS.fill, lambda s: s.gflops(s[COMPRESSED_COO])),
         ),
         marks=(default, fastest, coo, library_marks) if is_gpu else (fastest,),
         title=f"{precision} precision",
@@ -339,7 +345,8 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]  # fmt: skip
     rows = bar_rows(panel, cases, median_cases)
-    return Figure(lambda: draw(panel, rows, mark_meanings(lines)), join_sentences(caption))
+    mark = mark_meanings(lines, launched=any(row.mostly_launch for row in rows))
+    return Figure(lambda: draw(panel, rows, mark), join_sentences(caption), clock="graph")
 
 
 @figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {CITED}")
@@ -350,10 +357,10 @@ def memory(campaign: Campaign, published: Published) -> Figure:
     median_cases, median_note = median_cases_and_note(cases)
     panel = Panel(
         bars=(
-            Bar("compressed COO", figure_style.DARK, lambda s: s.memory(s[COMPRESSED_COO])),
-            Bar("balanced COO", figure_style.LIGHT, lambda s: s.memory(s[PLAIN_COO])),
+            Bar(PAPERS_COO, figure_style.PAPERS.fill, lambda s: s.memory(s[COMPRESSED_COO])),
+            Bar("balanced COO", figure_style.PALE, lambda s: s.memory(s[PLAIN_COO])),
         ),
-        marks=(MarkerSeries("our fastest", "D", figure_style.ACCENT, lambda s: s.memory(s[OURS])),),
+        marks=(MarkerSeries(figure_style.OURS.word, "o", figure_style.OURS.colour, lambda s: s.memory(s[OURS])),),
         title=f"{precision} precision, K as tuned",
         unit="memory over that of CSR",
         unity="CSR",
@@ -367,7 +374,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
     ]
     caption = [
         "Memory of the matrix, padding, chunks’ starts and table of values included, over that of CSR with 4-byte",
-        "indices: compressed COO (dark, and in numbers) and plain balanced COO (light), each with the K that was",
+        "indices: compressed COO (blue, and in numbers) and plain balanced COO (grey), each with the K that was",
         "fastest, and the format of our fastest variant. Values repeat: most chunks look them up in the table.",
         f"Medians of compressed COO: {'; '.join(medians)}." if medians else "",
         median_note,
@@ -387,9 +394,9 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     median_cases, median_note = median_cases_and_note(cases)
     library = library_of(campaign)
     defaults = MarkerSeries(
-        f"ours over that with {library}’s default for CSR",
+        f"ours over {library}’s default for CSR",
         "D",
-        figure_style.ACCENT,
+        figure_style.OURS.colour,
         lambda s: ratio_of(s.default_solver, s.ours_solver or s[COMPRESSED_SOLVER]),
     )
     published_medians = {
@@ -400,15 +407,15 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     chip = MarkerSeries(
         "ours, on the chip",
         "o",
-        figure_style.GREEN,
+        figure_style.OURS.colour,
         lambda s: ratio_of(s[LIBRARY_SOLVER], s[ON_CHIP_SOLVER]),
     )
     chips = (chip,) if has_solver_on_chip(cases) else ()
     marks = (*(() if campaign.on_cpu else (defaults,)), *chips)
     panel = Panel(
         bars=(
-            _bar("ours", figure_style.DARK, lambda s: s.ours_solver),
-            _bar("compressed COO", figure_style.LIGHT, lambda s: s[COMPRESSED_SOLVER]),
+            _bar(figure_style.OURS.word, figure_style.OURS.fill, lambda s: s.ours_solver),
+            _bar(PAPERS_COO, figure_style.PAPERS.fill, lambda s: s[COMPRESSED_SOLVER]),
         ),
         marks=marks,
         title=f"{precision} precision",
@@ -416,7 +423,6 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         unity="",
         reference=published_medians,
         referred="published median over the default",
-        reference_colour=figure_style.ACCENT,
         absent=_missing_reason,
     )
     words = " and ".join(f"{value:g}× on a {gpu}" for gpu, value in published_medians.items())
@@ -443,7 +449,8 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
-    return Figure(lambda: draw(panel, rows, mark_meanings(lines)), join_sentences(caption))
+    mark = mark_meanings(lines, launched=any(row.mostly_launch for row in rows))
+    return Figure(lambda: draw(panel, rows, mark), join_sentences(caption), clock="graph")
 
 
 def _bar(label: str, colour: str, pick: Callable[[Times], Time | None]) -> Bar:

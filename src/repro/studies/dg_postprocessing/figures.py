@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,14 +35,16 @@ from repro.studies.dg_postprocessing import (
     stated_number,
 )
 from repro.studies.dg_postprocessing.figures_accuracy import (
+    CROSS,
     DEGREE_LOOKS,
-    PUBLISHED_LINE,
+    draw_crosses,
     draw_empty,
     draw_line,
     drawn_degrees,
     drawn_families,
     family_fields,
     line_style_of,
+    mesh_ticks,
     triangle_axis,
     triangle_count_text,
 )
@@ -81,7 +83,14 @@ if TYPE_CHECKING:
     from matplotlib.patches import Patch
 
 
-METHOD_LOOKS = {POINT: (figure_style.GREY, "o"), ELEMENT: (figure_style.MIDDLE, "s"), OURS: (figure_style.DARK, "D")}
+#: Colour and marker of each method's line, colour of its bars, and legend text.
+METHOD_LOOKS = {
+    POINT: (figure_style.GREY, "s"),
+    ELEMENT: (figure_style.PAPERS.colour, figure_style.PAPERS.marker),
+    OURS: (figure_style.OURS.colour, figure_style.OURS.marker),
+}
+SCALING_FILLS = {ELEMENT: figure_style.PAPERS.fill, OURS: figure_style.OURS.fill}
+METHOD_WORDS = {POINT: "papers’, per point", ELEMENT: "papers’, per element", OURS: figure_style.OURS.word}
 #: Number of triangles of the mesh with the text's largest stated rate, and height of one row in inches.
 LARGEST_MESH, FLOPS_ROW = 2**20, 1.75
 #: The smallest and the largest rate that the text states, for each family and degree.
@@ -102,7 +111,9 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_flops(fields, {} if campaign.on_cpu else ranges), join_sentences(caption))
+    return Figure(
+        lambda: draw_flops(fields, {} if campaign.on_cpu else ranges), join_sentences(caption), clock=FILTER_CLOCK
+    )
 
 
 def stated_ranges(published: Published) -> RateRanges:
@@ -171,7 +182,7 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
             if (family, degree) in ranges:
                 min_rate, max_rate = ranges[family, degree]
                 if min_rate == max_rate:
-                    axes.plot([LARGEST_MESH], [max_rate], marker="*", markersize=7, color=figure_style.ACCENT, zorder=4)
+                    axes.plot([LARGEST_MESH], [max_rate], **figure_style.PUBLISHED_MARK)
                 else:
                     axes.axhspan(min_rate, max_rate, color=figure_style.BAND, zorder=1)
             first = next(item for item in degrees if is_full(family, item))
@@ -179,14 +190,13 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
             triangle_axis(axes, fields, f"GFLOPS, {family} variance" if degree == first else "", is_lowest=is_lowest)
             axes.tick_params(labelbottom=is_lowest, labelleft=degree == first)
     handles: list[Line2D | Patch] = [
-        plotting.Line2D([], [], label=way.title, **line_style_of(*line_style))
+        plotting.Line2D([], [], label=METHOD_WORDS[way], **line_style_of(*line_style))
         for way, line_style in METHOD_LOOKS.items()
     ]
     if ranges:
-        star: dict[str, Any] = {"marker": "*", "markersize": 7, "linestyle": "", "color": figure_style.ACCENT}
         handles += [
             plotting.Patch(color=figure_style.BAND, label=f"published, {STATED_GPU}"),
-            plotting.Line2D([], [], label="the same, largest", **star),
+            plotting.Line2D([], [], label="the same, one number", **figure_style.PUBLISHED_MARK),
         ]
     drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawing
@@ -194,7 +204,7 @@ def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
 
 #: The degree for which the text states speed-ups on meshes of low variance.
 CUBIC = 3
-SPEEDUP_ROW = 1.75
+SPEEDUP_ROW = 1.6
 #: Horizontal distance in points between the marks of two degrees on one mesh, so that similar speedups do not overlap.
 DEGREE_STEP = 5.0
 
@@ -221,9 +231,9 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     band = (ends[0], ends[1]) if ends[0] and ends[1] else None
     caption = [
         "Per element over per point: time of the paper’s per-point way over that of its per-element way, as the text",
-        "has them, with one block or patch a multiprocessor and the fastest threads that were tried of each. The same,",
-        "tuned: with threads, cells and blocks to choose from. Contours over per element, tuned: time of that",
-        "per-element way over that of ours, by contours. Above 1 the second is the faster; no mark, or no row, where",
+        "has them, with one block or patch a multiprocessor and the fastest threads that were tried of each (filled),",
+        "and tuned, with threads, cells and blocks to choose from (hollow). Ours over per element, tuned: time of that",
+        "per-element way over that of ours, by contours. Above 1 the second is the faster; a cross, or no row, where",
         "one was not measured. Marks of one mesh stand side by side.",
         _judging_note(campaign, has_ours),
         f"Tuned, {words}." if (words := choice_words(fields, ELEMENT_TUNED)) else "",
@@ -235,7 +245,13 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     ]
     if campaign.on_cpu:
         lines, band = {}, None
-    return Figure(lambda: draw_speedup(fields, judged_fields, lines, band), join_sentences(caption))
+    names = [judging.name, *([] if has_ours else [campaign.name])]
+    return Figure(
+        lambda: draw_speedup(fields, judged_fields, lines, band),
+        join_sentences(caption),
+        clock=FILTER_CLOCK,
+        campaigns=tuple(dict.fromkeys(names)),
+    )
 
 
 def _judging_note(campaign: Campaign, has_ours: bool) -> str:
@@ -245,7 +261,7 @@ def _judging_note(campaign: Campaign, has_ours: bool) -> str:
     return (
         f"{'All' if has_ours else 'Per element over per point'} is drawn of campaign {campaign.as_published.name}, "
         "which has the paper’s kernels to the letter and judges its claims, on the same model of GPU"
-        f"{'' if has_ours else f'; contours over per element of {campaign.name}'}."
+        f"{'' if has_ours else f'; ours over per element of {campaign.name}'}."
     )
 
 
@@ -260,12 +276,12 @@ def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | 
     )
 
 
-#: The rows of the figure: the slower method, the faster method, and the name of their ratio.
-SPEEDUPS = (
-    (*PUBLISHED_PAIRS[0], "per element over per point"),
-    (*PUBLISHED_PAIRS[1], "the same, tuned"),
-    (ELEMENT_TUNED, OURS, "contours over per element"),
-)
+#: The rows of the figure by the names of their ratios: pairs of the slower and the faster method. Marks of a second
+#: pair are hollow.
+SPEEDUPS: Mapping[str, Sequence[tuple[Method, Method]]] = {
+    "per element over per point": PUBLISHED_PAIRS,
+    "ours over per element": ((ELEMENT_TUNED, OURS),),
+}
 
 
 def _interval_of(slow: Method, fast: Method) -> Callable[[Filtering], Interval | None]:
@@ -285,50 +301,68 @@ def draw_speedup(
     are values from the dissertation's text, drawn if given.
     """
 
-    def fields_of_row(slow: Method, fast: Method) -> Sequence[Filtering]:
-        return judged_fields if (slow, fast) in PUBLISHED_PAIRS else fields
+    def fields_of_row(label: str) -> Sequence[Filtering]:
+        return judged_fields if SPEEDUPS[label] is PUBLISHED_PAIRS else fields
 
-    rows = [ratio for ratio in SPEEDUPS if any(field.over(*ratio[:2]) for field in fields_of_row(*ratio[:2]))]
-    drawn_fields = [field for slow, fast, _ in rows for field in fields_of_row(slow, fast) if field.over(slow, fast)]
+    pairs_by_row = {
+        label: drawn_pairs
+        for label, pairs in SPEEDUPS.items()
+        if (drawn_pairs := [pair for pair in pairs if any(field.over(*pair) for field in fields_of_row(label))])
+    }
+    drawn_fields = [
+        field
+        for label, pairs in pairs_by_row.items()
+        for field in fields_of_row(label)
+        if any(field.over(*pair) for pair in pairs)
+    ]
     if not drawn_fields:
         return figure_style.empty_canvas("no two ways were timed on a field of this campaign")
     families = drawn_families(drawn_fields, lambda field: 1)
     degrees = drawn_degrees(drawn_fields, lambda field: 1)
-    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, len(rows) * SPEEDUP_ROW + 0.4)
-    panels = drawing.subplots(len(rows), len(families), sharex=True, sharey="row", squeeze=False)
-    for row, (slow, fast, label) in enumerate(rows):
-        number = partial(Filtering.over, base=slow, method=fast)
+    offsets = {degree: DEGREE_STEP * (place - (len(degrees) - 1) / 2) for place, degree in enumerate(degrees)}
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, len(pairs_by_row) * SPEEDUP_ROW + 0.5)
+    panels = drawing.subplots(len(pairs_by_row), len(families), sharex=True, sharey="row", squeeze=False)
+    has_crosses = False
+    for row, (label, pairs) in enumerate(pairs_by_row.items()):
         for place, (family, axes) in enumerate(zip(families, panels[row], strict=True)):
-            for degree_index, degree in enumerate(degrees):
-                panel_fields = family_fields(fields_of_row(slow, fast), family, degree)
-                label_offset = DEGREE_STEP * (degree_index - (len(degrees) - 1) / 2)
-                draw_line(
-                    axes,
-                    panel_fields,
-                    number,
-                    DEGREE_LOOKS[degree],
-                    _interval_of(slow, fast),
-                    label_offset,
-                    joined=False,
-                )
+            for degree in degrees:
+                panel_fields = family_fields(fields_of_row(label), family, degree)
+                for slow, fast in pairs:
+                    draw_line(
+                        axes,
+                        panel_fields,
+                        partial(Filtering.over, base=slow, method=fast),
+                        DEGREE_LOOKS[degree],
+                        _interval_of(slow, fast),
+                        offsets[degree],
+                        joined=False,
+                        hollow=(slow, fast) in SPEEDUPS[label][1:],
+                    )
+                timed = [field.triangles or 0 for field in panel_fields if any(field.over(*pair) for pair in pairs)]
+                sizes = mesh_ticks([field.triangles or 0 for field in family_fields(drawn_fields, family)])
+                has_crosses |= draw_crosses(axes, sizes, timed, DEGREE_LOOKS[degree][0], offsets[degree])
             axes.axhline(1, color="black", linewidth=0.6, zorder=2)
-            if row == 0:
-                axes.set_title(f"{family} variance")
-            if (slow, fast) in PUBLISHED_PAIRS:
-                if band:
-                    axes.axhspan(*band, color=figure_style.BAND, zorder=0)
-                if family in lines:
-                    axes.axhline(lines[family], zorder=2, **PUBLISHED_LINE)
-            triangle_axis(axes, drawn_fields, label if place == 0 else "", is_lowest=row == len(rows) - 1, log=False)
+            axes.set_title(f"{family} variance" if row == 0 else "")
+            if band and SPEEDUPS[label] is PUBLISHED_PAIRS:
+                axes.axhspan(*band, color=figure_style.BAND, zorder=0)
+            if family in lines and SPEEDUPS[label] is PUBLISHED_PAIRS:
+                axes.axhline(lines[family], zorder=2, **figure_style.PUBLISHED_LINE)
+            is_lowest = row == len(pairs_by_row) - 1
+            triangle_axis(axes, drawn_fields, label if place == 0 else "", is_lowest=is_lowest, log=False)
     handles: list[Line2D | Patch] = [
         plotting.Line2D([], [], label=f"P = {degree}", **line_style_of(*DEGREE_LOOKS[degree], joined=False))
         for degree in degrees
     ]
+    tuned = line_style_of(figure_style.GREY, "o", joined=False, hollow=True)
+    handles.append(plotting.Line2D([], [], label="tuned", **tuned))
+    if has_crosses:
+        handles.append(plotting.Line2D([], [], label="not timed", color=figure_style.GREY, **CROSS))
     if lines:
-        handles.append(plotting.Line2D([], [], label=f"least gain published, {STATED_GPU}", **PUBLISHED_LINE))
+        label = f"least gain published, {STATED_GPU}"
+        handles.append(plotting.Line2D([], [], label=label, **figure_style.PUBLISHED_LINE))
     if band:
         handles.append(plotting.Patch(color=figure_style.BAND, label="range of gains in its conclusions"))
-    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), columnspacing=1.2)
     return drawing
 
 
@@ -352,7 +386,7 @@ def speedup_by_fields(campaign: Campaign, published: Published) -> Figure:
         f"Filtering directly by the {FILTER_CLOCK} clock, making by the {HOST_CLOCK} clock.",
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_fields(fields), join_sentences(caption))
+    return Figure(lambda: draw_fields(fields), join_sentences(caption), clock=PRODUCT_CLOCK)
 
 
 def direct_over_matrix(field: Filtering, count: int) -> float | None:
@@ -459,7 +493,7 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_scaling(fields), join_sentences(caption), is_empty)
+    return Figure(lambda: draw_scaling(fields), join_sentences(caption), is_empty, clock=FILTER_CLOCK)
 
 
 def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
@@ -490,10 +524,14 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
             for row, (degree, n) in enumerate(rows):
                 place, field = row + (method_index - 0.5) * SCALING_BAR, largest_fields.get((family, degree, way))
                 if field and (speedup := field.device_speedup(way, n)):
-                    axes.barh(place, speedup, SCALING_BAR, color=METHOD_LOOKS[way][0], linewidth=0, label=way.title)
+                    axes.barh(
+                        place, speedup, SCALING_BAR, color=SCALING_FILLS[way], linewidth=0, label=METHOD_WORDS[way]
+                    )
                     axes.text(SCALING_VALUE * max(counts), place, f"{speedup:.2f}", va="center", fontsize=6)
                 else:
-                    axes.text(0.02, place, f"{way.title}: not timed", va="center", fontsize=6, color=figure_style.GREY)
+                    axes.text(
+                        0.02, place, f"{METHOD_WORDS[way]}: not timed", va="center", fontsize=6, color=figure_style.GREY
+                    )
         for row, (_, n) in enumerate(rows):
             axes.plot([n, n], [row - SCALING_BAR, row + SCALING_BAR], color="black", linewidth=0.8, zorder=3)
         meshes = {
@@ -507,7 +545,7 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
         names = [f"P = {degree}, {n} devices" for degree, n in rows]
         figure_style.rows_axis(axes, names if axes is panels[0] else [""] * len(names), reasons=[None] * len(names))
     handles: list[Line2D | Patch] = [
-        plotting.Patch(color=METHOD_LOOKS[way][0], label=way.title)
+        plotting.Patch(color=SCALING_FILLS[way], label=METHOD_WORDS[way])
         for way in DISTRIBUTED_METHODS
         if any(key[2] is way for key in largest_fields)
     ]
@@ -540,7 +578,7 @@ def width_axis(axes: Axes, widths: Sequence[int], *other_labels: str) -> None:
     axes.set_xlabel("threads of a region")
 
 
-REGION_LOOKS = {"the paper’s kernel": figure_style.LIGHT, "ours, a thread a region": figure_style.DARK}
+REGION_LOOKS = {"papers’ kernel": figure_style.PAPERS.fill, "ours, a thread a region": figure_style.OURS.fill}
 
 
 @figure(STUDY_NAME, "figure-4-7", title="GFLOPS by width", numbering=f"Figure 4.7 of {CITED}")
@@ -558,7 +596,7 @@ def region_flops(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, REGION_CLOCK),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_region_flops(items), join_sentences(caption))
+    return Figure(lambda: draw_region_flops(items), join_sentences(caption), clock=REGION_CLOCK)
 
 
 def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
@@ -588,8 +626,6 @@ def region_rates(item: WidthTimes) -> dict[str, float]:
 
 
 NO_TIMES = "no kernels of regions were timed in this campaign"
-#: Style of marks for values from the dissertation's text.
-PUBLISHED_MARK: dict[str, Any] = {"marker": "D", "markersize": 4, "color": figure_style.ACCENT, "linestyle": ""}
 #: Share of a vector width's place on the axis over which the marks for all numbers of regions are spread.
 MARK_SPREAD = 0.7
 #: Colour map for the numbers of regions, and the part of it that is dark enough to see.
@@ -602,12 +638,12 @@ def pairs_by_width(campaign: Campaign, published: Published) -> Figure:
     items = width_times(campaign, published)
     caption = [
         "Time of a region in nanoseconds, the fastest over the numbers of blocks, by the threads of a region and the",
-        "regions that a block has at a time. Black: a block has no room for so many threads, or they were not timed.",
+        "regions that a block has at a time. Hatched: a block has no room for so many threads, or they were not timed.",
         f"The paper shows colours and no numbers, of a {MACHINE}, where other pairs fit. {CAPACITY_CONTRADICTS}",
         measurement_note(campaign, REGION_CLOCK, "the search"),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_pairs(items, searched_regions(campaign)), join_sentences(caption))
+    return Figure(lambda: draw_pairs(items, searched_regions(campaign)), join_sentences(caption), clock=REGION_CLOCK)
 
 
 def searched_regions(campaign: Campaign) -> Sequence[int]:
@@ -624,13 +660,16 @@ def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
     for axes, item in zip(panels, items, strict=True):
         widths, times = WIDTHS[item.degree], item.by_width_and_regions
         cells = [[times.get((width, count), np.nan) for width in widths] for count in counts]
-        axes.set_facecolor("black")
+        axes.patch.set(facecolor="white", edgecolor=figure_style.PALE, hatch="////", linewidth=0)
         axes.set_axisbelow(False)
         image = axes.imshow(np.array(cells), cmap=figure_style.HEAT, origin="lower", aspect="auto")
         width_axis(axes, widths)
         axes.set_yticks(range(len(counts)), [str(count) for count in counts])
         axes.set_ylabel("regions of a block")
         drawing.colorbar(image, ax=axes, label="ns a region")
+    if any(len(item.by_width_and_regions) < len(WIDTHS[item.degree]) * len(counts) for item in items):
+        no_time = plotting.Patch(facecolor="white", edgecolor=figure_style.GREY, hatch="////", linewidth=0)
+        drawing.legend([no_time], ["no room in a block, or not timed"], loc="outside upper left")
     return drawing
 
 
@@ -645,7 +684,7 @@ def times_by_width(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, REGION_CLOCK, "the search"),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_times(items, searched_regions(campaign)), join_sentences(caption))
+    return Figure(lambda: draw_times(items, searched_regions(campaign)), join_sentences(caption), clock=REGION_CLOCK)
 
 
 def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
@@ -700,7 +739,7 @@ def gains_by_width(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     drawn_gains = {} if campaign.on_cpu else gains_of
-    return Figure(lambda: draw_gains(items, drawn_gains), join_sentences(caption))
+    return Figure(lambda: draw_gains(items, drawn_gains), join_sentences(caption), clock=REGION_CLOCK)
 
 
 def draw_gains(items: Sequence[WidthTimes], stated_gains: dict[int, dict[int, float]]) -> Canvas:
@@ -713,8 +752,8 @@ def draw_gains(items: Sequence[WidthTimes], stated_gains: dict[int, dict[int, fl
         _draw_gain_panel(axes, item, stated_gains.get(item.degree, {}))
     if any(stated_gains.get(item.degree) for item in items):
         handles = [
-            plotting.Patch(color=figure_style.DARK, label="measured"),
-            plotting.Line2D([], [], label=f"published, {MACHINE}", **PUBLISHED_MARK),
+            plotting.Patch(color=figure_style.PAPERS.fill, label="papers’ kernel, measured here"),
+            plotting.Line2D([], [], label=f"published, {MACHINE}", **figure_style.PUBLISHED_MARK),
         ]
         drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawing
@@ -725,9 +764,9 @@ def _draw_gain_panel(axes: Axes, item: WidthTimes, stated_gains: dict[int, float
     for place, width in enumerate(widths):
         gain = item.gain(width)
         if gain is not None:
-            axes.bar(place, 100 * gain, color=figure_style.DARK, width=0.7, zorder=2)
+            axes.bar(place, 100 * gain, color=figure_style.PAPERS.fill, width=0.7, zorder=2)
         if width in stated_gains:
-            axes.plot([place], [100 * stated_gains[width]], zorder=3, **PUBLISHED_MARK)
+            axes.plot([place], [100 * stated_gains[width]], **figure_style.PUBLISHED_MARK)
     axes.axhline(0, color="black", linewidth=0.7, zorder=1)
     axes.grid(axis="y")
     width_axis(axes, widths)

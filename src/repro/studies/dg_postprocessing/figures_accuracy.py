@@ -45,9 +45,7 @@ if TYPE_CHECKING:
 
 FieldNumber = Callable[[Filtering], float | None]
 #: Colour and marker for each degree.
-DEGREE_LOOKS = {1: (figure_style.MIDDLE, "o"), 2: (figure_style.GREEN, "s"), 3: (figure_style.DARK, "D")}
-#: Style of numbers stated in the text.
-PUBLISHED_LINE: dict[str, Any] = {"color": figure_style.ACCENT, "linewidth": 0.9, "linestyle": (0, (4, 2))}
+DEGREE_LOOKS = {1: (figure_style.GREEN, "o"), 2: (figure_style.PINK, "s"), 3: (figure_style.VIOLET, "D")}
 #: Mesh sizes get separate ticks if they differ by more than this factor.
 MIN_TICK_RATIO = 1.7
 
@@ -80,6 +78,7 @@ def draw_line(
     offset: float = 0.0,
     *,
     joined: bool = True,
+    hollow: bool = False,
 ) -> None:
     """Draw a number over the number of triangles, with marks and intervals; draw nothing if there are no numbers.
 
@@ -90,7 +89,7 @@ def draw_line(
     lines = []
     if pairs:
         x_values, y_values = zip(*pairs, strict=True)
-        lines += axes.plot(x_values, y_values, **line_style_of(*line_colours, joined=joined))
+        lines += axes.plot(x_values, y_values, **line_style_of(*line_colours, joined=joined, hollow=hollow))
     for field in fields:
         if field.triangles and (ends := interval_of(field)):
             # intervals are drawn below the marks, since short ones would cover them
@@ -101,10 +100,26 @@ def draw_line(
         line.set_transform(axes.transData + plotting.ScaledTranslation(offset / 72, 0, axes.figure.dpi_scale_trans))
 
 
-def line_style_of(colour: str, marker: str, *, joined: bool = True) -> dict[str, Any]:
+CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.4, "markeredgewidth": 0.9, "linestyle": ""}
+
+
+def draw_crosses(axes: Axes, sizes: Sequence[int], timed: Sequence[int], colour: str, offset: float) -> bool:
+    """Draw a cross at the axis, shifted by `offset` points, for each mesh size that is not near a timed one.
+
+    Return whether there is any.
+    """
+    untimed = [size for size in sizes if len(mesh_ticks([*timed, size])) > len(mesh_ticks(timed))]
+    shift = plotting.ScaledTranslation(offset / 72, 0, axes.figure.dpi_scale_trans)
+    for size in untimed:
+        axes.plot([size], [0.05], color=colour, zorder=3, transform=axes.get_xaxis_transform() + shift, **CROSS)
+    return bool(untimed)
+
+
+def line_style_of(colour: str, marker: str, *, joined: bool = True, hollow: bool = False) -> dict[str, Any]:
+    edge, face, width = (colour, "white", 0.9) if hollow else ("white", colour, 0.4)
     return {
-        "color": colour, "marker": marker, "markersize": 3.8, "markeredgecolor": "white", "markeredgewidth": 0.4,
-        "zorder": 3, "linestyle": "-" if joined else "",
+        "color": colour, "marker": marker, "markersize": 3.8, "markeredgecolor": edge, "markerfacecolor": face,
+        "markeredgewidth": width, "zorder": 3, "linestyle": "-" if joined else "",
     }  # fmt: skip
 
 
@@ -290,7 +305,7 @@ EDGE_PARTS = 5
 COORDINATE_DIGITS = 12
 #: Number of powers of ten in the colour scale of errors.
 ERROR_DECADES = 3
-PICTURE_HEIGHT = 1.9
+PICTURE_HEIGHT = 2.1
 
 
 @dataclass(frozen=True)
@@ -409,7 +424,7 @@ def draw_picture(field: Filtering | None) -> Canvas:
     except ReproError as error:
         return figure_style.empty_canvas(error.what)
     drawing = figure_style.canvas(figure_style.TEXT_WIDTH, PICTURE_HEIGHT)
-    drawing.set_layout_engine("compressed")  # square panels, and colour bars of the same height
+    drawing.set_layout_engine("compressed", h_pad=0.08)  # square panels, and colour bars of the same height
     panels = drawing.subplots(1, 4, sharex=True, sharey=True)
     values = sample.before, sample.after
     errors = [np.abs(value - sample.exact) for value in values]
@@ -422,7 +437,9 @@ def draw_picture(field: Filtering | None) -> Canvas:
         for axes, number, title in zip(panel_pair, numbers, ("dG", "filtered"), strict=True):
             colours = _draw_picture_panel(axes, sample, number, norm)
             axes.set_title(f"{title}: {label}")
+            axes.set_xlabel("x")
         drawing.colorbar(colours, ax=list(panel_pair), aspect=18, pad=0.02)
+    panels[0].set_ylabel("y")
     return drawing
 
 

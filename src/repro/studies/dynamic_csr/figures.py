@@ -99,6 +99,13 @@ class UpdateSeries:
     label: str
     colour: str
     times: Callable[[DynamicCase], TimePair]
+    #: Pattern of the bars, for a second series of the same role.
+    hatch: str = ""
+
+    @property
+    def fill(self) -> dict[str, Any]:
+        """Style of the bars."""
+        return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": "white", "linewidth": 0}
 
     def number(self, case: DynamicCase) -> float | None:
         """Return the ratio; None if either time is missing."""
@@ -133,17 +140,17 @@ class UpdatePanel:
     lines: Mapping[str, float] = field(default_factory=dict)
 
 
-RE_RUN = UpdateSeries("DCSR, paper’s, re-run", figure_style.LIGHT, iterative_pair(DCSR_PUBLISHED))
+RE_RUN = UpdateSeries("papers’ DCSR, re-run", figure_style.PAPERS.fill, iterative_pair(DCSR_PUBLISHED))
 ITERATIVE_SERIES = (
-    UpdateSeries("DCSR, ours", figure_style.DARK, iterative_pair(DCSR)),
+    UpdateSeries("ours", figure_style.OURS.fill, iterative_pair(DCSR)),
     RE_RUN,
     UpdateSeries("CSR rebuilt", figure_style.GREY, iterative_pair(REBUILD)),
-    UpdateSeries("CSR by csrgeam2", figure_style.ACCENT, iterative_pair(GEAM)),
+    UpdateSeries("cuSPARSE csrgeam2", figure_style.LIBRARY.fill, iterative_pair(GEAM)),
 )
 STREAMING_SERIES = (
-    UpdateSeries("ours, by row", figure_style.DARK, streaming_pair(SORTED)),
-    UpdateSeries("ours, any order", figure_style.LIGHT, streaming_pair(ANY)),
-    UpdateSeries("paper’s, re-run, by row", figure_style.ACCENT, streaming_pair(SORTED, DCSR_PUBLISHED)),
+    UpdateSeries("ours, by row", figure_style.OURS.fill, streaming_pair(SORTED)),
+    UpdateSeries("ours, any order", figure_style.OURS.fill, streaming_pair(ANY), hatch="////"),
+    UpdateSeries("papers’ DCSR, re-run, by row", figure_style.PAPERS.fill, streaming_pair(SORTED, DCSR_PUBLISHED)),
 )
 
 
@@ -210,7 +217,9 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_updates(panels, lines, cases, mark_meanings(lines)), join_sentences(caption))
+    return Figure(
+        lambda: draw_updates(panels, lines, cases, mark_meanings(lines)), join_sentences(caption), clock=OPERATION_CLOCK
+    )
 
 
 def published_bars(published: Published) -> dict[str, float]:
@@ -254,7 +263,7 @@ def draw_updates(
             _draw_bars(axes, panel, y, line, case) for y, (line, case) in enumerate(zip(lines, cases, strict=True))
         ]
         for value in panel.lines.values():
-            axes.axvline(value, color=figure_style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), zorder=1)
+            axes.axvline(value, zorder=1, **figure_style.PUBLISHED_LINE)
         axes.axvline(1, color="black", linewidth=0.7, zorder=4)
         axes.set_xlim(left=0)
         axes.grid(axis="x")
@@ -273,11 +282,11 @@ def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: 
     thickness = UPDATES_FILLED / max(len(shown_bars), 1)
     for place, (series, number) in enumerate(shown_bars):
         offset = (place - (len(shown_bars) - 1) / 2) * thickness
-        axes.barh(y + offset, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
+        axes.barh(y + offset, number, height=thickness, zorder=2, **series.fill)
         figure_style.draw_whisker(axes, interval_of_ratio(*series.times(case)), y + offset)
     published_mark = panel.marks.get(line.published or "")
     if published_mark is not None:
-        axes.plot([published_mark], [y], **_DIAMOND)
+        axes.plot([published_mark], [y], **figure_style.PUBLISHED_MARK)
     if shown_bars:
         return None
     if case.is_measured:
@@ -285,25 +294,15 @@ def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: 
     return brief_reason(case.why_not())
 
 
-_DIAMOND: dict[str, Any] = {
-    "marker": "D", "markersize": 3.6, "markerfacecolor": "white", "markeredgecolor": "black", "markeredgewidth": 0.8,
-    "linestyle": "", "zorder": 5,
-}  # fmt: skip
-
-
 def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase]) -> None:
     handles: list[Patch | Line2D] = [
-        plotting.Patch(color=series.colour, label=series.label)
+        plotting.Patch(label=series.label, **series.fill)
         for series in panel.series
         if any(series.number(case) is not None for case in cases)
     ]
     if panel.marks:
-        handles.append(plotting.Line2D([], [], label=f"published, {PUBLISHED_GPU}", **_DIAMOND))
-    handles += [
-        plotting.Line2D([], [], color=figure_style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), label=label)
-        for label in panel.lines
-        if label
-    ]
+        handles.append(plotting.Line2D([], [], label=f"published, {PUBLISHED_GPU}", **figure_style.PUBLISHED_MARK))
+    handles += [plotting.Line2D([], [], label=label, **figure_style.PUBLISHED_LINE) for label in panel.lines if label]
     columns = figure_style.legend_columns([str(handle.get_label()) for handle in handles])
     axes.set_title(panel.title, pad=12 * -(-len(handles) // columns))
     axes.legend(
@@ -317,7 +316,7 @@ RATES_ROW = 1.6
 #: Colour and marker of each format with which dynamic CSR is compared.
 FORMAT_LOOKS: Mapping[str, tuple[str, str]] = {
     REBUILD.key: (figure_style.GREY, "s"),
-    GEAM.key: (figure_style.ACCENT, "^"),
+    GEAM.key: (figure_style.LIBRARY.colour, "^"),
     HYB.key: (figure_style.GREEN, "D"),
     COO.key: (figure_style.PINK, "v"),
 }
@@ -342,7 +341,7 @@ def rates(campaign: Campaign, published: Published) -> Figure:
         remarks(sweep.line for sweep in sweeps),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_rates(sweeps), join_sentences(caption))
+    return Figure(lambda: draw_rates(sweeps), join_sentences(caption), clock=OPERATION_CLOCK)
 
 
 def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
@@ -427,7 +426,11 @@ def crossover(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_crossover(trades, missing_trades, mark_meanings(lines)), join_sentences(caption))
+    return Figure(
+        lambda: draw_crossover(trades, missing_trades, mark_meanings(lines)),
+        join_sentences(caption),
+        clock=OPERATION_CLOCK,
+    )
 
 
 def draw_crossover(
@@ -495,8 +498,8 @@ CAPACITY_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SEGMENT_LOOKS: dict[int, tuple[str, Any]] = {
     1: (figure_style.GREY, (0, (1, 1))),
     2: (figure_style.GREEN, (0, (3, 1))),
-    3: (figure_style.ACCENT, (0, (5, 1, 1, 1))),
-    4: (figure_style.DARK, "-"),
+    3: (figure_style.PINK, (0, (5, 1, 1, 1))),
+    4: (figure_style.VIOLET, "-"),
 }
 SLACK_MARKS = {0.0: ("o", "0"), 0.5: ("v", "µ/2"), 1.0: ("s", "µ"), 2.0: ("D", "2 µ"), 4.0: ("^", "4 µ")}
 
@@ -601,7 +604,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         "GFLOPS of y = A x with the grown matrix: two operations for each of its entries, none for padding.",
         "CSR, DCSR: so many threads a row, the best number of them; DCSR as the batches left it, and with one segment",
         "a row. ADCSR: rows in bins by their sizes, a kernel a bin on a stream of its own, in the best state of the",
-        f"matrix. Lines: the fastest routine of {library_of(campaign)} for CSR. Diamonds: the fastest of all in one",
+        f"matrix. Lines: the fastest routine of {library_of(campaign)} for CSR. Circles: the fastest of all in one",
         "launch, with one segment a row.",
         stated_product_means(published),
         measurement_note(campaign, PRODUCT_CLOCK),
@@ -609,7 +612,11 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_flops(panels, mark_meanings(lines)), join_sentences(caption))
+    return Figure(
+        lambda: draw_flops(panels, library_of(campaign), mark_meanings(lines)),
+        join_sentences(caption),
+        clock=PRODUCT_CLOCK,
+    )
 
 
 @figure(
@@ -643,7 +650,12 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         _published_sentence(published),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_scaling(panels, published, mark_meanings(lines)), join_sentences(caption), not panels)
+    return Figure(
+        lambda: draw_scaling(panels, published, mark_meanings(lines)),
+        join_sentences(caption),
+        not panels,
+        clock=DEVICE_CLOCK,
+    )
 
 
 def _published_sentence(published: Published) -> str:

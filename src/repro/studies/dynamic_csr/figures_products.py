@@ -47,18 +47,20 @@ class ProductSeries:
 
 PRODUCT_SERIES = (
     ProductSeries("CSR", figure_style.GREY, CSR),
-    ProductSeries("DCSR, fragmented", figure_style.LIGHT, FRAGMENTED),
-    ProductSeries("DCSR, defragmented", figure_style.DARK, DEFRAGMENTED),
-    ProductSeries("ADCSR", figure_style.ACCENT, ADAPTIVE),
+    ProductSeries("papers’ DCSR, fragmented", figure_style.PAPERS.fill, FRAGMENTED),
+    ProductSeries("papers’ DCSR, defragmented", figure_style.PAPERS.colour, DEFRAGMENTED),
+    ProductSeries("papers’ ADCSR", figure_style.PINK, ADAPTIVE),
     ProductSeries("HYB", figure_style.GREEN, HYB_PRODUCT),
 )
 
 
-def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canvas:
+def draw_flops(panels: dict[str, list[ProductTimes]], library: str, mark: str | None) -> Canvas:
     """Draw the panels side by side.
 
     Parameters
     ----------
+    library
+        Name of the library.
     mark
         Meaning of the marks at names; None if no name is marked.
     """
@@ -82,18 +84,22 @@ def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canva
         figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
     handles: list[Patch | Line2D] = [plotting.Patch(color=series.colour, label=series.label) for series in shown_series]
     if any(case[LIBRARY_CSR] for panel in panels.values() for case in panel):
-        handles.append(_flops_mark("|", 9, 1.2, "library’s CSR"))
+        handles.append(plotting.Line2D([], [], label=f"{library} CSR", **LIBRARY_MARK))
     if any(case[OURS] for panel in panels.values() for case in panel):
-        handles.append(_flops_mark("D", 3.6, 0.5, "ours"))
+        handles.append(plotting.Line2D([], [], label=figure_style.OURS.word, **OUR_MARK))
     drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
     figure_style.write_footnote(drawing, mark)
     return drawing
 
 
-def _flops_mark(marker: str, size: float, edge: float, label: str) -> Line2D:
-    return plotting.Line2D(
-        [], [], linestyle="", marker=marker, markersize=size, markeredgewidth=edge, color="black", label=label
-    )
+LIBRARY_MARK: dict[str, Any] = {
+    "color": figure_style.LIBRARY.colour, "marker": "|", "markersize": 13, "markeredgewidth": 1.6, "linestyle": "",
+    "zorder": 4,
+}  # fmt: skip
+OUR_MARK: dict[str, Any] = {
+    "color": figure_style.OURS.colour, "marker": figure_style.OURS.marker, "markersize": 4.2,
+    "markeredgecolor": "white", "markeredgewidth": 0.4, "linestyle": "", "zorder": 5,
+}  # fmt: skip
 
 
 def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown_series: Sequence[ProductSeries]) -> None:
@@ -104,18 +110,12 @@ def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown_series: S
             if rate is not None:
                 offset = (place - (len(shown_series) - 1) / 2) * thickness
                 axes.barh(y + offset, rate, height=thickness, color=series.colour, linewidth=0)
-        library = case.gflops(LIBRARY_CSR)
-        if library is not None:
-            axes.plot(
-                [library, library],
-                [y - FLOPS_FILLED / 2, y + FLOPS_FILLED / 2],
-                color="black",
-                linewidth=1.2,
-                zorder=4,
-            )
+        library_rate = case.gflops(LIBRARY_CSR)
+        if library_rate is not None:
+            axes.plot([library_rate], [y], **LIBRARY_MARK)
         fastest = case.gflops(OURS)
         if fastest is not None:
-            axes.plot([fastest], [y], "D", color="black", markersize=3.6, markeredgewidth=0.5, zorder=5)
+            axes.plot([fastest], [y], **OUR_MARK)
     axes.set_xlim(left=0)
     axes.grid(axis="x")
 
@@ -124,7 +124,7 @@ def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown_series: S
 SCALING_ACROSS, SCALING_HEIGHT = 4, 1.45
 PRECISION_DASHES = {"double": "-", "single": (0, (3, 1.5))}
 #: Style of the line of ideal (linear) speedup.
-LINEAR: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.6}
+LINEAR: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.8, "linestyle": (0, (1, 1.5))}
 #: Minimum distance of two values printed at the ends of lines, as a fraction of the panel's height.
 VALUE_STEP = 0.11
 #: First point of each line: on one device nothing is exchanged, so the speed-up is 1.
@@ -144,12 +144,12 @@ class SpeedupSeries:
 SPEEDUP_SERIES = (
     SpeedupSeries(
         "a launch each",
-        figure_style.MIDDLE,
+        figure_style.GREY,
         "s",
         lambda case, n: case.launch_speedup(n),
     ),
-    SpeedupSeries("without exchange", figure_style.DARK, "o", lambda case, n: case.speedup(case.alone(n))),
-    SpeedupSeries("with exchange", figure_style.ACCENT, "^", lambda case, n: case.speedup(case.exchanged(n))),
+    SpeedupSeries("without exchange", figure_style.VIOLET, "o", lambda case, n: case.speedup(case.alone(n))),
+    SpeedupSeries("with exchange", figure_style.PINK, "^", lambda case, n: case.speedup(case.exchanged(n))),
     SpeedupSeries("overlapped", figure_style.GREEN, "v", lambda case, n: case.speedup(case.overlapped(n))),
 )
 
@@ -184,9 +184,7 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
     ]
     handles.append(plotting.Line2D([], [], **LINEAR, label="speedup = number of devices"))
     if has_points:
-        handles.append(
-            plotting.Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
-        )
+        handles.append(plotting.Line2D([], [], label="published, M2090", **figure_style.PUBLISHED_MARK))
     drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.6, columnspacing=1.2)
     drawing.supxlabel("devices", fontsize=7)
     drawing.supylabel("speedup over one device", fontsize=7)
@@ -211,7 +209,7 @@ def _draw_scaling_panel(
                 if x[-1] == max_devices and dashes == "-":
                     ends.append(y[-1])
     for number, published in points:
-        axes.plot([number], [float(published)], "D", color="black", markersize=3.4)
+        axes.plot([number], [float(published)], **figure_style.PUBLISHED_MARK)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(counts, [str(count) for count in counts])

@@ -29,7 +29,7 @@ from repro.studies.spgemm_amg.results import (
     EVENT,
     HOST,
     LEVEL,
-    METHODS,
+    LIBRARY,
     MILLI,
     OF_THE_SEARCH,
     ONE,
@@ -71,8 +71,8 @@ if TYPE_CHECKING:
 HEIGHT = 2.6
 PRODUCT_LOOKS: dict[str, tuple[str, str]] = {
     "AA": (figure_style.GREY, "s"),
-    "AP": (figure_style.DARK, "o"),
-    "RAP": (figure_style.ACCENT, "^"),
+    "AP": (figure_style.VIOLET, "o"),
+    "RAP": (figure_style.PINK, "^"),
 }
 #: Distance between the marks of two products, in bins.
 SPACING = 0.22
@@ -93,7 +93,9 @@ def bins(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, EVENT),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_bins(items), join_sentences(caption), nothing=not any(i.sort_over_hash for i in items))
+    return Figure(
+        lambda: draw_bins(items), join_sentences(caption), nothing=not any(i.sort_over_hash for i in items), clock=EVENT
+    )
 
 
 def draw_bins(items: Sequence[BinTimes]) -> Canvas:
@@ -143,17 +145,48 @@ def _product_look(product: str, size: float) -> dict[str, Any]:
 
 
 #: Height of one row in inches, and the share of it over which the marks are spread.
-FLOPS_ROW, SPREAD = 0.34, 0.56
-#: Colours and markers of our methods; the library's routines take turns with the markers listed below.
-METHOD_LOOKS = {
-    COORDINATES.key: (figure_style.GREY, "o"),
-    PAPER_KERNELS.key: (figure_style.PINK, "s"),
-    ONE.key: (figure_style.MIDDLE, "d"),
-    ONE_TUNED.key: (figure_style.DARK, "D"),
-    TWO_TUNED.key: (figure_style.GREEN, "h"),
-    SINGLE.key: ("black", "*"),
-}
-ROUTINE_MARKERS = ("<", ">", "^", "v", "P", "X")
+FLOPS_ROW, SPREAD = 0.34, 0.7
+
+
+@dataclass(frozen=True)
+class RateSeries:
+    """The marks of one method, one for each product."""
+
+    label: str
+    colour: str
+    marker: str
+    method: Method
+    hollow: bool = False
+
+    def points(self, x: Sequence[float], y: Sequence[float]) -> Line2D:
+        """Return the marks, also the legend's, for which there are no places."""
+        return plotting.Line2D(
+            x, y, linestyle="", marker=self.marker, markersize=3.6 if self.hollow else 4.2, label=self.label, zorder=3,
+            color=self.colour, markerfacecolor="white" if self.hollow else self.colour, markeredgewidth=0.8,
+            markeredgecolor=self.colour if self.hollow else "white",
+        )  # fmt: skip
+
+
+def rate_series(library: str) -> list[RateSeries]:
+    """Return the series from the top of a row to its bottom; marks of ours that is not in one launch are hollow."""
+    ours = figure_style.OURS.colour
+    return [
+        RateSeries("sort of all products", figure_style.GREY, "X", COORDINATES),
+        RateSeries(figure_style.PAPERS.word, figure_style.PAPERS.colour, figure_style.PAPERS.marker, PAPER_KERNELS),
+        RateSeries("ours, two phases", ours, "D", TWO_TUNED, hollow=True),
+        RateSeries("ours, one phase", ours, "v", ONE, hollow=True),
+        RateSeries("ours, one phase, tuned", ours, "h", ONE_TUNED, hollow=True),
+        RateSeries("ours, one launch", ours, figure_style.OURS.marker, SINGLE),
+        RateSeries(f"{library}, fastest", figure_style.LIBRARY.colour, figure_style.LIBRARY.marker, LIBRARY),
+    ]
+
+
+def other_routines(x: Sequence[float], y: Sequence[float], label: str | None = None) -> Line2D:
+    """Return the ticks of the library's routines that are not its fastest."""
+    return plotting.Line2D(
+        x, y, linestyle="", marker="|", markersize=4.5, markeredgewidth=0.9, color=figure_style.LIBRARY.colour,
+        label=label, zorder=2.5,
+    )  # fmt: skip
 
 
 @figure(STUDY_NAME, "figure-gflops", title="GFLOPS of the products", numbering="ours")
@@ -166,32 +199,30 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         "GFLOPS of whole products, from factors on the device to C there: two operations for each multiplication that",
         "C takes, over the time. All products sorted by row and column; the paper’s kernels, rows sorted in shared",
         "memory; ours in one phase with the kernels that are expected to be the fastest, and with those that the",
-        f"search chose, and in two phases with those; and in one launch. Triangles: the routines of {library}.",
+        f"search chose, and in two phases with those; and in one launch. {library}: its fastest routine for each",
+        "product, and ticks for its others.",
         "Where the search had sorts alone, what it chose for one phase is left out." * searched_sorts_alone(cases),
         f"{precision_of(campaign).capitalize()} precision.",
         measurement_note(campaign, HOST),
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_flops(cases, library, mark_meanings(lines)), join_sentences(caption))
+    return Figure(lambda: draw_flops(cases, library, mark_meanings(lines)), join_sentences(caption), clock=HOST)
 
 
 def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) -> Canvas:
     """Draw the panels side by side; `mark` is the footnote for marked names."""
     products = {name: [case.product(name) for case in cases] for name in PRODUCTS}
-    routines = routines_of([times for case in cases for times in case.products])
-    shown_methods = [
-        method
-        for method in (*METHODS, SINGLE, *routines)
-        if any(times[method] for product_times in products.values() for times in product_times)
-        and not (method is ONE_TUNED and searched_sorts_alone(cases))
+    all_times_of_products = [times for product_times in products.values() for times in product_times]
+    shown_series = [
+        series
+        for series in rate_series(library)
+        if any(times[series.method] for times in all_times_of_products)
+        and not (series.method is ONE_TUNED and searched_sorts_alone(cases))
     ]
-    if not shown_methods:
+    if not shown_series:
         return figure_style.empty_canvas("no product was measured in this campaign")
-    method_looks = METHOD_LOOKS | {
-        routine.key: (figure_style.ACCENT, ROUTINE_MARKERS[place % len(ROUTINE_MARKERS)])
-        for place, routine in enumerate(routines)
-    }
+    routines = routines_of(all_times_of_products)
     drawing = figure_style.canvas(
         figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.15, per_row=FLOPS_ROW)
     )
@@ -199,21 +230,21 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
     panels = drawing.subplots(1, len(PRODUCTS))
     for number, (product, axes) in enumerate(zip(PRODUCTS, panels, strict=True)):
         missing_reasons = [
-            _draw_flops_row(axes, y, times, shown_methods, method_looks) for y, times in enumerate(products[product])
+            _draw_flops_row(axes, y, times, shown_series, routines) for y, times in enumerate(products[product])
         ]
         axes.set_xscale("log")
+        axes.autoscale_view()
         figure_style.log_ticks(axes.xaxis, (1, 3))
-        axes.grid(axis="both")
+        axes.grid(axis="x")
         axes.set_title(PRODUCTS[product])
         axes.set_xlabel("GFLOPS: 2 × products / time")
         figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
-    titles = {routine.key: f"{library} {routine.title}" for routine in routines}
-    handles = [
-        plotting.Line2D([], [], label=titles.get(method.key, method.title), **_method_look(*method_looks[method.key]))
-        for method in shown_methods
-    ]
-    legend_columns = -(-len(handles) // 2) if len(handles) > len(METHOD_LOOKS) + 1 else len(handles)
-    drawing.legend(handles=handles, loc="outside upper left", ncols=legend_columns, handlelength=1.0, columnspacing=1.4)
+        for y in range(1, len(cases)):
+            axes.axhline(y - 0.5, color=figure_style.PALE, linewidth=0.4, zorder=1)
+    handles = [series.points([], []) for series in shown_series]
+    if len(routines) > 1:
+        handles.append(other_routines([], [], f"{library}, other routines"))
+    drawing.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.0, columnspacing=1.4)
     figure_style.write_footnote(drawing, mark)
     return drawing
 
@@ -224,38 +255,32 @@ def searched_sorts_alone(cases: Sequence[ProblemTimes]) -> bool:
 
 
 def _draw_flops_row(
-    axes: Axes, y: int, times: ProductTimes, shown_methods: Sequence[Method], method_looks: dict[str, tuple[str, str]]
+    axes: Axes, y: int, times: ProductTimes, shown_series: Sequence[RateSeries], routines: Sequence[Method]
 ) -> str | None:
     """Draw the marks of one problem's product; if there are none, return the reason."""
-    rates = {method.key: rate for method in shown_methods if (rate := times.gflops(method))}
+    rates = {series: rate for series in shown_series if (rate := times.gflops(series.method))}
     if not rates:
         if times.case.is_measured:
             return "not timed" if times.rows else "not made coarser"
         return brief_reason(times.case.why_not())
-    axes.plot([min(rates.values()), max(rates.values())], [y, y], color=figure_style.PALE, linewidth=0.8, zorder=2)
-    for place, method in enumerate(shown_methods):
-        if method.key in rates:
-            mark_y = y + SPREAD * (place / max(len(shown_methods) - 1, 1) - 0.5)
-            axes.plot([rates[method.key]], [mark_y], **_method_look(*method_looks[method.key]))
+    for place, series in enumerate(shown_series):
+        if series in rates:
+            mark_y = y + SPREAD * (place / max(len(shown_series) - 1, 1) - 0.5)
+            axes.add_line(series.points([rates[series]], [mark_y]))
+            if series.method is LIBRARY:
+                others = [rate for routine in routines if (rate := times.gflops(routine)) and rate < rates[series]]
+                axes.add_line(other_routines(others, [mark_y] * len(others)))
     return None
-
-
-def _method_look(colour: str, marker: str) -> dict[str, Any]:
-    size = 6.5 if marker == "*" else 3.8  # the rays of a star are thin
-    return {
-        "color": colour, "marker": marker, "markersize": size, "markeredgecolor": "white", "markeredgewidth": 0.4,
-        "linestyle": "", "zorder": 3,
-    }  # fmt: skip
 
 
 #: Height of one row in inches, and the share of it that bars fill.
 PHASE_ROW, STAGE_FILLED = 0.26, 0.7
 COLOURS = {
-    "galerkin": figure_style.DARK,
+    "galerkin": figure_style.VIOLET,
     "radius": figure_style.PINK,
     "aggregates": figure_style.GREEN,
     "tentative": "#f0e442",
-    "prolongator": figure_style.LIGHT,
+    "prolongator": figure_style.PALE,
     "transpose": figure_style.GREY,
 }
 #: Hatch patterns of stages whose colours look alike in greyscale.
@@ -288,7 +313,7 @@ def setup(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     band = None if campaign.on_cpu else share
-    return Figure(lambda: draw_stages(cases, band, mark_meanings(lines)), join_sentences(caption))
+    return Figure(lambda: draw_stages(cases, band, mark_meanings(lines)), join_sentences(caption), clock=EVENT)
 
 
 def _published_share(share: tuple[float, float] | None, is_cpu: bool) -> str:
@@ -420,12 +445,12 @@ def _products(label: str, colour: str, method: Method) -> Series:
 
 
 PRODUCT_SERIES = (
-    _products("the paper’s kernels", figure_style.LIGHT, PAPER_KERNELS),
-    _products("ours", figure_style.DARK, OURS),
+    _products(figure_style.PAPERS.word, figure_style.PAPERS.fill, PAPER_KERNELS),
+    _products(figure_style.OURS.word, figure_style.OURS.fill, OURS),
 )
 SET_UP_SERIES = (
-    _set_up("the paper’s kernels", figure_style.LIGHT, PAPERS_SET_UP),
-    _set_up("ours", figure_style.DARK, OUR_SET_UP),
+    _set_up(figure_style.PAPERS.word, figure_style.PAPERS.fill, PAPERS_SET_UP),
+    _set_up(figure_style.OURS.word, figure_style.OURS.fill, OUR_SET_UP),
 )
 
 
@@ -476,7 +501,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_speedups(panels, cases, mark_meanings(lines)), join_sentences(caption))
+    return Figure(lambda: draw_speedups(panels, cases, mark_meanings(lines)), join_sentences(caption), clock=HOST)
 
 
 def _was_tried(case: ProblemTimes) -> bool:
@@ -530,7 +555,7 @@ def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: 
         if panel.band:
             axes.axvspan(*panel.band, color=figure_style.BAND, zorder=0)
         if panel.best is not None:
-            axes.axvline(panel.best, color=figure_style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), zorder=1)
+            axes.axvline(panel.best, zorder=1, **figure_style.PUBLISHED_LINE)
         axes.axvline(1, color="black", linewidth=0.7, zorder=4)
         axes.set_xlim(left=0)
         axes.grid(axis="x")
@@ -559,7 +584,7 @@ def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: ProblemTimes) -> s
                 axes.plot([product_ratio], [bar_y], **_triangle(product))
     published_mark = panel.diamonds.get(case.line.published or "")
     if published_mark is not None:
-        axes.plot([published_mark], [y], **_DIAMOND)
+        axes.plot([published_mark], [y], **figure_style.PUBLISHED_MARK)
     if has_bar:
         return None
     if case.case.is_measured:
@@ -567,15 +592,9 @@ def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: ProblemTimes) -> s
     return brief_reason(case.case.why_not())
 
 
-_DIAMOND: dict[str, Any] = {
-    "marker": "D", "markersize": 4, "markerfacecolor": "white", "markeredgecolor": "black", "markeredgewidth": 0.8,
-    "linestyle": "", "zorder": 6,
-}  # fmt: skip
-
-
 def _triangle(product: str) -> dict[str, Any]:
     return {
-        "marker": MARKS[product], "markersize": 3.2, "markerfacecolor": figure_style.ACCENT, "markeredgecolor": "white",
+        "marker": MARKS[product], "markersize": 3.4, "markerfacecolor": figure_style.PINK, "markeredgecolor": "white",
         "markeredgewidth": 0.4, "linestyle": "", "zorder": 5,
     }  # fmt: skip
 
@@ -587,10 +606,9 @@ def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
     ]
     handles += [plotting.Line2D([], [], label=f"{PRODUCTS[product]} alone", **_triangle(product)) for product in MARKS]
     if any(panel.diamonds for panel in panels):
-        handles.append(plotting.Line2D([], [], label=f"published, {GPU}", **_DIAMOND))
+        handles.append(plotting.Line2D([], [], label=f"published, {GPU}", **figure_style.PUBLISHED_MARK))
     if any(panel.best is not None for panel in panels):
-        dashes: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.7, "linestyle": (0, (4, 2))}
-        handles.append(plotting.Line2D([], [], label="published best", **dashes))
+        handles.append(plotting.Line2D([], [], label="published best", **figure_style.PUBLISHED_LINE))
     if any(panel.band for panel in panels):
         handles.append(plotting.Patch(color=figure_style.BAND, label="published, rows ≤ 2,048"))
     return handles

@@ -55,7 +55,12 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]  # fmt: skip
     library = library_of(campaign)
-    return Figure(lambda: _draw(cases, campaign.precisions, library, chip), join_sentences(caption), nothing=not cases)
+    return Figure(
+        lambda: _draw(cases, campaign.precisions, library, chip),
+        join_sentences(caption),
+        nothing=not cases,
+        clock="graph",
+    )
 
 
 def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip: int) -> Canvas:
@@ -64,11 +69,11 @@ def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip:
     drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 2.6)
     panels = drawing.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
     series = {
-        CHIP_CG: Series("on the chip", figure_style.DARK, figure_style.DARK, "o"),
-        OUR_CG: Series("our fastest product in a graph", figure_style.DARK, figure_style.LIGHT, "^"),
-        LIBRARY_CG: Series(f"{library}’s in a graph", figure_style.ACCENT, "white", "s"),
+        CHIP_CG: Series("ours, on the chip", figure_style.OURS),
+        OUR_CG: Series("ours, products in a graph", figure_style.OURS._replace(marker="v"), hollow=True),
+        LIBRARY_CG: Series(f"{library}, products in a graph", figure_style.LIBRARY),
     }
-    partial_series = replace(series[CHIP_CG], label="partly on the chip", face="white")
+    partial_series = replace(series[CHIP_CG], label="ours, partly on the chip", hollow=True)
     for axes, precision in zip(panels, precisions, strict=True):
         for case in cases:
             if case.case.precision == precision:
@@ -83,9 +88,9 @@ def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip:
         figure_style.log_ticks(axes.yaxis)
         axes.grid()
     panels[0].set_ylabel("time of an iteration [µs]")
-    handles = [line.handle() for line in series.values()]
+    handles = [line.points([], []) for line in series.values()]
     if any(map(_is_partly_on_chip, cases)):
-        handles.insert(1, partial_series.handle())
+        handles.insert(1, partial_series.points([], []))
     if chip:
         label = f"shared memory, {chip / MIB:.0f} MiB"
         handles.append(plotting.Line2D([], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=label))

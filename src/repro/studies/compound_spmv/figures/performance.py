@@ -1,7 +1,7 @@
 """Matrices and performance: row statistics, speedup over the library, and fraction of the streaming floor.
 
 Figures 3 and 4 are box plots of row lengths and of bandwidths. Figures 5 and 6 are speedups over the library with and
-without layout tuning; `figure-speedup` adds our space and the speedup of a kernel at the streaming floor.
+without layout tuning; `figure-speedup` adds ours and the speedup of a kernel at the streaming floor.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from repro.config.models import PAPER, PAPER_TUNED
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, brief_reason
 from repro.results.problem_lines import (
@@ -44,7 +45,6 @@ from repro.studies.compound_spmv.results import (
     kernels_note,
     papers_space,
 )
-from repro.studies.compound_spmv.searches import SPACE_TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,10 +114,10 @@ def _draw_boxes(lines: list[ProblemLine], key: str, label: str, *, log: bool) ->
             widths=0.6,
             showfliers=False,
             patch_artist=True,
-            boxprops={"facecolor": figure_style.LIGHT, "edgecolor": figure_style.DARK, "linewidth": 0.7},
-            medianprops={"color": figure_style.ACCENT, "linewidth": 1.3},
-            whiskerprops={"color": figure_style.DARK, "linewidth": 0.7},
-            capprops={"color": figure_style.DARK, "linewidth": 0.7},
+            boxprops={"facecolor": figure_style.PALE, "edgecolor": figure_style.GREY, "linewidth": 0.7},
+            medianprops={"color": "black", "linewidth": 1.5},
+            whiskerprops={"color": figure_style.GREY, "linewidth": 0.7},
+            capprops={"color": figure_style.GREY, "linewidth": 0.7},
         )
     if log:
         lower_limit = min([box["whislo"] for box in boxes], default=1)
@@ -215,8 +215,8 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
         unavailable_note(campaign),
     ]  # fmt: skip
     limit = None if campaign.on_cpu else float(published_max)
-    mark = mark_meanings(recorded_lines(campaign, published))
-    return Figure(lambda: _draw_baseline(bars, library, precision, limit, mark), join_sentences(caption))
+    mark = mark_meanings(recorded_lines(campaign, published), launched=any(bar.mostly_launch for bar in bars))
+    return Figure(lambda: _draw_baseline(bars, library, precision, limit, mark), join_sentences(caption), clock="event")
 
 
 def _draw_baseline(
@@ -233,27 +233,27 @@ def _draw_baseline(
     right = figure_style.right_end(values, intervals, 1.15)
     for row, bar in enumerate(bars):
         for value, interval, offset, colour in (
-            (bar.tuned, bar.tuned_sure, -0.2, figure_style.DARK),
-            (bar.untuned, bar.untuned_sure, 0.2, figure_style.LIGHT),
+            (bar.tuned, bar.tuned_sure, -0.2, figure_style.PAPERS.colour),
+            (bar.untuned, bar.untuned_sure, 0.2, figure_style.PAPERS.fill),
         ):
             if value is not None:
                 axes.barh(row + offset, value, height=0.38, color=colour, linewidth=0)
                 figure_style.draw_whisker(axes, interval, row + offset, right)
         if bar.papers is not None:
             axes.plot(
-                bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=figure_style.ACCENT,
-                markeredgewidth=1.0, zorder=4,
+                bar.papers, row, "D", markersize=3.6, markerfacecolor="white", zorder=4,
+                markeredgecolor=figure_style.LIBRARY.colour, markeredgewidth=1.0,
             )  # fmt: skip
     # numbers are printed in columns to the right, because beside a bar they would overlap the diamond
     tuned_texts = [None if bar.tuned is None else f"{bar.tuned:.2f}{'*' * bar.mostly_launch}" for bar in bars]
-    figure_style.write_column(axes, tuned_texts, ("tuned", figure_style.DARK))
+    figure_style.write_column(axes, tuned_texts, ("tuned", "black"))
     if any(bar.papers is not None for bar in bars):
         papers = [None if bar.papers is None else f"{bar.papers:.2f}" for bar in bars]
-        figure_style.write_column(axes, papers, (figure_style.DIAMOND, figure_style.ACCENT), points=27)
+        figure_style.write_column(axes, papers, (figure_style.DIAMOND, figure_style.LIBRARY.colour), points=27)
     axes.set_xlim(0, right)
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
     if published_max is not None:
-        axes.axvline(published_max, color=figure_style.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
+        axes.axvline(published_max, **figure_style.PUBLISHED_LINE)
     axes.set_xlabel(f"speedup over {library}, {precision} precision")
     axes.grid(axis="x")
     figure_style.rows_axis(axes, [bar.label for bar in bars], reasons=[bar.missing for bar in bars])
@@ -264,20 +264,16 @@ def _draw_baseline(
 
 def _draw_legend(drawing: Canvas, published_max: float | None, *, papers: bool) -> None:
     handles: list[Patch | Line2D] = [
-        plotting.Patch(color=figure_style.DARK, label="with layout tuning"),
-        plotting.Patch(color=figure_style.LIGHT, label="schedule tuning alone"),
+        plotting.Patch(color=figure_style.PAPERS.colour, label="papers’, layouts tuned too"),
+        plotting.Patch(color=figure_style.PAPERS.fill, label="papers’, schedules alone"),
     ]
     if papers:
         handles.append(
             plotting.Line2D([], [], linestyle="", marker="D", markersize=3.6, markerfacecolor="white",
-                            markeredgecolor=figure_style.ACCENT, label="over the papers’ routine")
+                            markeredgecolor=figure_style.LIBRARY.colour, label="over the papers’ routine")
         )  # fmt: skip
     if published_max is not None:
-        handles.append(
-            plotting.Line2D(
-                [], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=f"published max. {published_max}×"
-            )
-        )
+        handles.append(plotting.Line2D([], [], label=f"published max. {published_max}×", **figure_style.PUBLISHED_LINE))
     drawing.legend(handles=handles, loc="outside upper left", ncols=2, handlelength=1.6, columnspacing=1.2)
 
 
@@ -299,6 +295,8 @@ for _number in NUMBERS:
 
 
 MEAN = "geometric mean"
+#: Legend text of the winner of each space of the papers' kernels.
+PAPERS_WORDS = {PAPER: figure_style.PAPERS.word, PAPER_TUNED: f"{figure_style.PAPERS.word}, tuned further"}
 
 
 @dataclass(frozen=True)
@@ -367,15 +365,15 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         best = (mean.ours or mean.papers) if mean else None
         if mean and best:
             speedups = [value for row in rows[:-1] if (value := row.ours or row.papers)]
-            space_text = "ours" if extended else "the papers’ space"
+            space_text = "ours" if extended else "the papers’"
             summaries.append(
                 f"{precision}: {best:.2f}× ({space_text}; from {min(speedups):.2f} to {max(speedups):.2f}×)"
             )
     marked_count = sum(row.mostly_launch for rows in panels.values() for row in rows)
     caption = [
         f"Speedup over the fastest {library} routine of any representation:",
-        "our space (dark, and in numbers) and the papers’ (light), the winner of each." if extended
-        else "the winner of the papers’ space (light, and in numbers); the space `extended` was not searched.",
+        "ours (dark, and in numbers) and the papers’ kernels (light), the winner of each." if extended
+        else "the winner of the papers’ kernels (light, and in numbers); the space `extended` was not searched.",
         "The mark is what a kernel at the streaming floor would reach, which reads the bytes of CSR-AoS: one that",
         "needs fewer bytes, or finds them in the cache, can pass it.",
         WHISKERS if any(row.ours_sure or row.papers_sure for rows in panels.values() for row in rows) else "",
@@ -388,8 +386,12 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
-    papers = SPACE_TITLES[papers_space(campaign)]
-    return Figure(lambda: _draw_speedup(panels, library, papers, mark_meanings(lines)), join_sentences(caption))
+    papers, mark = PAPERS_WORDS[papers_space(campaign)], mark_meanings(lines, launched=marked_count > 0)
+    return Figure(
+        lambda: _draw_speedup(panels, library, papers, mark),
+        join_sentences(caption),
+        clock="graph",
+    )
 
 
 def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, papers: str, mark: str | None) -> Canvas:
@@ -419,8 +421,8 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, papers: st
         axes.tick_params(axis="y", labelleft=False, length=0)
     handles: list[Patch | Line2D] = []
     if any(row.ours for row in panel_rows):
-        handles.append(plotting.Patch(color=figure_style.DARK, label="our space"))
-    handles.append(plotting.Patch(color=figure_style.LIGHT, label=papers))
+        handles.append(plotting.Patch(color=figure_style.OURS.fill, label=figure_style.OURS.word))
+    handles.append(plotting.Patch(color=figure_style.PAPERS.fill, label=papers))
     handles.append(_floor_mark([], [], label="floor of CSR’s bytes (pairs need fewer)"))
     handles.append(plotting.Line2D([], [], label=f"as fast as {library}", **_UNITY))
     drawing.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.4, columnspacing=1.2)
@@ -433,7 +435,7 @@ _UNITY: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.7}
 
 def _floor_mark(x: list[float], y: list[float], label: str | None = None) -> Line2D:
     return plotting.Line2D(
-        x, y, linestyle="", marker="|", markersize=7, markeredgewidth=1.3, color=figure_style.ACCENT, label=label
+        x, y, linestyle="", marker="|", markersize=7, markeredgewidth=1.3, color=figure_style.GREEN, label=label
     )
 
 
@@ -442,12 +444,20 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
         has_both = row.ours is not None and row.papers is not None
         if row.ours is not None:
             axes.barh(
-                y - 0.19 * has_both, row.ours, height=0.4 if has_both else 0.6, color=figure_style.DARK, linewidth=0
+                y - 0.19 * has_both,
+                row.ours,
+                height=0.4 if has_both else 0.6,
+                color=figure_style.OURS.fill,
+                linewidth=0,
             )
             figure_style.draw_whisker(axes, row.ours_sure, y - 0.19 * has_both, right)
         if row.papers is not None:
             axes.barh(
-                y + 0.21 * has_both, row.papers, height=0.36 if has_both else 0.6, color=figure_style.LIGHT, linewidth=0
+                y + 0.21 * has_both,
+                row.papers,
+                height=0.36 if has_both else 0.6,
+                color=figure_style.PAPERS.fill,
+                linewidth=0,
             )
             figure_style.draw_whisker(axes, row.papers_sure, y + 0.21 * has_both, right)
         if row.floor is not None:
@@ -459,7 +469,7 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
         for number, row in zip(numbers, rows, strict=True)
     ]
     bold = [y for y, row in enumerate(rows) if row.label == MEAN]
-    figure_style.write_column(axes, texts, ("ours" if searched else "papers’", "black"), bold=bold)
+    figure_style.write_column(axes, texts, (figure_style.OURS.word if searched else "papers’", "black"), bold=bold)
     for y, row in enumerate(rows):
         if row.heading and y > 0:
             axes.axhline(y - 0.5, color=figure_style.GREY, linewidth=0.4)
@@ -472,6 +482,8 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
 
 
 OFFSETS = {"single": -0.17, "double": 0.17}
+_FLOOR_PAPERS: dict[str, Any] = {"color": figure_style.PAPERS.colour, "markersize": 3.8, "zorder": 3}
+_FLOOR_LIBRARY = {**_FLOOR_PAPERS, "color": figure_style.LIBRARY.colour, "markerfacecolor": "white"}
 
 
 @dataclass(frozen=True)
@@ -520,7 +532,9 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
     ]
     names, mark = [line.label for line in lines], mark_meanings(lines)
     return Figure(
-        lambda: _draw_floor(names, missing_reasons, points, library_of(campaign), mark), join_sentences(caption)
+        lambda: _draw_floor(names, missing_reasons, points, library_of(campaign), mark),
+        join_sentences(caption),
+        clock="graph",
     )
 
 
@@ -534,13 +548,12 @@ def _draw_floor(
     )
     axes = drawing.add_subplot()
     for point in points:
-        y, (colour, marker) = point.row + OFFSETS[point.precision], figure_style.PRECISIONS[point.precision]
+        y, marker = point.row + OFFSETS[point.precision], figure_style.PRECISIONS[point.precision][1]
         if point.winner is not None and point.baseline is not None:
-            axes.plot([point.baseline, point.winner], [y, y], color=colour, linewidth=0.8, alpha=0.5)
-        for value, face in ((point.baseline, "white"), (point.winner, colour)):
+            axes.plot([point.baseline, point.winner], [y, y], color=figure_style.PALE, linewidth=0.8)
+        for value, style in ((point.baseline, _FLOOR_LIBRARY), (point.winner, _FLOOR_PAPERS)):
             if value is not None:
-                axes.plot(value, y, marker, markersize=3.8, markerfacecolor=face, markeredgecolor=colour,
-                          markeredgewidth=0.9, zorder=3)  # fmt: skip
+                axes.plot(value, y, marker, **style)
     largest_value = max([v for p in points for v in (p.winner, p.baseline) if v is not None], default=1.0)
     axes.set_xlim(0, 1.08 * max(1.0, largest_value))
     axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
@@ -548,12 +561,10 @@ def _draw_floor(
     axes.grid(axis="x")
     figure_style.rows_axis(axes, names, reasons=missing_reasons)
     handles = [
-        plotting.Line2D([], [], linestyle="", marker=marker, markersize=3.8,
-                        markerfacecolor=colour if is_filled else "white", markeredgecolor=colour,
-                        label=f"{label}, {precision}")
-        for precision, (colour, marker) in figure_style.PRECISIONS.items()
-        for label, is_filled in (("papers’ space", True), (f"fastest {library}", False))
-    ]  # fmt: skip
+        plotting.Line2D([], [], linestyle="", marker=marker, label=f"{label}, {precision}", **style)
+        for precision, (_, marker) in figure_style.PRECISIONS.items()
+        for label, style in ((figure_style.PAPERS.word, _FLOOR_PAPERS), (library, _FLOOR_LIBRARY))
+    ]
     drawing.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.2)
     figure_style.write_footnote(drawing, mark)
     return drawing
@@ -563,36 +574,36 @@ MEGA = 1e6
 MIB = 1 << 20
 OWN_SAID = (
     "A winner that stores each pair of a symmetric matrix once moves fewer bytes than the floor and may pass it; where"
-    " one has won, a diamond is its fraction of its own floor, the time in which its own bytes and both vectors stream."
+    " one has won, a hollow mark is its fraction of its own floor, the time in which its bytes and both vectors stream."
 )
 
 
 @dataclass(frozen=True)
 class Series:
-    """A series of points: its legend text, colours and marker."""
+    """A series of points: its legend text, its role, and whether its marks are hollow."""
 
     label: str
-    colour: str
-    face: str
-    marker: str
+    look: figure_style.Look
+    hollow: bool = False
 
-    def handle(self) -> Line2D:
+    def points(self, x: Sequence[float], y: Sequence[float]) -> Line2D:
+        """Return marks of the series, also the legend's, for which there are no places."""
         return plotting.Line2D(
-            [], [], linestyle="", marker=self.marker, markersize=4.2, markerfacecolor=self.face,
-            markeredgecolor=self.colour, markeredgewidth=0.9, label=self.label,
+            x, y, linestyle="", marker=self.look.marker, markersize=4.2, markeredgewidth=0.9, label=self.label,
+            markerfacecolor="white" if self.hollow else self.look.fill, markeredgecolor=self.look.colour, zorder=3,
         )  # fmt: skip
 
 
 @figure(STUDY_NAME, "figure-fraction", title="Fraction of the streaming floor over the size", numbering="ours")
 def fraction(campaign: Campaign, published: Published) -> Figure:
-    """One panel per precision: winners of our space, the papers' and the library; pairs also over their own floor."""
+    """One panel per precision: winners of ours, the papers' and the library; pairs also over their own floor."""
     lines = recorded_lines(campaign, published)
     cases = [case for case in all_times(campaign, published) if case.operands]
     cache = cache_bytes(campaign)
     omitted_count = len(lines) * len(campaign.precisions) - len(cases)
     caption = [
         "Fraction of the streaming floor (the floor’s time over the time) over the bytes of the matrix as CSR-AoS and",
-        "both vectors, on a logarithmic axis: our space, the papers’, and the fastest",
+        "both vectors, on a logarithmic axis: ours, the papers’ kernels, and the fastest",
         f"{library_of(campaign)} routine of any kind.",
         OWN_SAID if any(case.own_floor(case[OURS]) for case in cases) else "",
         f"The vertical line is the size of the last-level cache, {cache / MIB:.0f} MiB: times are with a"
@@ -606,7 +617,9 @@ def fraction(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]  # fmt: skip
     return Figure(
-        lambda: _draw_fraction(cases, campaign.precisions, library_of(campaign), cache), join_sentences(caption)
+        lambda: _draw_fraction(cases, campaign.precisions, library_of(campaign), cache),
+        join_sentences(caption),
+        clock="graph",
     )
 
 
@@ -622,10 +635,10 @@ def _draw_fraction(cases: list[Times], precisions: tuple[str, ...], library: str
     drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 2.6)
     panels = drawing.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
     series = {
-        "library": Series(f"fastest {library}", figure_style.ACCENT, "white", "s"),
-        "papers": Series("the papers’ space", figure_style.DARK, figure_style.LIGHT, "^"),
-        "ours": Series("our space", figure_style.DARK, figure_style.DARK, "o"),
-        "own": Series("our space, of its own floor", figure_style.DARK, "white", "D"),
+        "library": Series(library, figure_style.LIBRARY),
+        "papers": Series(figure_style.PAPERS.word, figure_style.PAPERS),
+        "ours": Series(figure_style.OURS.word, figure_style.OURS),
+        "own": Series("ours, of its own floor", figure_style.OURS, hollow=True),
     }
     drawn_series: dict[str, Series] = {}
     for axes, precision in zip(panels, precisions, strict=True):
@@ -642,7 +655,7 @@ def _draw_fraction(cases: list[Times], precisions: tuple[str, ...], library: str
         axes.grid()
     panels[0].set_ylabel("fraction of the streaming floor")
     panels[0].set_ylim(bottom=0)
-    handles = [series[name].handle() for name in reversed(series) if name in drawn_series]
+    handles = [series[name].points([], []) for name in reversed(series) if name in drawn_series]
     if cache:
         handles.append(
             plotting.Line2D(
@@ -671,7 +684,5 @@ def draw_points(axes: Axes, x: float, points: Sequence[tuple[float, Series]]) ->
         ends = [min(values), max(values)]
         axes.plot([x, x], ends, color=figure_style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
     for value, series in points:
-        axes.plot(
-            x, value, series.marker, markersize=4.2, markerfacecolor=series.face, markeredgecolor=series.colour,
-            markeredgewidth=0.9, zorder=3,
-        )  # fmt: skip
+        axes.add_line(series.points([x], [value]))
+    axes.autoscale_view()

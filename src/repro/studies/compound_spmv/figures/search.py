@@ -182,7 +182,7 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
     title = f"{label}, {PRECISION} precision"
     if is_marked(record):
         title += f" ({MARK} {record.remark})"
-    return Figure(lambda: _draw_surfaces(surfaces, title, unit), join_sentences(caption))
+    return Figure(lambda: _draw_surfaces(surfaces, title, unit), join_sentences(caption), clock="event")
 
 
 @figure(STUDY_NAME, "figure-1", title="Time over the schedule for two layouts", numbering=f"Figure 1 of {CITED}")
@@ -251,7 +251,7 @@ def _surface_panel(axes: Axes, surface: Surface, norm: LogNorm) -> None:
     masked_times = np.ma.masked_invalid(surface.seconds * MICRO)
     axes.pcolormesh(masked_times, cmap=figure_style.HEAT, norm=norm, edgecolors="white", linewidth=0.3)
     for i, j in zip(*np.nonzero(surface.failed), strict=True):
-        axes.plot(j + 0.5, i + 0.5, "x", color=figure_style.ACCENT, markersize=5, markeredgewidth=1)
+        axes.plot(j + 0.5, i + 0.5, "x", color="black", markersize=5, markeredgewidth=1)
     if np.isfinite(surface.seconds).any():
         i, j = np.unravel_index(int(np.nanargmin(surface.seconds)), surface.seconds.shape)
         axes.plot(j + 0.5, i + 0.5, "*", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=8)
@@ -280,7 +280,7 @@ def panels(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, "event", "the search"),
         remarks(lines),
     ]
-    return Figure(lambda: _draw_fronts(points_by_problem, mark_meanings(lines)), join_sentences(caption))
+    return Figure(lambda: _draw_fronts(points_by_problem, mark_meanings(lines)), join_sentences(caption), clock="event")
 
 
 def _draw_fronts(points_by_problem: Mapping[str, Mapping[str, TimesAndBytes]], mark: str | None) -> Canvas:
@@ -363,6 +363,8 @@ def portability(campaign: Campaign, published: Published) -> Figure:
     return Figure(
         lambda: draw_losses(rows, "slower than the fastest [%]", "no case was searched in two campaigns"),
         join_sentences(caption),
+        clock="event",
+        campaigns=(campaign.name, *(reference.name for reference in campaign.beside)),
     )
 
 
@@ -377,9 +379,9 @@ def _losses_by_precision(losses: Iterable[tuple[str, float | None]]) -> dict[str
 
 #: Colour and marker of each search: learned without this problem, without problems of its entry type, or random.
 LOOKS = {
-    "problem_unknown": (figure_style.DARK, "o"),
-    "entry_unknown": (figure_style.MIDDLE, "s"),
-    "random": (figure_style.ACCENT, "^"),
+    "problem_unknown": (figure_style.VIOLET, "o"),
+    "entry_unknown": (figure_style.PINK, "s"),
+    "random": (figure_style.GREY, "^"),
 }
 #: What a search has learnt from, in the legend.
 LEARNT_FROM = {
@@ -424,6 +426,7 @@ def progress(campaign: Campaign, published: Published) -> Figure:
     return Figure(
         lambda: _draw_curves(panel_replays, _missing_panel_reason(replays_by_space, empty_spaces)),
         join_sentences(caption),
+        clock="event",
     )
 
 
@@ -536,4 +539,5 @@ def _order_figure(campaign: Campaign, orders: Mapping[str, Order], clause: str) 
     return Figure(
         lambda: draw_losses(rows, "slower than joint tuning [%]", "no problem of this campaign was searched in full"),
         join_sentences(caption),
+        clock="event",
     )

@@ -69,7 +69,7 @@ def drawn(campaign: Campaign, published: Published) -> Figure:
         canvas = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(lines)))
         axes = canvas.add_subplot()
         for at, case in enumerate(cases):
-            for way, offset, colour in zip(WAYS, (-0.2, 0.2), (figure_style.DARK, figure_style.LIGHT), strict=True):
+            for way, offset, colour in zip(WAYS, (-0.2, 0.2), (figure_style.OURS.fill, figure_style.PALE), strict=True):
                 if time := timed(case, way):
                     axes.barh(at + offset, 1e6 * time.seconds, height=0.38, color=colour)
         axes.set_xlabel("µs by the host’s clock: exact (dark), bound (light)")
