@@ -289,7 +289,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ({"kind": "field", "updates": {"sizes": [1]}}, "no `updates`|no `entry` and no `updates`"),
         ({"modes": "u"}, "add `kind: field`"),
         ({"periodic": False}, "add `kind: field`"),
-        ({"kind": "field", "basis": "legendre"}, "no such basis; there are dubiner, lagrange, monomial"),
+        ({"kind": "field", "basis": "legendre"}, "one of dubiner, lagrange, monomial"),
         ({"kind": "mesh"}, "'field'"),
     ],
 )
