@@ -422,8 +422,8 @@ def work(campaign: Campaign, published: Published) -> Table:
     caption = [
         "What filtering at a point takes, mean of 256 points drawn at random. Pairs: the point and an image of a",
         "triangle that meets its stencil. Triangles: what clipping to the stencil’s squares leaves, on which the",
-        "paper’s ways integrate. Segments: parts of edges between knot lines, along which contours integrate, with evaluations",
-        "of the integrand there. Bytes at the least: corners and modes of all triangles and all points",
+        "paper’s ways integrate. Segments: parts of edges between knot lines, along which contours integrate, with",
+        "evaluations of the integrand there. Bytes at the least: corners and modes of all triangles and all points",
         "read once, a value written.",
         contour_formula(),
         unavailable_note(campaign),
