@@ -113,5 +113,6 @@ $(VENV)/bin/python:
 	@python='$(PYTHON)'; "$${python:-false}" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
 	  echo "Python 3.11 or newer is needed, found $${python:-none}; name one: make $(MAKECMDGOALS) PYTHON=/path/to/it" >&2; \
 	  exit 1; }
-	$(PYTHON) -m venv $(VENV) || { \
+	@echo "making the environment $(VENV): one to two minutes"
+	@$(PYTHON) -m venv $(VENV) || { \
 	  echo "no virtual environment could be made; on Debian: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }

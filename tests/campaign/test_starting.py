@@ -206,7 +206,7 @@ def test_what_failed_stands_between_a_head_and_the_places_of_the_logs(capsys: py
     ]  # fmt: skip
     assert lines[6:8] == ["logs of the steps  logs/c", "Snakemake's own    run.log"] and "not why" in lines[8]
     print_failures("", "logs/c", ["run.log"])
-    assert capsys.readouterr().out.splitlines()[1:2] == ["Not complete."]
+    assert capsys.readouterr().out.splitlines()[1:2] == ["Not complete. The same command goes on from here."]
 
 
 @pytest.mark.parametrize(("asked", "stays"), [("100/1s", False), ("10/1s", True), ("100/1m", True)])

@@ -208,7 +208,7 @@ def test_what_does_not_fit_is_refused(spd):
         (sp.eye_array(3, dtype=complex, format="csr"), {"entry": "real"}, "does not fit the entry"),
         (sp.eye_array(3, format="csr"), {"entry": "octonion"}, "unknown entry"),
         (sp.eye_array(3, format="csr"), {"precision": "half"}, "unknown precision"),
-        (sp.eye_array(3, format="csr"), {"tuned": "best"}, "unknown layout"),
+        (sp.eye_array(3, format="csr"), {"tuned": "best"}, "unknown choice of a kernel"),
         (sp.eye_array(3, format="csr"), {"tuned": "dfault"}, r"dfault; did you mean default\?"),
         (sp.eye_array(3, format="csr"), {"tuned": "CSR-AoS-AoS/static-1024-2"}, "cannot hold"),
         (sp.eye_array(3, format="csr"), {"tuned": "no_such:thing"}, "no such campaign"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.results.figure_style import COLUMN_WIDTH, Shape, add_titles, canvas, draw_layout, look, rounded, save
-from repro.results.output import figure_as_latex, write_figure
+from repro.results.output import CAPTION_WORDS, caption_and_note, figure_as_latex, write_figure
 from repro.results.registry import Artifact
 from repro.results.tables import Figure
 
@@ -46,7 +47,24 @@ def test_a_figure_has_its_caption_beside_it_in_latex(tmp_path: Path) -> None:
         and r"]{Times \& 95 \% intervals of \textasciigrave{}a\_b\textasciigrave{}.}" in text
     )
     assert points_wide(paths[".svg"]) == pytest.approx(72 * COLUMN_WIDTH, abs=0.1)
+    assert "minipage" not in text, "there is no more to say"
     assert rf"\caption{{{ARTIFACT.title}.}}" in figure_as_latex(FIGURE, "x", ARTIFACT.title, short_caption=True)
+
+
+def test_a_caption_in_latex_is_short_and_all_else_stands_below() -> None:
+    source = "Ours: a GPU, campaign c, medians by the event clock, cache warm."
+    caption = f"Times of all problems. Marks: ours. {source} An empty kernel reads 1 µs."
+    assert caption_and_note("A title", caption) == (
+        f"Times of all problems. {source}",
+        "Marks: ours. An empty kernel reads 1 µs.",
+    )
+    drawn = replace(FIGURE, caption=caption, foot="a GPU, campaign c, event clock")
+    lines = figure_as_latex(drawn, "x", ARTIFACT.title).splitlines()
+    assert r"\caption[{A figure}]{Times of all problems. a GPU, campaign c, event clock.}" in lines
+    assert r"\begin{minipage}{\linewidth}\footnotesize\raggedright" in lines
+    assert any(line.startswith(r"Marks: ours. Ours: a GPU, campaign c") and line.endswith(r"\par") for line in lines)
+    long_sentence = f"Times of {'many ' * CAPTION_WORDS}problems."
+    assert caption_and_note("A title", f"{long_sentence} {source}") == (f"A title. {source}", long_sentence)
 
 
 def test_a_figure_takes_a_width_a_font_and_formats(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ class CampaignFolder:
                 "not a name for a campaign",
                 where=shown(repr(campaign)),
                 expected=f"letters, digits and . _ -, no . or - as the first, at most {MAX_PART_LENGTH}",
-                todo=f"name a folder below {results}; another folder of results is named by --results",
+                todo=f"name a folder below {results}; a configuration is named by --config, another folder of results "
+                "by --results",
             )
         return cls.of(campaign, results)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from repro import __version__
 from repro.bench.campaign_folder import CampaignFolder, step_file
-from repro.bench.records import COMMIT_LENGTH, code_of, read_commits, read_environments
+from repro.bench.records import code_of, read_commits, read_environments
 from repro.bench.store import case_files, check_measured, read_rows, recorded_steps, recorded_studies, write_table
 from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
@@ -170,8 +170,8 @@ class Citation:
     devices: Sequence[str]
     #: First and last day of measurement.
     days: Sequence[str]
-    #: Commit for each hash of the sources; None if no commit has exactly these sources.
-    commits: Mapping[str, str | None]
+    #: For each version of the code: hash of its sources, and its commit or what else is known of it.
+    codes: Sequence[str]
     #: File of the rows.
     rows: str
     #: Command that makes the table or figure again.
@@ -183,11 +183,8 @@ class Citation:
 
     @property
     def code(self) -> str:
-        """Text with the hash of each version of the sources, and its commit if there is one."""
-        return "; ".join(
-            f"sources {source}, {f'commit {commit[:COMMIT_LENGTH]}' if commit else 'of no commit'}"
-            for source, commit in self.commits.items()
-        )
+        """Text on the version, or versions, of the code."""
+        return "; ".join(self.codes)
 
     @property
     def bibtex(self) -> str:
@@ -215,8 +212,7 @@ def cite(campaign: Campaign, folder: CampaignFolder, artifact: Artifact, caption
     rows = rows[rows.device.notna()]
     if rows.empty:
         raise ReproError("nothing was measured that could be cited", where=folder.study(campaign.study))
-    sources = {str(campaign.environments[name]["source"]) for name in rows.environment.unique()}
-    commits = read_commits(folder)
+    environments = {name: campaign.environments[name] for name in sorted(rows.environment.unique())}
     row_file = step_file(folder.study(campaign.study), step)
     artifact_name = f"{artifact.study}/{artifact.name}"
     return Citation(
@@ -225,7 +221,10 @@ def cite(campaign: Campaign, folder: CampaignFolder, artifact: Artifact, caption
         artifact_name,
         sorted(rows.device.unique()),
         (rows.measured_at.min()[:10], rows.measured_at.max()[:10]),
-        {source: commits.get(source) for source in sorted(sources)},
+        [
+            f"sources {', '.join(sorted({str(environments[name]['source']) for name in names}))}, {code}"
+            for code, names in code_of(environments, read_commits(folder)).items()
+        ],
         str(row_file if row_file.exists() else folder.study(campaign.study)),
         f"repro {artifact.kind} {artifact_name} --campaign {campaign.name}",
     )

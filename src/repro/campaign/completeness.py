@@ -44,7 +44,8 @@ class Missing:
     reason: str
     #: Whether this is only a remark, and the campaign counts as complete nevertheless.
     remark: bool = False
-    #: Study, problem and precision of a case that could not be measured; the log of its job says more.
+    #: Study, problem and precision of a case that could not be measured, or whose times were disturbed; the log of its
+    #: job says more.
     case: tuple[str, str, str] | None = None
 
     @property
@@ -189,7 +190,7 @@ def _missing_of_run(
             yield Missing(case, f"not measured: no {path}")
     refused_rows = [row for step in rows.values() for row in step if row.get("status") == "unavailable"]
     if not refused_rows:
-        yield from _missing_of_case(plan, study, problem, case, rows)
+        yield from _missing_of_case(plan, run, case, rows)
         return
     record = _record(plan, problem)
     if record is not None and record.get("status", "ok") == "ok":  # unavailable problems are already listed
@@ -197,9 +198,10 @@ def _missing_of_run(
 
 
 def _missing_of_case(
-    plan: Plan, study_name: str, problem_name: str, case: str, rows: Mapping[Path, Sequence[Mapping[str, Any]]]
+    plan: Plan, run: tuple[str, str, str], case: str, rows: Mapping[Path, Sequence[Mapping[str, Any]]]
 ) -> Iterator[Missing]:
     """Yield tunings without a winner, and failed rows of each step; `case` is the name of the case in messages."""
+    study_name, problem_name, _ = run
     choices = [row for path, step in rows.items() if path.stem == CHOICES for row in step]
     contract = get_study(study_name)
     chooses = CHOICES in contract.outputs
@@ -216,7 +218,7 @@ def _missing_of_case(
         yield Missing(case, f"no winner of {', '.join(missing_tunings)}: {reason}")
     winners = {choice["name"] for choice in choices}
     for path, step in rows.items():
-        yield from failed_rows_missing(f"{case} ({path.stem})", step, winners)
+        yield from failed_rows_missing(f"{case} ({path.stem})", step, winners, run)
 
 
 def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -230,7 +232,12 @@ def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[d
     return cases
 
 
-def failed_rows_missing(subject: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
+def failed_rows_missing(
+    subject: str,
+    rows: Sequence[Mapping[str, Any]],
+    winners: Container[str],
+    case: tuple[str, str, str] | None = None,
+) -> Iterator[Missing]:
     """Yield failed rows, counted by status, and each failed row of a rival.
 
     Rows with a status in `HARMLESS` count only if they are among the `winners`. Compile errors are omitted, since
@@ -249,7 +256,7 @@ def failed_rows_missing(subject: str, rows: Sequence[Mapping[str, Any]], winners
         for words in _status_lines(
             [row for row, is_remark in zip(failed_rows, remarks, strict=True) if is_remark is remark]
         ):
-            yield Missing(subject, words, remark)
+            yield Missing(subject, words, remark, case if remark else None)
     for row in rows:
         if row.get("kind") == OUTSIDE and (status := row.get("status") or "ok") not in HARMLESS_OF_RIVALS:
             first = (row.get("message") or "").partition("\n")[0]

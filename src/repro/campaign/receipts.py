@@ -358,7 +358,7 @@ def stale_reason(step: Step, receipts: Mapping[Path, Receipt], damages: Mapping[
     receipt = receipts.get(step.receipt)
     if receipt is None:
         damage = damages.get(step.receipt)
-        return f"its receipt {step.receipt} is damaged: {damage}" if damage else "it was never made to its end"
+        return f"its receipt {step.receipt} is damaged: {damage}" if damage else "it was not finished"
     return next(_input_changes(step, receipt, receipts), None) or next(_output_changes(step, receipt), None)
 
 

@@ -551,7 +551,7 @@ def _case_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
 SIZES = {
     "built": "known exactly",
     "stated": "by the registry, the generator or the file's header",
-    "at most": "a bound by these",
+    "at most": "an upper bound from these",
     "by vertices": "guessed from the vertices that a mesh's file states",
     "by length": "guessed from the length of a mesh's file",
     "assumed": "nobody says it",

@@ -79,7 +79,7 @@ def print_failures(rule_text: str, logs: str, records: Sequence[Path | str]) -> 
         head = "Not complete. The failed steps, and what each said last:"
         typer.echo(f"\n{typer.style(head, fg='red', bold=True)}\n\n{rule_text}\n")
     else:
-        typer.echo(f"\n{typer.style('Not complete.', fg='red', bold=True)}")
+        typer.echo(f"\n{typer.style('Not complete.', fg='red', bold=True)} The same command goes on from here.")
     typer.echo(f"logs of the steps  {logs}")
     typer.echo(f"Snakemake's own    {' '.join(map(str, records))}")
     if rule_text:

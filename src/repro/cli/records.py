@@ -356,7 +356,7 @@ def _of_campaign(
 
 
 #: What to do about times that another program disturbed: a run leaves them, since its campaign is complete.
-TIME_AGAIN = "another program ran meanwhile; to time these again: repro measure STUDY PROBLEM PRECISION --receipt"
+TIME_AGAIN = "another program ran meanwhile; to time these again: repro measure"
 
 
 def check(
@@ -463,8 +463,9 @@ def _print_missing(parts: Iterable[Missing], plan: Plan | None, folder: Campaign
     batches = ProblemBatches(plan) if plan else None
     for part in parts:
         log = log_of(batches, part.case) if batches and part.case else None
-        is_disturbed = part.remark and " disturbed" in part.reason and plan is not None
-        todo = f"  what to do: {TIME_AGAIN} --config {folder.config}\n" if is_disturbed else ""
+        todo = ""
+        if plan is not None and part.case and part.remark and " disturbed" in part.reason:
+            todo = f"  what to do: {TIME_AGAIN} {' '.join(part.case)} --receipt --config {folder.config}\n"
         typer.echo(f"{part.what}: {part.reason}\n" + (f"  log: {log}\n" if log else "") + todo, err=True)
 
 

@@ -62,7 +62,7 @@ class Caption(StrEnum):
 
 
 CaptionLength = Annotated[
-    Caption, typer.Option("--caption", help="Captions in LaTeX: all that is to be said, or the title alone.")
+    Caption, typer.Option("--caption", help="Captions in LaTeX: short, with a note below, or the title alone.")
 ]
 Figures = Annotated[Path, typer.Option("--figures", metavar="DIR", help="Folder of the figures.")]
 DEFAULT_FIGURES = Path("figures")

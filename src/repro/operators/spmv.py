@@ -129,6 +129,10 @@ CPU_QUICK_PAIRS: tuple[str, ...] = ()
 LAUNCHES, REPLAYS = 20, 5
 
 
+#: What `tuned` may be.
+CHOICES = "default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/static-256-4"
+
+
 def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
@@ -148,7 +152,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
     elif near := nearest(tuned, ("default", "now")):
         raise ReproError(
             "unknown choice of a kernel",
-            expected="default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/static-256-4",
+            expected=CHOICES,
             actual=f"{tuned}; did you mean {near}?",
         )
     elif ":" in tuned:
@@ -165,6 +169,8 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
                 todo="name a problem like this matrix",
             )
         tuned = choice.name
+    elif "-" not in tuned:  # no layout has such a name
+        raise ReproError("unknown choice of a kernel", expected=CHOICES, actual=tuned)
     return exported_variant(tuned, target)
 
 

@@ -264,7 +264,7 @@ class Problem(ABC):
         _write(path, meta, self.arrays())
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: str | Path) -> Self:
         """Read a problem of this kind; for errors see `load_problem`."""
         problem = load_problem(path)
         if not isinstance(problem, cls):
@@ -299,7 +299,7 @@ class Unavailable(ReproError):
         super().__init__(f"problem {name} is unavailable", actual=reason)
 
 
-def load_problem(path: Path, name: str | None = None) -> Problem:
+def load_problem(path: str | Path, name: str | None = None) -> Problem:
     """Read a problem of any kind and verify its checksum, and its name if `name` is given.
 
     Raises
@@ -309,6 +309,7 @@ def load_problem(path: Path, name: str | None = None) -> Problem:
     ReproError
         The file is missing or damaged, or its schema version, name or kind is not the expected one.
     """
+    path = Path(path)
     meta, arrays = _read(path)
     try:
         if name not in (None, meta["name"]):

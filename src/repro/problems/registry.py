@@ -591,7 +591,7 @@ class Registry(Model):
             where=where,
             expected=f"one of the registry's {len(names)} problems and sets, such as {', '.join(names[:NAMED])}",
             actual=f"{shorten(name)}; did you mean {' or '.join(suggestions)}?" if suggestions else shorten(name),
-            todo="`repro list problems` and `repro list sets` print all",
+            todo="`repro list problems` and `repro list sets` print all; a configuration's own need --config",
         )
 
 

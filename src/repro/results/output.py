@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -122,15 +123,29 @@ def markdown_escape(text: str) -> str:
 WHOLE_COLUMNS, FIRST_COLUMNS = 12, 10
 
 
-def markdown_file(table: Table, artifact: Artifact) -> str:
-    """Return the Markdown file of a table: of a wide one the columns that the report shows first."""
+def first_columns(table: Table, artifact: Artifact) -> Table:
+    """Return what Markdown and LaTeX files have of a table: of a wide one the columns that the report shows first."""
     if len(table.columns) <= WHOLE_COLUMNS:
-        return as_markdown(table)
+        return table
     led = move_lead_columns(table, artifact.lead, artifact.lead_instead)
     rows, summary = ([row[:FIRST_COLUMNS] for row in part] for part in (led.rows, led.summary))
-    first = replace(led, columns=led.columns[:FIRST_COLUMNS], rows=rows, summary=summary)
-    file = f"{artifact.name}.csv"
-    return as_markdown(first, f"{FIRST_COLUMNS} of {len(table.columns)} columns; [{file}]({file}) has all.")
+    return replace(led, columns=led.columns[:FIRST_COLUMNS], rows=rows, summary=summary)
+
+
+def markdown_file(table: Table, artifact: Artifact) -> str:
+    """Return the Markdown file of a table, with a link to the CSV file if that has more columns."""
+    first, file = first_columns(table, artifact), f"{artifact.name}.csv"
+    remark = f"{FIRST_COLUMNS} of {len(table.columns)} columns; [{file}]({file}) has all." if first is not table else ""
+    return as_markdown(first, remark)
+
+
+def latex_file(table: Table, artifact: Artifact, short_caption: bool) -> str:
+    """Return the LaTeX file of a table, whose note names the CSV file if that has more columns."""
+    first = first_columns(table, artifact)
+    if first is not table:
+        remark = f"{FIRST_COLUMNS} of {len(table.columns)} columns; {artifact.name}.csv has all."
+        first = replace(first, caption=f"{table.caption} {remark}".strip())
+    return as_latex(first, artifact.name, artifact.title, short_caption)
 
 
 def as_markdown(table: Table, remark: str = "") -> str:
@@ -160,14 +175,46 @@ def _pipe(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def latex_caption(title: str, caption: str, is_short: bool) -> str:
-    r"""Return a LaTeX `\caption`: the title alone if `is_short`, else the whole caption with the title for lists."""
+#: Maximum number of words of a LaTeX caption; what else is to be said stands in a note below.
+CAPTION_WORDS = 60
+#: The sentence of a caption that names device, campaign and clock.
+_SOURCE = re.compile(r"Ours: .*, campaign ")
+
+
+def caption_and_note(title: str, caption: str, foot: str = "") -> tuple[str, str]:
+    """Return a LaTeX caption of at most `CAPTION_WORDS` words, and a note with the other sentences.
+
+    The caption has the first sentence, or the title if that is too long, and the source: `foot` as a sentence, or that
+    of the sentences that names device, campaign and clock.
+    """
+    first, *others = sentences(caption)
+    source = f"{foot}." if foot else next((sentence for sentence in others if _SOURCE.match(sentence)), "")
+    is_brief = len(f"{first} {source}".split()) <= CAPTION_WORDS
+    head = first if is_brief and first else f"{title}."
+    note = [*([] if is_brief else [first]), *(sentence for sentence in others if sentence != source)]
+    return f"{head} {source}".strip(), " ".join(note)
+
+
+def latex_caption(title: str, caption: str) -> str:
+    r"""Return a LaTeX `\caption`, which has the title in lists of tables and figures; without a caption the title."""
     head = latex_escape(title)
-    return rf"\caption{{{head}.}}" if is_short else rf"\caption[{{{head}}}]{{{latex_escape(caption)}}}"
+    return rf"\caption[{{{head}}}]{{{latex_escape(caption)}}}" if caption else rf"\caption{{{head}.}}"
+
+
+def latex_note(lines: Sequence[str], size: str) -> list[str]:
+    """Return the lines of a note of the text's width in letters of a size, such as `footnotesize`; none of none."""
+    if not lines:
+        return []
+    opening = rf"\begin{{minipage}}{{\linewidth}}\{size}\raggedright"
+    return [r"\par\smallskip", opening, *(rf"{line}\par" for line in lines), r"\end{minipage}"]
 
 
 def as_latex(table: Table, label: str, title: str, short_caption: bool = False) -> str:
-    """Return a LaTeX `table*`; it needs the package booktabs, and graphicx if the table is scaled to the text width."""
+    """Return a LaTeX `table*`, with a note below it.
+
+    It needs the package booktabs, and graphicx if the table is scaled to the text width.
+    """
+    caption, note = ("", "") if short_caption else caption_and_note(title, table.caption)
 
     def cell_text(cell: Cell) -> str:
         letters = table.letters(cell)
@@ -188,7 +235,7 @@ def as_latex(table: Table, label: str, title: str, short_caption: bool = False) 
         "% needs \\usepackage{booktabs" + (",graphicx}" if is_too_wide else "}"),
         r"\begin{table*}",
         r"\centering",
-        latex_caption(title, table.caption, short_caption),
+        latex_caption(title, caption),
         rf"\label{{tab:{label}}}",
         r"\scriptsize" if is_wide else r"\footnotesize",
         rf"\setlength{{\tabcolsep}}{{{'2.5' if is_wide else '4'}pt}}",
@@ -209,20 +256,15 @@ def as_latex(table: Table, label: str, title: str, short_caption: bool = False) 
     if table.summary:
         lines += [r"\midrule", *(line(row) for row in table.summary)]
     lines += [r"\bottomrule", r"\end{tabular}" + ("}" if is_too_wide else "")]
-    if table.notes:
-        lines += [
-            r"\par\smallskip",
-            r"\begin{minipage}{\linewidth}\scriptsize\raggedright",
-            *(rf"\textsuperscript{{{letter(i)}}}~{latex_escape(note)}\par" for i, note in enumerate(table.notes)),
-            r"\end{minipage}",
-        ]
+    remarks = [rf"\textsuperscript{{{letter(i)}}}~{latex_escape(remark)}" for i, remark in enumerate(table.notes)]
+    lines += latex_note([*remarks, *([latex_escape(note)] if note else [])], "scriptsize")
     return "\n".join([*lines, r"\end{table*}"]) + "\n"
 
 
 TABLE_FORMATS: Mapping[str, Callable[[Table, Artifact, bool], str]] = {
     "csv": lambda table, artifact, short_caption: as_csv(table),
     "md": lambda table, artifact, short_caption: markdown_file(table, artifact),
-    "tex": lambda table, artifact, short_caption: as_latex(table, artifact.name, artifact.title, short_caption),
+    "tex": latex_file,
 }
 
 
@@ -261,15 +303,17 @@ def write_table_artifact(artifact: Artifact, table: Table, folder: Path, short_c
 
 
 def figure_as_latex(figure: Figure, name: str, title: str, short_caption: bool = False) -> str:
-    """Return a LaTeX figure that includes the PDF file of the same folder."""
+    """Return a LaTeX figure that includes the PDF file of the same folder, with a note below it."""
+    caption, note = ("", "") if short_caption else caption_and_note(title, figure.caption, figure.foot)
     return "\n".join(
         [
             r"% needs \usepackage{graphicx}, and \graphicspath where this file is included from another folder",
             r"\begin{figure}",
             r"\centering",
             rf"\includegraphics[width=\linewidth]{{{name}.pdf}}",
-            latex_caption(title, figure.caption, short_caption),
+            latex_caption(title, caption),
             rf"\label{{fig:{name}}}",
+            *latex_note([latex_escape(note)] if note else [], "footnotesize"),
             r"\end{figure}",
             "",
         ]
@@ -285,7 +329,7 @@ def write_figure(
 ) -> list[Path]:
     """Write one figure in all formats of `shape`; return the files.
 
-    The `.tex` file includes the PDF file and has the caption; if `short_caption`, the caption is only the title.
+    The `.tex` file includes the PDF file, with a caption and a note; if `short_caption`, with the title alone.
     """
     shape = shape or figure_style.Shape()
     paths = [folder / f"{artifact.name}.{suffix}" for suffix in shape.formats]
