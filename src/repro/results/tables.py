@@ -10,7 +10,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any, Generic
 
 from repro.results.campaign_data import Case, ReportedTime
-from repro.results.significance import interval_of, interval_of_ratio, ratio_of, scaled_interval
+from repro.results.significance import geometric_mean, interval_of, interval_of_ratio, ratio_of, scaled_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -181,6 +181,10 @@ class SummaryLine(Generic[C]):
     statistic: str
     #: Function that says whether a case is included.
     counts: Callable[[C], bool] = lambda case: True
+
+
+#: Summary lines of speedups over all cases.
+MEAN_AND_LEAST: Sequence[SummaryLine[Any]] = tuple(SummaryLine(name, name) for name in ("geometric mean", "least"))
 
 
 def table_of(
@@ -408,6 +412,13 @@ def time_column(
     return Column(key, title, group, cell=lambda case: time_or_reason(time(case), reason(case)))
 
 
+#: Statistics of speedups for `MEAN_AND_LEAST`.
+MEAN_AND_LEAST_SPEEDUP: Mapping[str, Statistic] = {
+    "geometric mean": lambda speedups: ratio(geometric_mean(speedups)),
+    "least": lambda speedups: ratio(min(speedups)),
+}
+
+
 def speedup_column(
     key: str,
     title: str,
@@ -415,8 +426,10 @@ def speedup_column(
     base: Callable[[C], ReportedTime | None],
     divisor: Callable[[C], ReportedTime | None],
 ) -> Column[C]:
-    """Return a column with the speedup of `divisor` relative to `base`."""
-    return Column(key, title, group, cell=lambda case: speedup(base(case), divisor(case)))
+    """Return a column with the speedup of `divisor` relative to `base`, its mean and its least for `MEAN_AND_LEAST`."""
+    return Column(
+        key, title, group, cell=lambda case: speedup(base(case), divisor(case)), summary=MEAN_AND_LEAST_SPEEDUP
+    )
 
 
 def share(part: ReportedTime | None, total: ReportedTime | None) -> Cell:

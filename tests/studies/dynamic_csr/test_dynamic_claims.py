@@ -15,6 +15,7 @@ from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dynamic_csr.claims import QUANTITIES, PaperGraphs
 from repro.studies.dynamic_csr.ids import DynamicRow
 from support.campaigns import Recorder
+from support.figure_flaws import laid_out
 
 load_artifacts(STUDY_NAME)
 NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
@@ -66,6 +67,18 @@ def test_updates_as_published_judge_where_a_campaign_has_them(tmp_path):
     verdicts = judged(maker.load())
     assert (verdicts["streaming_mean"].value, verdicts["streaming_mean"].variants) == (pytest.approx(4), "as_published")
     assert verdicts["iterative_most"].value == pytest.approx(2.5)  # by the text, not by the code's defragmentations
+
+
+def test_the_papers_updates_are_drawn_of_the_campaign_that_judges_the_claims(tmp_path):
+    own, letter = Maker(tmp_path / "own"), Maker(tmp_path / "letter")
+    own.graph("graph", [("stream", 20.0, OURS), ("iterate", 50.0, OURS)])
+    letter.graph("graph", [("stream", 25.0, TEXT), ("iterate", 40.0, TEXT)])
+    campaign = replace(own.load(), as_published=replace(letter.load(), name="letter"))
+    made = get_artifact(STUDY_NAME, "figure-5-3").make(campaign, NUMBERS)
+    assert made.campaigns == (campaign.name, "letter") and "campaign letter" in made.caption
+    iterative, streaming = laid_out(made).axes
+    assert [bar.get_width() for bar in iterative.patches[:2]] == pytest.approx([2.0, 2.5])
+    assert [bar.get_width() for bar in streaming.patches] == pytest.approx([5.0, 4.0])
 
 
 def test_ours_judge_where_nothing_as_published_was_measured(tmp_path):

@@ -101,6 +101,8 @@ class UpdateSeries:
     times: Callable[[DynamicCase], TimePair]
     #: Pattern of the bars, for a second series of the same role.
     hatch: str = ""
+    #: Whether the times are those of `Campaign.as_published`, where there is one: the paper's updates as published.
+    as_published: bool = False
 
     @property
     def fill(self) -> dict[str, Any]:
@@ -109,7 +111,12 @@ class UpdateSeries:
 
     def number(self, case: DynamicCase) -> float | None:
         """Return the ratio; None if either time is missing."""
-        return ratio_of(*self.times(case))
+        return ratio_of(*self.pair(case))
+
+    def pair(self, case: DynamicCase) -> TimePair:
+        """Return the two times of a case, in the campaign that has the series."""
+        judging = case.campaign.as_published if self.as_published else None
+        return self.times(DynamicCase(judging, case.problem, case.precision) if judging else case)
 
 
 @dataclass(frozen=True)
@@ -140,18 +147,26 @@ class UpdatePanel:
     lines: Mapping[str, float] = field(default_factory=dict)
 
 
-RE_RUN = UpdateSeries("papers’ DCSR, re-run", figure_style.PAPERS.fill, iterative_pair(DCSR_PUBLISHED))
+PAPERS_FILL = figure_style.PAPERS.fill
 ITERATIVE_SERIES = (
     UpdateSeries("ours", figure_style.OURS.fill, iterative_pair(DCSR)),
-    RE_RUN,
+    UpdateSeries(figure_style.PAPERS.word, PAPERS_FILL, iterative_pair(DCSR_PUBLISHED), as_published=True),
     UpdateSeries("CSR rebuilt", figure_style.GREY, iterative_pair(REBUILD)),
     UpdateSeries("cuSPARSE csrgeam2", figure_style.LIBRARY.fill, iterative_pair(GEAM)),
 )
 STREAMING_SERIES = (
     UpdateSeries("ours, by row", figure_style.OURS.fill, streaming_pair(SORTED)),
     UpdateSeries("ours, any order", figure_style.OURS.fill, streaming_pair(ANY), hatch="////"),
-    UpdateSeries("papers’ DCSR, re-run, by row", figure_style.PAPERS.fill, streaming_pair(SORTED, DCSR_PUBLISHED)),
+    UpdateSeries("papers’, by row", PAPERS_FILL, streaming_pair(SORTED, DCSR_PUBLISHED), as_published=True),
+    UpdateSeries(
+        "papers’, any order",
+        PAPERS_FILL,
+        streaming_pair(ANY, DCSR_PUBLISHED),
+        "////",
+        as_published=True,
+    ),
 )
+PAPERS_SERIES = [series for series in (*ITERATIVE_SERIES, *STREAMING_SERIES) if series.as_published]
 
 
 @figure(STUDY_NAME, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {CITED}")
@@ -165,6 +180,13 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         published.quantity(f"speedup of {updates} updates over HYB, {rank}", gpu=PUBLISHED_GPU)
         for updates, rank in (("streaming", "mean"), ("streaming", "largest"), ("iterative", "largest"))
     )
+    has_whiskers = any(
+        interval_of_ratio(*series.pair(case))
+        for series in (*ITERATIVE_SERIES, *STREAMING_SERIES)
+        for case in cases
+        if not (series.as_published and campaign.as_published)
+    )
+    has_papers = any(series.number(case) for series in PAPERS_SERIES for case in cases)
     is_gpu = not campaign.on_cpu
     marks_text = "diamonds" if is_gpu else "they are not drawn beside a CPU’s"
     panels = (
@@ -193,20 +215,12 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         "HYB sorts its coordinates with every batch. CSR is made again with every batch: rows are counted, sizes added",
         "up and rows copied, or cuSPARSE’s csrgeam2 adds the batch.",
         geam_sentence(campaign),
-        "Re-run: the paper’s updates as we wrote them by its algorithms 4, 5 and 7."
-        if any(RE_RUN.number(case) for case in cases)
-        else "",
+        _papers_note(campaign) if has_papers else "",
         "The paper’s graphs, and those in their place, have 50 batches of random entries, each 0.2 % of the matrix.",
         "Sweeps, whose batches are of growing sizes, are in figure-rates." if sweeps else "",
         "Right (its lower half): the grown matrix as one batch into an empty one, whose rows have a segment of mean",
         "size; HYB’s time, its sort included, over dynamic CSR’s, the entries in the order of their rows or in any.",
-        WHISKERS
-        if any(
-            interval_of_ratio(*series.times(case))
-            for series in (*ITERATIVE_SERIES, *STREAMING_SERIES)
-            for case in cases
-        )
-        else "",
+        WHISKERS if has_whiskers else "",
         _means_sentence(cases),
         f"{CITED} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
         f"as {max_rate}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
@@ -217,8 +231,23 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
+    judging = campaign.as_published if has_papers else None
     return Figure(
-        lambda: draw_updates(panels, lines, cases, mark_meanings(lines)), join_sentences(caption), clock=OPERATION_CLOCK
+        lambda: draw_updates(panels, lines, cases, mark_meanings(lines)),
+        join_sentences(caption),
+        clock=OPERATION_CLOCK,
+        campaigns=(campaign.name, judging.name) if judging else (),
+    )
+
+
+def _papers_note(campaign: Campaign) -> str:
+    """Return the sentence on the bars of the paper's updates."""
+    judging = campaign.as_published
+    source = f", of campaign {judging.name} on the same model of GPU, over HYB there" if judging else ""
+    intervals = " Whiskers on them: 95 % intervals over the rounds of that campaign." if judging else ""
+    return (
+        f"Light: the paper’s updates as we wrote them by its algorithms 4, 5 and 7{source}; they judge its claims, and "
+        f"have no bar where they were not timed.{intervals}"
     )
 
 
@@ -232,15 +261,15 @@ def published_bars(published: Published) -> dict[str, float]:
 
 
 def _means_sentence(cases: Sequence[DynamicCase]) -> str:
-    """Return the sentence with our means and our largest ratio; empty if there are no ratios."""
+    """Return the sentence with the means and the largest ratios of ours and the paper's; empty if there are none."""
     words = []
-    streaming = [("streaming", series) for series in STREAMING_SERIES[:2]]
-    for updates, series in [("iterative", ITERATIVE_SERIES[0]), *streaming]:
+    kinds = {"iterative": ITERATIVE_SERIES[:2], "streaming": STREAMING_SERIES}
+    for updates, series in ((updates, series) for updates, all_series in kinds.items() for series in all_series):
         numbers = [number for case in cases if (number := series.number(case)) is not None]
         if numbers:
-            mean, largest_number = fmean(numbers), max(numbers)
-            words.append(f"{updates}, {series.label}: {mean:.2f}× in the mean, as much as {largest_number:.2f}×")
-    return f"Ours: {'; '.join(words)}." if words else ""
+            mean = f"{fmean(numbers):.2f}× in the mean of {len(numbers)}"
+            words.append(f"{updates}, {series.label}: {mean}, as much as {max(numbers):.2f}×")
+    return f"Measured: {'; '.join(words)}." if words else ""
 
 
 def draw_updates(
@@ -283,7 +312,7 @@ def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: 
     for place, (series, number) in enumerate(shown_bars):
         offset = (place - (len(shown_bars) - 1) / 2) * thickness
         axes.barh(y + offset, number, height=thickness, zorder=2, **series.fill)
-        figure_style.draw_whisker(axes, interval_of_ratio(*series.times(case)), y + offset)
+        figure_style.draw_whisker(axes, interval_of_ratio(*series.pair(case)), y + offset)
     published_mark = panel.marks.get(line.published or "")
     if published_mark is not None:
         axes.plot([published_mark], [y], **figure_style.PUBLISHED_MARK)
@@ -322,15 +351,15 @@ FORMAT_LOOKS: Mapping[str, tuple[str, str]] = {
 }
 
 
-@figure(STUDY_NAME, "figure-rates", title="DCSR over other formats by the size of the batch", numbering="ours")
+@figure(STUDY_NAME, "figure-rates", title="Ours over other formats by the size of the batch", numbering="ours")
 def rates(campaign: Campaign, published: Published) -> Figure:
-    """Rates of DCSR over those of other formats by batch size, on logarithmic axes: a row of panels a problem."""
+    """Rates of ours over those of other formats by batch size, on logarithmic axes: a row of panels a problem."""
     sweeps = [sweep for sweep in batch_sweeps(campaign, published) if sweep.sizes]
     by_geam = any(sweep.has(GEAM) for sweep in sweeps)
     caption = [
-        "Updates a second of dynamic CSR over those of each other format, by the entries of a batch that is inserted",
+        "Updates a second of ours over those of each other format, by the entries of a batch that is inserted",
         "alone into the matrix before the first batch: in the order of its rows or in any, where sorting counts; with",
-        "entries of the same place beside each other (added) or each place once (unique). Above 1 dynamic CSR is the",
+        "entries of the same place beside each other (added) or each place once (unique). Above 1 ours is the",
         "faster; protocols that no other format has are left out. The rates are in table-rates.",
         unique_sentence(by_geam),
         CAPACITY_SENTENCE,
@@ -373,7 +402,7 @@ def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
             # on narrow panels Matplotlib's default labels only the first and the last tick
             axes.xaxis.set_major_locator(plotting.LogLocator(numticks=3))
             figure_style.log_ticks(axes.yaxis, (1,))
-        row[0].set_ylabel(f"{sweep.line.label}\nDCSR over the other")
+        row[0].set_ylabel(f"{sweep.line.label}\nours over the other")
     for axes, protocol in zip(panels[0], protocols, strict=True):
         axes.set_title(protocol.title)
     for axes in panels[-1]:

@@ -128,16 +128,15 @@ LEAST, MOST = _worst(min), _worst(max)
 
 
 def _summary(cases: Sequence[ProblemTimes] | Sequence[ProductTimes]) -> list[SummaryLine[Any]]:
-    """Return the summary lines: for all problems, and for the paper's problems if there are others as well."""
+    """Return the summary lines: for all problems, and for the paper's and the others if there are both."""
     lines = [SummaryLine[Any]("geometric mean", "mean"), SummaryLine[Any]("worst", "worst")]
-    if len({case.line.published is None for case in cases}) > 1:
-        lines += [
-            SummaryLine(
-                f"{line.title}, the paper’s problems", line.statistic, lambda case: case.line.published is not None
-            )
-            for line in lines
-        ]
-    return lines
+    if len({case.line.published is None for case in cases}) < 2:
+        return lines
+    parts = {"the paper’s problems": lambda case: case.line.published is not None}
+    parts["other problems"] = lambda case: case.line.published is None
+    return lines + [
+        SummaryLine(f"{line.title}, {part}", line.statistic, counts) for part, counts in parts.items() for line in lines
+    ]
 
 
 NAME = Column[Any]("problem", "problem", numeric=False, cell=lambda case: case.name)
