@@ -97,21 +97,27 @@ def table(*names: str) -> Table:
 
 
 def claims(study: str, *campaigns: str) -> str:
-    """Return the claims of a study as Markdown: what is published where, and verdict, value and kernels by campaign."""
+    """Return the claims of a study as Markdown: what is published, and each campaign's verdict, cases and interval."""
     recorded = {name: table(f"{name}/tables/{study}/table-claims").frame.set_index("id") for name in campaigns}
     first = recorded[campaigns[0]]
     places = [str(place) for place in first["place"]]
     work = places[0].partition(", ")[0] + ", "
     common = work if all(place.startswith(work) for place in places) else ""
     unit_of = {claim.id: claim.unit for claim in load_claims(study)}
-    lines = [["claim", f"published in {common.strip(', ')}" if common else "published", "unit", *campaigns]]
+    lines = [["claim", f"published in {common.strip(', ')}" if common else "published", "unit"]]
+    for name in campaigns:
+        lines[0] += [name, "cases", "interval"]
     lines.append(["---"] * len(lines[0]))
     for id, place in zip(first.index, places, strict=True):
         one = first.loc[id]
         on = "" if pd.isna(one["gpu"]) else f" on {one['gpu']}"
         where = re.sub(r"\bsections? ", "§", place.removeprefix(common))
         cells = [one["claim"], f"{one['published']}{on}, {where}", unit_of[id]]
-        cells += [judged(frame.loc[id]) for frame in recorded.values()]
+        for claim in (frame.loc[id] for frame in recorded.values()):
+            cells += [
+                judged(claim),
+                *(text.replace("nan", "") for text in (f"{claim['cases']:.0f}", str(claim["interval"]))),
+            ]
         lines.append([str(cell).replace("|", "\\|") for cell in cells])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
