@@ -9,6 +9,7 @@ import pytest
 from repro.campaign.artifacts import CampaignSelection
 from repro.campaign.configuration import load
 from repro.campaign.plan import check_beside
+from repro.campaign.report import claim_tables
 from repro.config.models import Config
 from repro.errors import ReproError
 from support.campaigns import RESULTS
@@ -54,3 +55,5 @@ def test_a_later_campaign_is_read_where_it_has_the_study() -> None:
     later = selection.read("spgemm_amg").later
     assert later is not None and later.name == "h200-products"
     assert selection.read("compressed_coo").later is None
+    [(judged, _)] = claim_tables(selection, "spgemm_amg").values()
+    assert judged.name == "h200-products"

@@ -326,7 +326,7 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
     again = replace(part, campaign=replace(campaign, later=replace(campaign, name="newer")))
     top = write_report([again], tmp_path / "r.html").read_text().partition("</header>")[0]
     later = top.index('<strong class="number">4.0×</strong> <a href="../newer/report.html">newer</a>, measured later')
-    assert later < top.index(f'<strong class="number">4.0×</strong> {campaign.name}')
+    assert later < top.index("<summary>more</summary>") < top.index(f"{campaign.name}: <strong>4.0×</strong>")
     nothing = PageStudy(campaign, NOTHING, [TABLE], result=Result("table-9", "", "ours", "x", "event"))
     assert '<strong class="number">' not in write_report([nothing], tmp_path / "r.html").read_text()
 

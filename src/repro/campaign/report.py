@@ -118,13 +118,16 @@ PAGE = "reproduction"
 
 
 def claim_tables(selection: CampaignSelection, study_name: str | None = None) -> dict[str, tuple[Campaign, Table]]:
-    """Return for each study of a campaign that has claims the measured data and the table of claims."""
+    """Return for each study of a campaign that has claims the measured data and the table of claims.
+
+    A study that a later campaign measured again is judged by that campaign.
+    """
     return _tables_of_claims(selection.read(name) for name in selection.studies(study_name))
 
 
 def _tables_of_claims(campaigns: Iterable[Campaign]) -> dict[str, tuple[Campaign, Table]]:
     claim_table_of = {}
-    for campaign in campaigns:
+    for campaign in (campaign.later or campaign for campaign in campaigns):
         artifact = next(
             (candidate for candidate in all_artifacts(campaign.study, "table") if candidate.name == CLAIMS), None
         )
@@ -150,6 +153,9 @@ def write_reproduction(selection: CampaignSelection, tables: Mapping[str, tuple[
     paths = []
     # studies without claims were measured too
     facts = _facts([tables[name][0] if name in tables else selection.read(name) for name in selection.studies()])
+    sources = {name: source.name for name, (source, _) in tables.items() if source.name != selection.campaign}
+    if sources:
+        facts["Judged again"] = ", ".join(f"{name} by campaign {source}" for name, source in sources.items())
     for suffix, text in (("md", _markdown(selection, facts, tables)), ("tex", _latex(selection, facts, tables))):
         path = selection.folder.page(f"{PAGE}.{suffix}")
         with replace_artifact(path) as partial:

@@ -607,8 +607,9 @@ def claims(
         heads = ["verdict", "id", "published", "here", "cases", "kernels", "claim"]
         shown_keys = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
         for name, (source, table) in tables.items():
-            again = f" (measured again later: campaign {source.later.name})" if source.later else ""
-            typer.echo(f"{name} on {source.column}, campaign {selection.said}{again}: {verdict_line(table)}")
+            again = f", which measured again what {selection.campaign} had" if source.name != selection.campaign else ""
+            campaign_text = f"{source.name}{again}" if again else selection.said
+            typer.echo(f"{name} on {source.column}, campaign {campaign_text}: {verdict_line(table)}")
             columns = [column.key for column in table.columns]
             cells = [dict(zip(columns, row, strict=True)) for row in table.rows]
             judged = [line for line in cells if line["verdict"].value != Verdict.NOT_TESTABLE]

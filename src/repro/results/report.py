@@ -121,6 +121,8 @@ def has_floor(campaign: Campaign) -> bool:
     return bool(campaign.reported.select(kind="floor"))
 
 
+#: Width in points from which a figure is scrolled on a phone, as `.paper svg` in `report.css` has it.
+WIDE = 256
 #: Maximum number of words of a collapsed caption.
 WORDS_SHOWN = 60
 #: Characters after which a long sentence may be split.
@@ -404,6 +406,7 @@ def write_report(
         "events_note": events_note,
         "absent": ABSENT,
         "rows_open": ROWS_OPEN,
+        "wide": WIDE,
         "uncommitted": UNCOMMITTED,
         "codes": code_words(parts[0].campaign.codes),
     }
@@ -524,8 +527,10 @@ def _card(part: PageStudy, page_artifacts: Sequence[PageArtifact]) -> Card | Non
     card = make_card(result, part.library, tables, published_table)
     if later_campaign is None:
         return card
-    number = result.cell(cast(Table, result_artifact.artifact.make(later_campaign, part.published)))
-    return replace(card, later=(later_campaign.name, number))
+    later_table = cast(Table, result_artifact.artifact.make(later_campaign, part.published))
+    later = make_card(result, part.library, {later_campaign.name: later_table})
+    number = later.numbers[later_campaign.name]
+    return replace(card, later=(later_campaign.name, number), left_out=later.left_out or card.left_out)
 
 
 def _rows(folder: Path, study_name: str) -> dict[str, str]:
