@@ -152,11 +152,10 @@ def chunks(campaign: Campaign, published: Published) -> Table:
         *(_encoding_column(name) for name in shown_encodings),
     )
     caption = [
-        f"The encodings of Table 1 of {CITED}, and how many of each problem’s chunks have which, in percent, in the",
-        "compressed COO with the fastest K: row indices none (the chunk is one row) or as 8-bit offsets from the",
-        "chunk’s first row; column indices as 8-, 16- or 32-bit offsets from its base column; values as 8-bit indices",
-        "into the table of the 256 most frequent (table), or as they are (plain). K by events: the fastest by the",
-        "other clock.",
+        f"Percent of each problem’s chunks that have each encoding of Table 1 of {CITED}, in the compressed COO with",
+        "the fastest K. Rows: no indices (the chunk is one row), or 8-bit offsets from the chunk’s first row. Columns:",
+        "8-, 16- or 32-bit offsets from the chunk’s base column. Values: 8-bit indices into the table of the 256 most",
+        "frequent (table), or as they are (plain). K by events: the fastest by the other clock.",
         f"Used by no chunk (rows/columns/values): {', '.join(unused)}." if used_encodings and unused else "",
         f"{precision_of(campaign).capitalize()} precision. Nothing of the shares is published.",
         kernels_note(campaign),

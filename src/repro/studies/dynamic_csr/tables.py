@@ -183,8 +183,8 @@ def memory(campaign: Campaign, published: Published) -> Table:
         *(column for count_name, key, head in MEMORY_COUNTS for column in _memory_columns(count_name, key, head)),
     )
     caption = [
-        "Memory of the matrices before the first batch of updates: the size as HYB in MiB (M), below one in KiB",
-        "(K), cut off, and dynamic CSR with room for two, three and four segments a row and CSR as fractions of it.",
+        "Memory of the matrices before the first batch of updates. HYB: its size in MiB (M), or in KiB (K) below one,",
+        "cut off. Dynamic CSR, with room for two, three and four segments a row, and CSR: fractions of that size.",
         f"Published in Table 5.2 of {CITED}, and ours, which does not depend on the device. The paper counts values of",
         "4 bytes, the table of segments but not the sizes of the rows, and gives HYB’s regular part the mean row,",
         "cut off, then rounded up to a multiple of 4; its text has the mean itself. Everything: the sizes of the rows,",
