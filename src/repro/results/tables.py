@@ -144,15 +144,19 @@ class Table:
         return spans
 
 
-def move_lead_columns(table: Table, lead: Sequence[str], instead: Sequence[str] = ()) -> Table:
+def move_lead_columns(
+    table: Table, lead: Sequence[str], instead: Sequence[str] = (), *, after_texts: bool = False
+) -> Table:
     """Return a table with the columns `lead` directly after its first columns without a group, which name the case.
 
-    If no row has a value of `lead`, the columns `instead` are moved. Columns without any value come last.
+    If no row has a value of `lead`, the columns `instead` are moved. Columns without any value come last. With
+    `after_texts`, numbers do not name the case: they come behind `lead`.
     """
     columns = table.columns
     places = {column.key: index for index, column in enumerate(columns)}
     heads = {places[key] for key in (*lead, *instead) if key in places}
-    naming = next((index for index, column in enumerate(columns) if column.group or index in heads), len(columns))
+    numbers = (i for i, column in enumerate(columns) if column.group or i in heads or (after_texts and column.numeric))
+    naming = next(numbers, len(columns))
     valued = {index for index in range(len(columns)) if any(row[index].value is not None for row in table.rows)}
     found = next((keys for keys in (lead, instead) if any(places.get(key) in valued for key in keys)), lead)
     first = [places[key] for key in found if key in places]

@@ -235,7 +235,7 @@ OUR_METHODS: Mapping[tuple[str | None, str | None], str] = {
     "table-products",
     title="The products, problem by problem",
     numbering="ours",
-    lead=("library_over_ours", "coordinates_over_ours", "paper_over_ours"),
+    lead=("ours_us", "library_us", "library_over_ours", "coordinates_over_ours", "paper_over_ours"),
 )
 def products(campaign: Campaign, published: Published) -> Table:
     """One line for each problem, product and precision; below, geometric mean and worst case of ratios and GFLOPS."""
