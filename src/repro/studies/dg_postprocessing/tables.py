@@ -296,9 +296,9 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
         Column("max_gain", "max", gains, cell=error_gain_cell(unfiltered_errors, filtered_errors, LARGEST)),
     )
     caption = [
-        "A field is the L² projection of a function. Its error, and that of the filtered field, with h the longest",
-        "edge: in L² over the domain, by the quadrature whose points are filtered at, and the largest",
-        "error at these points. A projection errs less there than elsewhere (by finer quadrature its",
+        "Errors of a field against the function that it is the L² projection of, and of the filtered field, with h the",
+        "longest edge. They are in L² over the domain, by the quadrature whose points are filtered at, and the largest",
+        "at these points. A projection errs less there than elsewhere (by finer quadrature its",
         "error in L² is about 1.3 times as large), so that gains are understated. The filtered values are those of",
         "the kernels. Order: the logarithm of the ratio of errors over that of mean edges, against the next coarser",
         "mesh of the same family and degree in this campaign. dG over filtered: above 1 the filter has brought the",

@@ -553,9 +553,9 @@ def strategies(campaign: Campaign, published: Published) -> Table:
         if recordings
     ]
     caption = [
-        "Joint tuning takes the fastest variant of the papers’ space, exhaustively searched. The table has by how many",
-        "percent the answers of other orders of tuning are slower, and how many variants each order tries, over",
-        f"{len(recordings)} pairs of problem and precision. “Schedule” is tuned in CSR-AoS-AoS when it comes first.",
+        "By how many percent the answers of other orders of tuning are slower than that of joint tuning, and how many",
+        f"variants each order tries, over {len(recordings)} pairs of problem and precision. Joint tuning takes the",
+        "fastest of the papers’ space, exhaustively searched. “Schedule” is tuned in CSR-AoS-AoS when it comes first.",
         f"“Layout” is tuned under the schedule {customary or 'that is customary'} when it comes first: static, 256",
         "threads per block where the device has them, and as many blocks as fit.",
         "“n_t·n_b” tunes the product as one parameter, each with a rule that splits it, jointly with the rest.",
