@@ -414,10 +414,14 @@ def _marks(axes: Axes) -> Iterator[tuple[Any, list[str]]]:
             for bar in container.patches:
                 centre = bar.get_y() + bar.get_height() / 2 if is_horizontal else bar.get_x() + bar.get_width() / 2
                 value = bar.get_width() if is_horizontal else bar.get_height()
+                if values.get_scale() == "log":  # bars of ratios begin at 1 there
+                    value += bar.get_x() if is_horizontal else bar.get_y()
                 yield bar, [_text(container.get_label(), ((rows, centre), (values, value)))] if isfinite(value) else []
     for line in axes.lines:
         if line.get_marker() not in (None, "None", "", " "):
-            yield line, _points(axes, line.get_label(), np.asarray(line.get_xydata(), float))
+            points = np.asarray(line.get_xydata(), float)
+            has_values = all(line.get_transform().contains_branch_seperately(axes.transData))  # no marks beside a panel
+            yield line, _points(axes, line.get_label(), points) if has_values else []
     for collection in axes.collections:
         if isinstance(collection, plotting.PathCollection):
             yield collection, _points(axes, collection.get_label(), np.asarray(collection.get_offsets(), float))
