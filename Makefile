@@ -27,7 +27,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 PYTEST = $(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder
 FAST := not slow and not wording and not medium and not gpu and not exhaustive
 
-.PHONY: help all demo test test-fast test-all test-exhaustive lint docs census times environment lock clean
+.PHONY: help all demo test test-fast test-all test-exhaustive lint messages docs census times environment lock clean
 
 help:  ## Print this.
 	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [EXTRAS=cpu,mesh] [LOCKED=no]"
@@ -67,6 +67,10 @@ lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workfl
 	run snakemake --lint; \
 	for check in "$${failed[@]}"; do echo "failed: $$check" >&2; done; \
 	exit $${#failed[@]}
+
+COMMITS ?= origin/main..HEAD
+messages: $(call stamps,run)  ## Check subjects and bodies of COMMITS, as the hooks of pre-commit do.
+	$(RUN) python tools/commit_body.py $(COMMITS)
 
 docs: $(call stamps,docs)  ## Fill in the pages' numbers, generate the reference, and write the site to build/site.
 	$(RUN) python docs/make_pages.py

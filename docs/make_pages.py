@@ -16,7 +16,7 @@ or finds lines by a query after `where`. The third is a format; `.2f` if left ou
 
 The claims of a study, with the verdicts of several recorded campaigns beside each other, are `claims(study, campaign,
 …)`, what their units mean `units()`, how many have which verdict `tally(study, campaign)`, and of several studies
-together, as a sentence, `verdict(campaign, study, …)`.
+together, as a sentence, `verdict("campaign/study", …)`.
 
 A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The command
 
@@ -135,17 +135,18 @@ def units() -> str:
 
 def tally(study: str, campaign: str) -> str:
     """Return how many claims have which verdict, `6 hold, 2 reversed`."""
-    return ", ".join(verdict_count(verdict, n) for verdict, n in _counts(campaign, study).items())
+    return ", ".join(verdict_count(verdict, n) for verdict, n in _counts(f"{campaign}/{study}").items())
 
 
-def verdict(campaign: str, *studies: str) -> str:
-    """Return how many claims of all studies have which verdict, `Of 9 claims 6 hold, 2 weaker, 1 reversed`."""
-    counts = {"holds": 0, **_counts(campaign, *studies)}
+def verdict(*judged: str) -> str:
+    """Return how many claims of all `campaign/study` have which verdict, `Of 9 claims 6 hold, 2 weaker, 1 reversed`."""
+    counts = {"holds": 0, **_counts(*judged)}
     return f"Of {sum(counts.values())} claims {', '.join(verdict_count(verdict, n) for verdict, n in counts.items())}"
 
 
-def _counts(campaign: str, *studies: str) -> dict[str, int]:
-    verdicts = [table(f"{campaign}/tables/{study}/table-claims").frame["verdict"] for study in studies]
+def _counts(*judged: str) -> dict[str, int]:
+    pairs = (name.split("/") for name in judged)
+    verdicts = [table(f"{campaign}/tables/{study}/table-claims").frame["verdict"] for campaign, study in pairs]
     counted = pd.concat(verdicts).value_counts()
     order = ("holds", "stronger", "weaker", "reversed", "not testable here")
     return {verdict: int(counted[verdict]) for verdict in order if verdict in counted}

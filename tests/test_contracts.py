@@ -116,9 +116,10 @@ def test_an_outer_format_counts_what_it_packs(small_problem, outer, warp):
     problem = small_problem("complex")
     place = get_outer(outer).locate(problem, warp)
     slots, index = get_outer(outer).count(problem.row_lengths, warp)
-    assert len(place.index) == index
+    assert len(place.index) == index, f"`count` says {index} numbers of `index`, `locate` has {len(place.index)}"
     assert len(np.unique(place.position)) == problem.nnz, "two entries share a slot"
-    assert 0 <= place.position.min() <= place.position.max() < slots
+    assert place.position.min() >= 0
+    assert place.position.max() < slots, f"`count` says {slots} slots, `locate` has slot {place.position.max()}"
     packed = pack(problem, problem.values, Layout(outer, "AoS", "AoS"), warp)
     assert packed.nbytes == slots * (INDEX_BYTES + 2 * 8) + index * INDEX_BYTES
     assert 0 <= packed.arrays["columns"].min() <= packed.arrays["columns"].max() < problem.n

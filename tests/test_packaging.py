@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -300,6 +301,22 @@ def test_ci_can_be_run() -> None:
     assert "make lint" in script.read_text()
     assert "make test-all" in script.read_text()
     subprocess.run(["bash", "-n", script], check=True)
+
+
+def test_a_range_of_commits_is_checked_by_the_hooks_of_messages(tmp_path: Path) -> None:
+    shutil.copy(REPOSITORY / ".pre-commit-config.yaml", tmp_path)
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    (tmp_path / "results").mkdir()
+    for number, message in enumerate(["Begin", 121 * "a", "Merge branch 'x'", "Measure", "Measure\n\n1 is 2."]):
+        (tmp_path / ("results/a.csv" if number > 2 else "other")).write_text(f"{number}\n")
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "--quiet", "--message", message], check=True)
+    command = [sys.executable, REPOSITORY / "tools/commit_body.py", "HEAD~4..HEAD"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("expected: ")) == (1, 3)
+    command[-1] = "HEAD~1..HEAD"
+    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

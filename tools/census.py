@@ -316,6 +316,8 @@ class Line:
     target: float
     #: Whether the target is the least that is wanted, else the most.
     at_least: bool = False
+    #: What a test holds today, where the target is not reached yet: the number may only come nearer to the target.
+    limit: float | None = None
     unit: str = ""
     #: Where what is counted stands.
     places: tuple[str, ...] = ()
@@ -323,7 +325,15 @@ class Line:
     @property
     def is_met(self) -> bool:
         """Whether the target is reached."""
-        return self.value >= self.target if self.at_least else self.value <= self.target
+        return self._reaches(self.target)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the limit of today is kept: that is the target, where no limit is named."""
+        return self._reaches(self.target if self.limit is None else self.limit)
+
+    def _reaches(self, bound: float) -> bool:
+        return self.value >= bound if self.at_least else self.value <= bound
 
 
 def census() -> list[Line]:
@@ -354,8 +364,8 @@ def census() -> list[Line]:
         Line("lines of a module, median", statistics.median(modules), 150, at_least=True),
         places("modules of over 700 lines, to be parted before 800", 3, long_modules(sources)),
         Line("functions", len(functions), float("inf")),
-        Line("lines of a function, median", statistics.median(functions), 9, at_least=True),
-        Line("lines of src", lines, 58_000),
+        Line("lines of a function, median", statistics.median(functions), 9, at_least=True, limit=6),
+        Line("lines of src", lines, 58_000, limit=86_000),
         Line("of these docstrings", 100 * docstring_lines(sources) / lines, 15, unit=" %"),
         places("calls that parse an id", 8, parse_calls(sources)),
         places("rows read by string keys, in studies and results", 60, row_keys(sources, columns)),
@@ -369,11 +379,13 @@ def census() -> list[Line]:
 
 def table(lines: Iterable[Line], show: Callable[[Line], bool] = lambda line: False) -> str:
     """Return the census as text; of lines that `show` picks the places follow."""
-    text = [f"{'':52} {'today':>9}  target", "-" * 78]
+    text = [f"{'':52} {'today':>9}  {'target':10} held by a test", "-" * 90]
     for line in lines:
         number = f"{line.value:,.1f}".removesuffix(".0") + line.unit
-        most = "" if line.target == float("inf") else f"{'≥' if line.at_least else '≤'} {line.target:,}{line.unit}"
-        text.append(f"{line.what:52} {number:>9}  {most:10} {'' if line.is_met else 'not yet'}".rstrip())
+        sign = "≥" if line.at_least else "≤"
+        target = "" if line.target == float("inf") else f"{sign} {line.target:,}{line.unit}"
+        held = target if line.limit is None else f"{sign} {line.limit:,}{line.unit}"
+        text.append(f"{line.what:52} {number:>9}  {target:10} {held:10} {'' if line.is_met else 'not yet'}".rstrip())
         text += [f"    {place}" for place in line.places if show(line)]
     return "\n".join(text)
 

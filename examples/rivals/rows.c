@@ -1,5 +1,6 @@
-/* A rival in C on the CPU: row by row, by one thread. A configuration names what `gcc` makes of it as `library:`.
- *   gcc -O3 -shared -fPIC -I include -o build/librows.so examples/rivals/rows.c
+/* A rival in C on the CPU: row by row, by one thread. A configuration names what gcc makes of it:
+ *   mkdir -p build && gcc -O3 -shared -fPIC -I include -o build/librows.so examples/rivals/rows.c
+ *   {name: rows, library: build/librows.so}
  */
 #include "repro_rival.h"
 

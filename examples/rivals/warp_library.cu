@@ -1,7 +1,10 @@
-// The same with the three functions of the header, in which a rival may do on the host what it likes: here each row
-// gets a power of two of threads, by the mean length of the rows, which is the set-up. A configuration names it as
-//   {name: vector, source: examples/rivals/warp_library.cu, of: spmv}
-// or, compiled by hand with `nvcc -shared -Xcompiler -fPIC -I include …`, as `library:`.
+/* The same with the three functions of the header, in which a rival may do on the host what it likes: here each row
+ * gets a power of two of threads, by the mean length of the rows, which is the set-up. A configuration names it as
+ *   {name: vector, source: examples/rivals/warp_library.cu}
+ * and it is compiled for the types of each case. Compiled by hand, it has one precision, and refuses the other:
+ *   {name: vector, library: build/libvector.so}
+ * docs/bring-your-own-kernel.md has the line for nvcc.
+ */
 #include <cstdio>
 
 #include "repro_rival.h"
@@ -50,7 +53,10 @@ extern "C" const char *repro_rival_error(void) { return error; }
 
 extern "C" int repro_rival_setup(repro_rival_problem *problem, void **state) {
   if (problem->task != REPRO_RIVAL_SPMV) return fail("it computes y = A x alone");
+  if (problem->device < 0) return fail("it needs a GPU");
   if (problem->a.block != 1) return fail("it takes no blocks");
+  if (problem->number_bytes != sizeof(real)) return fail("it is compiled for the other precision");
+  if (problem->a.offset_bytes != sizeof(offset)) return fail("it is compiled for offsets of other bits");
   const double mean = double(problem->a.entries) / double(problem->a.rows);
   *state = new Plan{mean > 16 ? 32 : mean > 4 ? 8 : 2};
   return REPRO_RIVAL_OK;

@@ -41,8 +41,10 @@
 #define POPULATION(bits) popcount(bits)
 // The index of the other lane is kept below WARP_LANES, since sub_group_shuffle is undefined for others.
 #define SHUFFLE_XOR(value, distance) sub_group_shuffle_xor(value, distance)
-#define SHUFFLE_DOWN(value, distance) sub_group_shuffle(value, get_sub_group_local_id() + (distance) & (WARP_LANES - 1))
-#define SHUFFLE_UP(value, distance) sub_group_shuffle(value, get_sub_group_local_id() - (distance) & (WARP_LANES - 1))
+#define SHUFFLE_DOWN(value, distance) \
+    sub_group_shuffle(value, (get_sub_group_local_id() + (distance)) & (WARP_LANES - 1))
+#define SHUFFLE_UP(value, distance) \
+    sub_group_shuffle(value, (get_sub_group_local_id() - (distance)) & (WARP_LANES - 1))
 
 #define LONG long
 #define BITS_OF_FLOAT(value) as_int(value)

@@ -8,10 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
+from traceback import extract_tb
+
+from repro.errors import ReproError
 
 
 def import_all(package: str, path: Iterable[str]) -> None:
-    """Import every module and package directly in a package, which is given by its `__name__` and `__path__`."""
+    """Import every module and package directly in a package, which is given by its `__name__` and `__path__`.
+
+    Raises
+    ------
+    ReproError
+        A module cannot be imported; the message has file and line.
+    """
     for module in iter_modules(path):
-        import_module(f"{package}.{module.name}")
+        try:
+            import_module(f"{package}.{module.name}")
+        except ReproError:
+            raise
+        except Exception as error:
+            raise ReproError(
+                "a module cannot be imported",
+                where=_place(error, path),
+                actual=f"{type(error).__name__}: {error}",
+                todo="correct the file",
+            ) from error
+
+
+def _place(error: Exception, folders: Iterable[str]) -> str:
+    """Return `file:line` of a syntax error, or of the innermost frame in the folders, else of the innermost of all."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = extract_tb(error.__traceback__)
+    own = [frame for frame in frames if any(Path(frame.filename).is_relative_to(folder) for folder in folders)]
+    frame = (own or frames)[-1]
+    return f"{frame.filename}:{frame.lineno}"

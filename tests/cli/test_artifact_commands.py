@@ -87,7 +87,12 @@ def test_a_named_table_is_printed_where_it_is_asked_for(
     commands.table([name], **options, show=True)
     head, *lines = capsys.readouterr().out.removesuffix(written).splitlines()
     assert head.startswith(f"{name}: ") and all(len(line) <= 60 for line in lines[:2])
-    assert len(lines) == 3 and lines[-1].startswith("these are the first 1 rows and ")
+    assert len(lines) == 3 and lines[-1].startswith("above are 1 rows and ")
+    commands.table([f"{SPMV}/table-problems"], **options, show=True)
+    *_, means, heads, mean, least, rest = capsys.readouterr().out.partition("wrote ")[0].splitlines()
+    assert not means and heads.startswith("problem") and "of floor" in heads
+    assert mean.startswith("geometric mean") and least.startswith("least")
+    assert rest.endswith("table-problems.csv has all, table-problems.md notes too")
 
 
 def test_a_last_word_is_a_campaign_and_a_later_one_is_named(

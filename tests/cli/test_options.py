@@ -70,6 +70,26 @@ def test_a_campaign_that_is_not_there_is_told_alike_by_every_command(
     ]
 
 
+def test_without_a_campaign_of_ones_own_the_record_of_most_studies_is_proposed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "results"
+    for path in ("first/raw/compound_spmv", "whole/raw/compound_spmv", "whole/raw/compressed_coo"):
+        (folder / path).mkdir(parents=True)
+        (folder / path / "report.parquet").touch()
+    for name in ("first", "whole"):
+        (folder / name / "commits.json").touch()
+    command = ["claims", "--results", str(folder)]
+    with pytest.raises(SystemExit):
+        app.run(command)
+    said = capsys.readouterr().err
+    assert "; no campaign was measured here" in said and "such as whole: " in said
+    (folder / "whole/commits.json").unlink()
+    with pytest.raises(SystemExit):
+        app.run(command)
+    assert "no campaign was measured here" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["best", "claims", "results", "environment", "report", "check"])
 def test_a_campaign_is_an_argument_or_an_option_of_every_command_that_has_no_other_argument(
     command: str, capsys: pytest.CaptureFixture[str]

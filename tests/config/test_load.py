@@ -260,7 +260,7 @@ def test_yaml_that_no_configuration_can_mean_is_one_message(content: str, messag
     started = time.monotonic()
     with pytest.raises(ReproError, match=rf"unreadable YAML\n  where: .*mine.yaml.*\n  actual: .*{message}"):
         load(path)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(

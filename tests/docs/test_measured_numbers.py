@@ -149,6 +149,6 @@ def test_a_verdict_whose_interval_reaches_another_one_is_close() -> None:
 def test_the_verdict_is_the_sum_of_what_the_studies_say() -> None:
     studies = ("compressed_coo", "spgemm_amg")
     of_each = [int(n) for study in studies for n in re.findall(r"\d+", tally(study, "h200"))]
-    said = [int(n) for n in re.findall(r"\d+", verdict("h200", *studies))]
+    said = [int(n) for n in re.findall(r"\d+", verdict(*(f"h200/{study}" for study in studies)))]
     assert said[0] == sum(said[1:]) == sum(of_each)
-    assert verdict("h200", "spgemm_amg") == "Of 7 claims 1 holds, 3 stronger, 3 weaker"
+    assert verdict("h200/spgemm_amg") == "Of 7 claims 1 holds, 3 stronger, 3 weaker"

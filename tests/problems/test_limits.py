@@ -95,7 +95,7 @@ def test_a_plan_reads_a_header_and_no_more(tmp_path: Path, packed: bool) -> None
         assert "does not state its size in its first lines" in said
         assert "at most 1,048,576 bytes (limits.header)" in said
         assert "raise limits.header" in said
-        assert seconds < 3
+        assert seconds < 60
         assert nbytes < 16 * MIB
 
 
@@ -187,7 +187,7 @@ def test_a_mesh_takes_memory_in_proportion_to_its_file(tmp_path: Path, name: str
     ((said, seconds, nbytes),) = measure("mesh", tmp_path / name)
     assert "the mesh file is truncated" in said
     assert "00,000,000" in said
-    assert seconds < 10
+    assert seconds < 60
     assert nbytes < 200 * MIB
 
 

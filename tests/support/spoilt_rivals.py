@@ -105,6 +105,18 @@ class Stuck(Right):
         raise RuntimeError("nor this")
 
 
+class Refusing(Right):
+    """Its teardown cannot follow a set-up that refuses, and fails after another."""
+
+    def setup(self, problem):
+        if problem.a.shape[0] > 75:
+            raise NotImplementedError("not of blocks")
+        super().setup(problem)
+
+    def teardown(self):
+        raise RuntimeError(f"{self.problem.a.shape[0]} rows")
+
+
 class Halfway:
     def setup(self, problem):
         pass

@@ -514,22 +514,25 @@ def recorded_studies(folder: CampaignFolder) -> list[str]:
 
 
 def check_measured(folder: CampaignFolder, named_by: Path | None = None) -> None:
-    """Raise `ReproError` if a campaign has no measured files; the message has the nearest campaign with reported times.
+    """Raise `ReproError` if a campaign has no measured files.
 
-    `named_by` is the configuration that names the campaign; None if the user does.
+    The message proposes the campaign of most studies among those with reported times, and the nearest name. `named_by`
+    is the configuration that names the campaign; None if the user does.
     """
     if folder.raw.is_dir():
         return
     measured = CampaignFolder.measured(folder.path.parent)
-    others = [other.name for other in measured if next(other.raw.rglob("report.parquet"), None)]
+    others = [other for other in measured if next(other.raw.rglob("report.parquet"), None)]
+    proposed = max(others, key=lambda other: len(recorded_studies(other)), default=None)
+    absent_here = "" if any(not other.commits.exists() for other in others) else "; no campaign was measured here"
     raise ReproError(
         "no such campaign",
         where=folder.raw,
-        actual=f"{folder.name}, which {named_by} names, since the command names none"
+        actual=f"{folder.name}, which {named_by} names, since the command names none{absent_here}"
         if named_by
-        else f"{folder.name}{suggestion(folder.name, others)}",
+        else f"{folder.name}{suggestion(folder.name, [other.name for other in others])}",
         todo="measure it first, or name another one"
-        + (f", such as {others[0]}" if others else "")
+        + (f", such as {proposed.name}" if proposed else "")
         + ": `repro list campaigns` has all",
     )
 

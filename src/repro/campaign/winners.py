@@ -151,13 +151,13 @@ def without_ours(selection: CampaignSelection, winners: Iterable[Winner]) -> lis
 
 
 def find_rivals(selection: CampaignSelection, study_name: str | None = None) -> list[RivalLine]:
-    """Return the result of each rival of the studies in each case."""
+    """Return the result of each rival of the studies in each case, those with a time first."""
     lines: list[RivalLine] = []
     for name in selection.studies(study_name):
         load_artifacts(name)
         if contests := contests_of(name):
             lines += rival_lines(selection.read(name), contests)
-    return lines
+    return sorted(lines, key=lambda line: line.time is None)
 
 
 def lines_of_problem(

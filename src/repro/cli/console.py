@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from repro.results.registry import Artifact
-    from repro.results.tables import Table
+    from repro.results.tables import Cell, Column, Table
 
 
 #: File name in the `OSError` for a failure of standard output.
@@ -198,22 +198,6 @@ def in_columns(heads: Sequence[str], rows: Iterable[Sequence[object]], width: in
             yield from wrapped("; ".join(remaining_lines), width, " " * INDENT, INDENT)
 
 
-#: Maximum number of rows that `first_columns` prints by default.
-ROWS_SHOWN = 40
-
-
-def first_columns(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, most_rows: int | None = None
-) -> Iterator[str]:
-    """Yield the lines of a table's first rows, with those of its first columns that fit; say if some are left out."""
-    shown = rows[: most_rows or ROWS_SHOWN]
-    ends = accumulate(max(map(len, cells)) + COLUMN_GAP for cells in zip(heads, *shown, strict=True))
-    count = sum(width is None or end - COLUMN_GAP <= width for end in ends) or 1
-    yield from in_columns(heads[:count], [row[:count] for row in shown], width)
-    if len(shown) < len(rows) or count < len(heads):
-        yield f"these are the first {len(shown)} rows and {count} columns; the files have all, with notes"
-
-
 def leave_out_columns(
     heads: Sequence[str],
     rows: Iterable[Sequence[str | None]],
@@ -361,17 +345,47 @@ def duration(seconds: float) -> str:
     return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60} min"
 
 
+#: Maximum number of rows that `print_table` prints by default.
+ROWS_SHOWN = 40
+
+
 def print_table(artifact: Artifact, table: Table, most_rows: int | None = None) -> None:
-    """Print a table's first rows and leading columns, as many as fit the terminal."""
+    """Print a table's first rows and leading columns, as many as fit the terminal, and its summary below them."""
     import typer
 
     from repro.results.tables import move_lead_columns
 
-    table = move_lead_columns(table, artifact.lead, artifact.lead_instead)
+    table = move_lead_columns(table, artifact.lead, artifact.lead_instead, after_texts=True)
+    shown = table.rows[: most_rows or ROWS_SHOWN]
+    # texts of one value in all rows, such as the precision, are said once
+    alike = {
+        column.key: f"{column.title} {table.rows[0][index].shown} in all"
+        for index, column in enumerate(table.columns)
+        if index and len(table.rows) > 1 and not column.numeric and not column.group
+        if len({row[index].shown for row in table.rows}) == 1
+    }
+    head = f"{artifact.study}/{artifact.name}: {len(table.rows)} rows, {len(table.columns)} columns"
+    typer.echo(typer.style("; ".join([head, *alike.values()]), bold=True))
+    places = [index for index, column in enumerate(table.columns) if column.key not in alike]
+    count = _print_first_columns(table.columns, shown, places)
+    if table.summary:
+        typer.echo()
+        valued = (index for index in places[1:] if any(row[index].value is not None for row in table.summary))
+        _print_first_columns(table.columns, table.summary, [0, *valued])
+    if len(shown) < len(table.rows) or count < len(places):
+        files = f"{artifact.name}.csv has all, {artifact.name}.md notes too"
+        typer.echo(f"above are {len(shown)} rows and {count + len(alike)} columns; {files}")
 
-    heads = [f"{column.group}: {column.title}" if column.group else column.title for column in table.columns]
-    rows = [[cell.shown for cell in row] for row in (*table.rows, *table.summary)]
-    name = f"{artifact.study}/{artifact.name}"
-    typer.echo(typer.style(f"{name}: {len(rows)} rows, {len(heads)} columns", bold=True))
-    for line in first_columns(heads, rows, terminal_width(), most_rows):
+
+def _print_first_columns(columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]], places: Sequence[int]) -> int:
+    """Print those of the columns at `places` that fit the terminal, at least one; return how many do."""
+    import typer
+
+    width = terminal_width()
+    heads = [f"{columns[i].group}: {columns[i].title}" if columns[i].group else columns[i].title for i in places]
+    cells = [[row[i].shown for i in places] for row in rows]
+    ends = accumulate(max(map(len, texts)) + COLUMN_GAP for texts in zip(heads, *cells, strict=True))
+    count = sum(width is None or end - COLUMN_GAP <= width for end in ends) or 1
+    for line in in_columns(heads[:count], [row[:count] for row in cells], width):
         typer.echo(line)
+    return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from enum import StrEnum
@@ -196,6 +197,7 @@ def rival(
         else:
             outcomes = try_apart(member, resolved, seconds, progress_lines.begin, progress_lines.say)
         progress_lines.end()
+        _print_warnings(outcomes)
         failed_outcomes = [outcome for outcome in outcomes if outcome.status not in ("ok", "compiled", "unsupported")]
         if failed_outcomes:
             failed_rivals.append(f"{member.name}: {_counted(failed_outcomes, len(outcomes))}")
@@ -279,6 +281,11 @@ class _Said:
         if self._alike:
             typer.echo(f"  and {self._alike} more alike")
         self._failure, self._alike = "", 0
+
+
+def _print_warnings(outcomes: Sequence[TrialOutcome]) -> None:
+    for warning, count in Counter(text for outcome in outcomes for text in outcome.warnings).items():
+        typer.echo(f"  {_printable(warning)}; in {count} of {len(outcomes)} trials")
 
 
 def _printable(line: str) -> str:

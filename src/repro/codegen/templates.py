@@ -204,6 +204,7 @@ def _environment(templates: Path, absolute: Path) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+        extensions=["jinja2.ext.do"],
     )
 
 

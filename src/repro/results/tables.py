@@ -10,7 +10,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any, Generic
 
 from repro.results.campaign_data import Case, ReportedTime
-from repro.results.significance import interval_of, interval_of_ratio, ratio_of, scaled_interval
+from repro.results.significance import geometric_mean, interval_of, interval_of_ratio, ratio_of, scaled_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -144,15 +144,19 @@ class Table:
         return spans
 
 
-def move_lead_columns(table: Table, lead: Sequence[str], instead: Sequence[str] = ()) -> Table:
+def move_lead_columns(
+    table: Table, lead: Sequence[str], instead: Sequence[str] = (), *, after_texts: bool = False
+) -> Table:
     """Return a table with the columns `lead` directly after its first columns without a group, which name the case.
 
-    If no row has a value of `lead`, the columns `instead` are moved. Columns without any value come last.
+    If no row has a value of `lead`, the columns `instead` are moved. Columns without any value come last. With
+    `after_texts`, numbers do not name the case: they come behind `lead`.
     """
     columns = table.columns
     places = {column.key: index for index, column in enumerate(columns)}
     heads = {places[key] for key in (*lead, *instead) if key in places}
-    naming = next((index for index, column in enumerate(columns) if column.group or index in heads), len(columns))
+    numbers = (i for i, column in enumerate(columns) if column.group or i in heads or (after_texts and column.numeric))
+    naming = next(numbers, len(columns))
     valued = {index for index in range(len(columns)) if any(row[index].value is not None for row in table.rows)}
     found = next((keys for keys in (lead, instead) if any(places.get(key) in valued for key in keys)), lead)
     first = [places[key] for key in found if key in places]
@@ -181,6 +185,10 @@ class SummaryLine(Generic[C]):
     statistic: str
     #: Function that says whether a case is included.
     counts: Callable[[C], bool] = lambda case: True
+
+
+#: Summary lines of speedups over all cases.
+MEAN_AND_LEAST: Sequence[SummaryLine[Any]] = tuple(SummaryLine(name, name) for name in ("geometric mean", "least"))
 
 
 def table_of(
@@ -408,6 +416,13 @@ def time_column(
     return Column(key, title, group, cell=lambda case: time_or_reason(time(case), reason(case)))
 
 
+#: Statistics of speedups for `MEAN_AND_LEAST`.
+MEAN_AND_LEAST_SPEEDUP: Mapping[str, Statistic] = {
+    "geometric mean": lambda speedups: ratio(geometric_mean(speedups)),
+    "least": lambda speedups: ratio(min(speedups)),
+}
+
+
 def speedup_column(
     key: str,
     title: str,
@@ -415,8 +430,10 @@ def speedup_column(
     base: Callable[[C], ReportedTime | None],
     divisor: Callable[[C], ReportedTime | None],
 ) -> Column[C]:
-    """Return a column with the speedup of `divisor` relative to `base`."""
-    return Column(key, title, group, cell=lambda case: speedup(base(case), divisor(case)))
+    """Return a column with the speedup of `divisor` relative to `base`, its mean and its least for `MEAN_AND_LEAST`."""
+    return Column(
+        key, title, group, cell=lambda case: speedup(base(case), divisor(case)), summary=MEAN_AND_LEAST_SPEEDUP
+    )
 
 
 def share(part: ReportedTime | None, total: ReportedTime | None) -> Cell:

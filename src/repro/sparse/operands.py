@@ -61,8 +61,8 @@ def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Wor
     runnable.launch()
     # `result` is called again, because a library on the host uploads its result only then
     y = runnable.result() or y
-    reference, bound = _expected_buffers(operands, runnable, workspace)
-    count = reference.nbytes // operands.reference.itemsize  # number of elements, including padding
+    reference_buffer, bound_buffer = _expected_buffers(operands, runnable, workspace)
+    count = reference_buffer.nbytes // operands.reference.itemsize  # number of elements, including padding
     report = workspace.buffer("report", lambda: device.allocate(8))
     block_size = VERIFY_BLOCK_SIZE[device.backend]
     device.fill(report, 0)
@@ -70,11 +70,19 @@ def compare(operands: ExpectedProduct, runnable: ProductRunnable, workspace: Wor
         workspace.common.program.kernel(f"verify_{operands.precision}"),
         min(device.sm_count * 8, -(-count // block_size)),
         block_size,
-        [np.int32(count), y, reference, bound, report],
+        [np.int32(count), y, reference_buffer, bound_buffer, report],
     )()
     numbers = np.empty(2, np.int32)
     device.download(report, numbers)
-    return require_correct(int(numbers[0]), count, "numbers", float(numbers.view(np.float32)[1]), runnable.unwritten)
+    try:
+        return require_correct(
+            int(numbers[0]), count, "numbers", float(numbers.view(np.float32)[1]), runnable.unwritten
+        )
+    except IncorrectError as wrong:
+        result, exact, bound = np.empty(count, DTYPES[operands.precision]), np.empty(count), np.empty(count)
+        for buffer, array in ((y, result), (reference_buffer, exact), (bound_buffer, bound)):
+            device.download(buffer, array)
+        raise IncorrectError(f"{wrong}: {worst_number('y', result, exact, bound)}", wrong.error) from None
 
 
 def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items: str) -> float:
@@ -87,6 +95,17 @@ def largest_error(error: NDArray[np.float64], bound: NDArray[np.float64], items:
         ratio = np.where(error > 0, error / bound, error)
     wrong = int(np.count_nonzero(~(error <= bound)))
     return require_correct(wrong, error.size, items, float(np.max(ratio, initial=0.0)))
+
+
+def worst_number(
+    name: str, result: NDArray[np.floating], exact: NDArray[np.float64], bound: NDArray[np.float64]
+) -> str:
+    """Return where the ratio of error to bound is largest, or a NaN: `y[3] is 1.5 and not 2`. Arrays have one shape."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.abs(result - exact)
+        worst = np.unravel_index(np.argmax(np.where(error == 0, 0.0, error / bound)), error.shape)
+    digits = "g" if f"{result[worst]:g}" != f"{exact[worst]:g}" else ".17g"
+    return f"{name}[{', '.join(map(str, worst))}] is {result[worst]:{digits}} and not {exact[worst]:{digits}}"
 
 
 def require_correct(wrong: int, count: int, items: str, largest: float, nan_note: str = "") -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,15 +23,24 @@ from repro.errors import ModuleError, ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.rivals.c_interface import CBatch, CMatrix, CProblem, LibraryRival
 from repro.sparse.rivals.files import include_folder, rival_files, rival_identity
-from repro.sparse.rivals.forms import compile_source
+from repro.sparse.rivals.forms import check_compiled, compile_source
 from repro.sparse.rivals.runnables import RivalProduct
 from repro.tuning.final_timing import shuffled_rounds
+from support.pages import blocks
 from support.spoilt_forms import HERE, PYTHON, of_python
 
 pytestmark = pytest.mark.medium
 
 EFFORT = SamplingPlan(5, 2, 5)
 EXAMPLES = HERE.parents[1] / "examples/rivals"
+PAGE = HERE.parents[1] / "docs/bring-your-own-kernel.md"
+
+
+def lie_as_in_a_fresh_clone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a folder the current one, with the example's files where they are in a clone that has built nothing."""
+    monkeypatch.chdir(folder)
+    Path("include").symlink_to(include_folder())
+    Path("examples").symlink_to(EXAMPLES.parent)
 
 
 @pytest.fixture
@@ -64,7 +74,7 @@ def test_what_is_right_is_verified_and_timed(tried, library, entry, precision, k
 @pytest.mark.parametrize(
     ("name", "status", "message"),
     [
-        ("Wrong", "incorrect", "1 of 300 numbers are wrong"),
+        ("Wrong", "incorrect", " of its bound: y[3] is "),
         ("Adding", "incorrect", "300 of 300 numbers are wrong; some are NaN"),
         ("Prepared", "incorrect", "300 of 300 numbers are wrong; some are NaN"),
         ("Once", "incorrect", "right at first, wrong after N timed launches: 300 of 300 numbers are wrong; some"),
@@ -119,10 +129,20 @@ def test_a_library_without_a_function_and_a_file_that_is_none(tried, tmp_path: P
     assert "cannot be loaded" in row.message
 
 
-def test_a_source_is_for_a_gpu(tried) -> None:
-    source = EXAMPLES / "warp_per_row.cu"
-    row = tried(Rival(name="warp", source=str(source), kernel="warp_per_row", threads_per_row=32))
-    assert (row.status, row.message) == ("unsupported", "a source is CUDA C++, which needs a GPU")
+def test_a_source_is_for_a_gpu_and_is_compiled_where_there_is_nvcc_alone(tried, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    warp = Rival(name="warp", source=str(EXAMPLES / "warp_per_row.cu"), kernel="warp_per_row", threads_per_row=32)
+    said = "a source is CUDA C++, which needs a GPU"
+    if nvcc.find() is not None:
+        row = tried(warp)
+        assert (row.status, row.message) == ("unsupported", f"{said}; it compiles for sm_90")
+        Path("typo.cu").write_text("int x = ;\n")
+        row = tried(Rival(name="typo", source="typo.cu"))
+        assert row.status == "compile_error"
+        assert re.match(r"typo.cu does not compile: .*typo.cu.1.: error", row.message)
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    row = tried(warp)
+    assert (row.status, row.message) == ("unsupported", said)
 
 
 def test_scipys_example_is_right(tried) -> None:
@@ -133,16 +153,54 @@ def test_scipys_example_is_right(tried) -> None:
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_the_example_in_c_is_compiled_by_its_own_line_and_right(tried, precision, tmp_path, monkeypatch) -> None:
-    line = re.search(r"gcc .*", (EXAMPLES / "rows.c").read_text()).group().split()
-    built = tmp_path / "librows.so"
-    line[line.index("-o") + 1] = str(built)
-    monkeypatch.chdir(EXAMPLES.parents[1])
-    subprocess.run(line, check=True)
+    lie_as_in_a_fresh_clone(tmp_path, monkeypatch)
+    line = re.search(r"mkdir .* && (gcc .*)", Path("examples/rivals/rows.c").read_text())
+    assert line[1] in PAGE.read_text().splitlines()
+    subprocess.run(["bash", "-euc", line[0]], check=True)
+    built = Path("build/librows.so")
     row = tried(Rival(name="rows", library=str(built)), precision=precision)
     assert (row.status, row.message) == ("ok", None)
     assert row.event_median > 0
     refused = tried(Rival(name="rows", library=str(built), format="bsr"), precision=precision)
     assert refused.status == "unsupported"
+
+
+@pytest.mark.skipif(nvcc.find() is None, reason="there is no nvcc")
+def test_the_example_in_cuda_is_compiled_by_the_pages_line_and_refuses_other_types(tmp_path, monkeypatch) -> None:
+    lie_as_in_a_fresh_clone(tmp_path, monkeypatch)
+    [lines] = [block.text for block in blocks(PAGE) if "nvcc" in block.text]
+    subprocess.run(["bash", "-euc", lines], check=True)
+    library = LibraryRival(Path("build/libvector.so"), "spmv")
+    assert library.label == "vector 1.0"
+    for number_bytes, offset_bytes, device, reason in (
+        (8, 4, 0, None),
+        (4, 4, 0, "it is compiled for the other precision"),
+        (8, 8, 0, "it is compiled for offsets of other bits"),
+        (8, 4, -1, "it needs a GPU"),
+    ):
+        a = CMatrix(rows=1, columns=1, entries=1, block=1, offset_bytes=offset_bytes)
+        problem, state = CProblem(number_bytes=number_bytes, device=device, a=a), ctypes.c_void_p()
+        status = library._library.repro_rival_setup(ctypes.byref(problem), ctypes.byref(state))
+        assert (status, library._text("error") if status else None) == (int(reason is not None), reason)
+
+
+@pytest.mark.skipif(nvcc.find() is None, reason="there is no nvcc")
+def test_the_pages_kernel_of_blocks_compiles(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    [text] = [block.text for block in blocks(PAGE) if block.language == "cuda"]
+    Path("blocks.cu").write_text(text)
+    rival = Rival(name="blocks", source="blocks.cu", kernel="block_rows", format="bsr")
+    check_compiled(rival, get_target("sm_90"), "single", 3)
+
+
+@pytest.mark.slow
+def test_the_pages_trial_for_debuggers_runs(tmp_path, monkeypatch) -> None:
+    lie_as_in_a_fresh_clone(tmp_path, monkeypatch)
+    line = re.search(r"mkdir .* && (gcc .*)", Path("examples/rivals/rows.c").read_text())
+    subprocess.run(["bash", "-euc", line[0]], check=True)
+    [text] = [block.text for block in blocks(PAGE) if block.path == "one_trial.py"]
+    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    assert "status='ok'" in done.stdout
 
 
 def test_pytorchs_example_is_right(tried) -> None:

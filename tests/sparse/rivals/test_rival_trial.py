@@ -149,6 +149,21 @@ def test_the_command_tries_a_file_and_all_rivals_of_a_configuration(tmp_path) ->
         assert (done.exit_code, todo in done.output) == (1, True), done.output
 
 
+def test_a_teardown_that_fails_is_a_warning_below_the_trials_and_follows_no_refusal() -> None:
+    words = ["rival", "check", f"{PYTHON}:Refusing", "--device", "opencl"]
+    done = CliRunner().invoke(app.build(["rival"]), words)
+    assert done.exit_code == 0, done.output
+    lines = [re.sub(r"right, .*", "right", line) for line in done.output.splitlines()[1:]]
+    [line] = [number for number, text in enumerate(PYTHON.read_text().splitlines(), 1) if "]} rows" in text]
+    assert lines == [
+        "  real, single         right",
+        "  real, double         right",
+        "  complex, single      unsupported: not of blocks",
+        "  and 5 more alike",
+        f"  warning: rival/Refusing: teardown raised RuntimeError: 75 rows (spoilt_rivals.py:{line}); in 2 of 8 trials",
+    ]
+
+
 @pytest.mark.parametrize(("names", "code"), [(["Unable"], 1), (["Right", "Unable"], 0), (["Wrong", "Unable"], 1)])
 def test_a_rival_that_cannot_be_tried_is_a_remark_beside_another_that_can(names, code, tmp_path) -> None:
     written = tmp_path / "mine.yaml"

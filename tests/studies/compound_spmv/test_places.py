@@ -33,6 +33,8 @@ def row_range(declarations: str, **names: Any) -> range:
     """Evaluate C declarations of `first`, `end` and `slot_stride`."""
     for name, value in re.findall(r"(\w+) = (.+?)(?:, (?=\w+ = )|;)", declarations):
         names[name] = evaluate(value, **names)
+    missing = {"first", "end", "slot_stride"} - names.keys()
+    assert not missing, f"row_range() does not declare {', '.join(sorted(missing))}"
     return range(names["first"], names["end"], names["slot_stride"])
 
 
@@ -52,13 +54,15 @@ def test_kernels_look_where_the_host_puts_entries(
     ]
     lengths = problem.row_lengths.tolist()
     position = [slot for row, length in zip(rows, lengths, strict=False) for slot in row[:length]]
-    assert position == place.position.tolist()
+    assert position == place.position.tolist(), "row_range() and `locate` have other slots for a row's entries"
     if outer.padded:
-        assert sorted(slot for row in rows for slot in row) == list(range(slots)), "padding is left out"
+        read = sorted(slot for row in rows for slot in row)
+        assert read == list(range(slots)), f"`count` says {slots} slots, and the rows of row_range() have {len(read)}"
     else:
-        assert [len(row) for row in rows] == lengths, "padding is read"
-    assert evaluate(device.index_size(), **arguments) == len(place.index)
-    assert {row.step for row in rows} == {place.step}
+        assert [len(row) for row in rows] == lengths, "row_range() reads padding"
+    size = evaluate(device.index_size(), **arguments)
+    assert size == len(place.index), f"index_size() is {size}, and `locate` has an index of {len(place.index)}"
+    assert {row.step for row in rows} == {place.step}, "slot_stride is not the `step` of `locate`"
 
 
 @pytest.mark.parametrize("scalar_bytes", [4, 8])

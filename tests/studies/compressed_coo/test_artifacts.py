@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import cast
 
 import matplotlib as mpl
@@ -126,6 +127,17 @@ def test_what_was_chosen_in_the_solver_is_reported_whatever_is_faster_there(coo:
         assert "Ours is with CCOO on" in table(chosen, name).caption
         assert "products that were the fastest alone" in table(coo, name).caption
     assert "Ours is with CCOO on 5 of 5 problems." in drawn(chosen, "figure-5")[1].caption
+
+
+def test_mean_and_least_of_all_problems(coo: Campaign) -> None:
+    problems = table(coo, "table-problems")
+    speedups = [line["ours_speedup"] for line in lines(problems).values() if line["ours_speedup"] is not None]
+    place = [column.key for column in problems.columns].index("ours_speedup")
+    mean, least = (row[place].value for row in problems.summary)
+    assert (mean, least) == (pytest.approx(geometric_mean(speedups)), min(speedups))
+    targets = dict(zip(TARGET_NAMES, lines(table(coo, "table-targets")).values(), strict=True))
+    target = targets["library_all_mean"]
+    assert (target["ours"], target["ours_problems"]) == (pytest.approx(mean), len(speedups))
 
 
 def test_problems(coo: Campaign) -> None:

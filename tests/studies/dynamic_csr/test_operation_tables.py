@@ -101,7 +101,13 @@ def test_updates_are_over_the_product_and_say_by_which_protocol(campaign):
     ]  # fmt: skip
     assert mine["product_us"].value == pytest.approx(20)
     assert lines["like_cnr-2000"]["published_HYB_update"].shown == "15.26"
+    assert [mine[f"HYB_over_DCSR_{order}"].shown for order in ("sorted", "any")] == ["4.00", "3.40"]
     assert lines["mean"]["DCSR_sorted"].shown == "3.00"
+    assert lines["mean"]["HYB_over_DCSR_any"].value is None
+    assert (
+        lines["least, the paper’s graphs"]["HYB_over_DCSR_any"].value
+        == lines["like_cnr-2000"]["HYB_over_DCSR_any"].value
+    )
     assert lines["untimed"]["problem"].notes == (OF_NO_PAPER, "no product with CSR was timed")
     assert "streamed as one batch into an empty one" in table.caption
     assert "does not define" in table.caption

@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 
 from repro.codegen import nvcc
 from repro.codegen.build_cache import MODULES
-from repro.codegen.targets import Target
+from repro.codegen.targets import Target, get_target
 from repro.config.models import Rival, RivalTask
 from repro.devices.base import Argument, Device, LaunchError, OutOfDeviceMemory
 from repro.errors import IncorrectError, ModuleError, ReproError, Unsupported
@@ -32,6 +32,8 @@ from repro.untrusted_files import shown
 #: C++ type of a number, by precision; and of an offset, by number of bits.
 REALS = {"single": "float", "double": "double"}
 OFFSETS = {32: "int32_t", 64: "int64_t"}
+#: Target for which a source is compiled where no GPU can run it.
+CHECKED_FOR = "sm_90"
 
 
 class RivalBackend(Protocol):
@@ -68,7 +70,8 @@ def open_form(rival: Rival, device: Device, precision: str, block: int) -> Rival
     if rival.library is not None:
         return LibraryRival(Path(rival.library).expanduser(), rival.of)
     if device.backend != "cuda":
-        raise Unsupported("a source is CUDA C++, which needs a GPU")
+        compiles_for = compile_without_gpu(rival, precision, block)
+        raise Unsupported("a source is CUDA C++, which needs a GPU" + (compiles_for and f"; it {compiles_for}"))
     binary = compile_source(rival, device.target, precision, block)
     return KernelRival(rival, device, binary) if rival.kernel else LibraryRival(binary, rival.of)
 
@@ -127,6 +130,20 @@ def _compile(rival: Rival, source: Path, target: Target, precision: str, block: 
     )
 
 
+def compile_without_gpu(rival: Rival, precision: str, block: int) -> str:
+    """Compile a source where no GPU can run it; return what it compiles for, or "" without nvcc.
+
+    Raises
+    ------
+    ModuleError
+        As in `check_compiled`.
+    """
+    if nvcc.find() is None:
+        return ""
+    check_compiled(rival, get_target(CHECKED_FOR), precision, block)
+    return f"compiles for {CHECKED_FOR}"
+
+
 def check_compiled(rival: Rival, target: Target, precision: str, block: int) -> None:
     """Compile a source where no GPU can run it, and check that it has the kernel or functions that would be called.
 
@@ -179,9 +196,9 @@ class PythonRival:
             return shown(" ".join(str(text) for text in texts if text))
 
     def setup(self, problem: RivalProblem) -> None:
-        self._was_set_up = True
         with _foreign("setup"):
             self._object.setup(problem)
+        self._was_set_up = True
 
     def launcher(self, batches: Sequence[RivalBatch] = ()) -> Callable[[], None]:
         if self._task == "updates":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from repro.errors import IncorrectError
 from repro.sparse.expansions import Bsr, real_expansion, to_bsr
 from repro.sparse.operands import ProductRunnable, operands_of
 from repro.sparse.rivals.files import rival_identity
-from repro.sparse.rivals.forms import RivalBackend, compile_source, open_form
+from repro.sparse.rivals.forms import RivalBackend, compile_source, compile_without_gpu, open_form
 from repro.sparse.rivals.problem import RivalArray, RivalArrays, RivalBatch, RivalProblem, as_array, give_matrix
 
 #: Time limit in seconds for a rival's teardown.
@@ -43,6 +43,8 @@ class RivalRunnable(Runnable):
         self._arrays: RivalArrays | None = None
         self._told_problem: RivalProblem | None = None
         self._label = ""
+        #: Called with the message of a teardown that failed.
+        self.warn: Callable[[str], object] = partial(print, flush=True)
         #: Seconds that its last set-up took.
         self.setup_seconds: float | None = None
 
@@ -56,9 +58,14 @@ class RivalRunnable(Runnable):
         return f"{self.rival.name} ({self._label})" if self._label else self.rival.name
 
     def pack(self, workspace: Workspace) -> None:
-        """Compile the rival's source, while other processes may use the device."""
-        if self.rival.source is not None and workspace.device.backend == "cuda":
-            compile_source(self.rival, workspace.device.target, workspace.operands.precision, self._block(workspace))
+        """Compile the rival's source, while other processes may use the device; without a GPU, to find its errors."""
+        if self.rival.source is None:
+            return
+        precision, block = workspace.operands.precision, self._block(workspace)
+        if workspace.device.backend == "cuda":
+            compile_source(self.rival, workspace.device.target, precision, block)
+        else:
+            compile_without_gpu(self.rival, precision, block)
 
     def prepare(self, workspace: Workspace) -> None:
         self.release()
@@ -109,7 +116,7 @@ class RivalRunnable(Runnable):
                 try:
                     form.teardown()
                 except Exception as error:  # its times stay valid; its memory is lost until this process ends
-                    print(f"warning: {self.name}: {error}", flush=True)
+                    self.warn(f"warning: {self.name}: {error}")
         if arrays is not None:
             arrays.release()
 

@@ -12,7 +12,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -32,7 +32,7 @@ from repro.entries import get_entry
 from repro.errors import IncorrectError, ModuleError
 from repro.problems.matrix import Matrix
 from repro.sparse.expansions import real_expansion
-from repro.sparse.operands import make_operands
+from repro.sparse.operands import make_operands, worst_number
 from repro.sparse.rivals.forms import PythonRival, check_compiled, compile_source
 from repro.sparse.rivals.runnables import (
     RivalMultiplication,
@@ -91,6 +91,8 @@ class TrialOutcome:
     error: float = 0.0
     setup: float = 0.0
     seconds: float = 0.0
+    #: What the teardown raised, each once.
+    warnings: tuple[str, ...] = ()
     #: Traceback of an exception in Python, from the rival's own code on; empty if there is none.
     trace: str = ""
 
@@ -115,6 +117,8 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
     """Try a rival in this process; a faulty rival may crash the process or hang it."""
     runnable, operands, check = _KINDS[rival.of](rival, trial)
     workspace = Workspace(devices, operands)
+    warnings: dict[str, None] = {}  # printed below the outcome, not before it
+    runnable.warn = warnings.setdefault
     try:
         runnable.pack(workspace)
         runnable.prepare(workspace)
@@ -125,15 +129,16 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
         except IncorrectError as wrong:
             raise IncorrectError(f"right at first, wrong after {LAUNCHES} timed launches: {wrong}") from None
         outcome = TrialOutcome(trial, "ok", "", runnable.label, error, runnable.setup_seconds or 0.0, seconds)
-        leak = _leak(runnable, workspace)
+        if leak := _leak(runnable, workspace):
+            outcome = TrialOutcome(trial, "leak", leak, runnable.label)
     except tuple(FAILURES) as failure:
         status = next(status for kind, status in FAILURES.items() if isinstance(failure, kind))
         trace = "".join(getattr(failure, "__notes__", ()))
-        return TrialOutcome(trial, status, str(failure), runnable.label, trace=trace)
+        outcome = TrialOutcome(trial, status, str(failure), runnable.label, trace=trace)
     finally:
         runnable.release()
         workspace.release()
-    return TrialOutcome(trial, "leak", leak, runnable.label) if leak else outcome
+    return replace(outcome, warnings=tuple(warnings))
 
 
 #: A trial consists of the runnable, its operands, and a function that returns the last launch's largest ratio of error
@@ -288,9 +293,8 @@ def _compare(result: NDArray[np.floating], exact: NDArray[np.float64], bound: ND
         shares = np.where(errors == 0, 0.0, errors / bound)
     wrong = ~(errors <= bound)
     if wrong.any():
-        worst = np.unravel_index(np.argmax(shares), shares.shape)  # position of a NaN, if there is one
-        words = f"{name}[{', '.join(map(str, worst))}] is {result[worst]:g} and not {exact[worst]:g}"
-        raise IncorrectError(f"{np.count_nonzero(wrong)} of {result.size} numbers are wrong, the worst: {words}")
+        worst = worst_number(name, result, exact, bound)
+        raise IncorrectError(f"{np.count_nonzero(wrong)} of {result.size} numbers are wrong, the worst: {worst}")
     return float(shares.max())
 
 

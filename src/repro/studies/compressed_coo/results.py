@@ -172,8 +172,8 @@ def solver_note(cases: Sequence[Times]) -> str:
     layouts = Counter(str(case.ours_solver.row.layout) for case in cases if case.ours_solver)
     words = ", ".join(f"{name} on {count}" for name, count in layouts.most_common())
     return (
-        "BiCGSTAB: ten iterations, ours with the product that was the fastest in it of each layout’s fastest, the "
-        "library’s with the fastest in it of its routines that were the fastest alone."
+        "BiCGSTAB: ten iterations. Of each layout’s fastest product, ours has the one with the fastest iterations; the "
+        "library’s has the same choice of those of its routines that were the fastest alone."
         + f" Ours is with {words} of {layouts.total()} problems." * bool(layouts)
         + " On the chip: all iterations in one launch, the matrix in shared memory as far as it fits."
         * has_solver_on_chip(cases)

@@ -41,6 +41,7 @@ from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import median_of, ratio_of
 from repro.results.tables import (
+    MEAN_AND_LEAST,
     Cell,
     Column,
     Table,
@@ -151,11 +152,10 @@ def chunks(campaign: Campaign, published: Published) -> Table:
         *(_encoding_column(name) for name in shown_encodings),
     )
     caption = [
-        f"The encodings of Table 1 of {CITED}, and how many of each problem’s chunks have which, in percent, in the",
-        "compressed COO with the fastest K: row indices none (the chunk is one row) or as 8-bit offsets from the",
-        "chunk’s first row; column indices as 8-, 16- or 32-bit offsets from its base column; values as 8-bit indices",
-        "into the table of the 256 most frequent (table), or as they are (plain). K by events: the fastest by the",
-        "other clock.",
+        f"Percent of each problem’s chunks that have each encoding of Table 1 of {CITED}, in the compressed COO with",
+        "the fastest K. Rows: no indices (the chunk is one row), or 8-bit offsets from the chunk’s first row. Columns:",
+        "8-, 16- or 32-bit offsets from the chunk’s base column. Values: 8-bit indices into the table of the 256 most",
+        "frequent (table), or as they are (plain). K by events: the fastest by the other clock.",
         f"Used by no chunk (rows/columns/values): {', '.join(unused)}." if used_encodings and unused else "",
         f"{precision_of(campaign).capitalize()} precision. Nothing of the shares is published.",
         kernels_note(campaign),
@@ -209,7 +209,7 @@ def _share(chunks: int, total: int) -> Cell:
     lead_instead=("compressed_speedup", "compressed", "cold_compressed_speedup", "compressed_bicgstab_us"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision: times, and speedups over the library, also of BiCGSTAB."""
+    """One line for each problem and precision: times, and speedups, also of BiCGSTAB; their means and minima below."""
     times_by_precision = {p: all_times(campaign, published, p) for p in campaign.precisions}
     cases = [case for cases in zip(*times_by_precision.values(), strict=True) for case in cases]
     timed_cases = [case for case in cases if case[COMPRESSED_COO] or case[OURS]]
@@ -230,7 +230,8 @@ def problems(campaign: Campaign, published: Published) -> Table:
         unconfirmed_note((case.case, case[OURS], case[COMPRESSED_COO]) for case in cases),
         unavailable_note(campaign),
     ]  # fmt: skip
-    return table_of(_problem_columns(library_of(campaign), has_solver_on_chip(cases)), cases, join_sentences(caption))
+    columns = _problem_columns(library_of(campaign), has_solver_on_chip(cases))
+    return table_of(columns, cases, join_sentences(caption), MEAN_AND_LEAST)
 
 
 def _cold_note(campaign: Campaign) -> str:
@@ -464,8 +465,8 @@ def _median_cell(value: float | None, rate: bool) -> Cell:
 
 #: Prefixes of the names of quantities that are measured by the event clock, with a warm and with a cold cache.
 BY_EVENTS, COLD_CACHE = "event_", "cold_"
-#: Part of the names of quantities that are measured on small problems, which all other quantities exclude.
-SMALL = "_small"
+#: Parts of the names of quantities that are measured on small problems or on all; other quantities exclude small ones.
+SMALL, ALL = "_small", "_all"
 
 
 @dataclass(frozen=True)
@@ -489,16 +490,16 @@ NUMBERS: Mapping[str, Callable[[Times, Side], float | None]] = {
     "bicgstab": lambda s, side: ratio_of(s[LIBRARY_SOLVER], side.solver(s)),
     "memory": lambda s, side: s.memory(s[side.product]),
 }
-STATISTICS: Mapping[str, Literal["worst", "median"]] = {"worst": "worst", "median": "median"}
+STATISTICS: Mapping[str, Literal["worst", "median", "mean"]] = {"worst": "worst", "median": "median", "mean": "mean"}
 
 
 def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
     """Return the quantity with a name such as `library_repeat_median`: number, values of the selected problems,
     statistic.
 
-    `SMALL` in the name is ignored: the caller passes the small problems.
+    `SMALL` and `ALL` in the name are ignored: the caller passes these problems.
     """
-    number, *values, statistic = name.replace(SMALL, "").split("_")
+    number, *values, statistic = name.replace(SMALL, "").replace(ALL, "").split("_")
 
     def measure(cases: Sequence[Times]) -> Measured:
         numbers = []
@@ -535,7 +536,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
     for item in published.targets:
         prefix = next((prefix for prefix in by_prefix if item["quantity"].startswith(prefix)), "")
         name = item["quantity"].removeprefix(prefix)
-        clock_cases = small_cases if SMALL in name else by_prefix.get(prefix, cases)
+        clock_cases = small_cases if SMALL in name else all_cases if ALL in name else by_prefix.get(prefix, cases)
         quantities = [_quantity(name, side) for side in SIDES]
         first, second = (
             target_cells(item, quantity, quantity.measure(clock_cases), allowance) for quantity in quantities
@@ -548,7 +549,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "of CSR with 4-byte indices. Paper’s compressed COO: the fastest K and number of chunks a block of its format.",
         "Ours: the fastest of all our variants, its own included. Values repeat where most chunks of the paper’s",
         "compressed COO look them up in the table, else they are distinct. Worst: the least speedup, or the largest",
-        "memory. By the event clock all are chosen by it, too. Small problems: those that no other line counts.",
+        "memory. By the event clock all are chosen by it, too. Small problems: those that no other line but that of",
+        "all problems counts.",
         _cold_note(campaign),
         "Reported: no number is wanted.",
         solver_note(cases),

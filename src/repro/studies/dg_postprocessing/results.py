@@ -265,7 +265,7 @@ def tuned_sentence(fields: Sequence[Filtering]) -> str:
         return "Neither was tuned further."
     same = all(field.tuned_settings(POINT_TUNED) == field.tuned_settings(ELEMENT_TUNED) for field in fields)
     return (
-        f"Tuned, beside what is to the letter: {'; '.join(choices)}; {'the same' if same else 'not the same'} of both."
+        f"Tuned, beside kernels to the letter: {'; '.join(choices)}; {'the same' if same else 'not the same'} of both."
     )
 
 

@@ -161,9 +161,10 @@ def peak_sentence(fields: list[Filtering]) -> str:
 
 #: Numbers of fields to use if no product was timed, so that the table still has its columns.
 DEFAULT_FIELD_COUNTS = (1, 4, 16)
+MATRIX_LEAD = ("over_library_1", "direct_over_apply_1")
 
 
-@table(STUDY_NAME, "table-matrix", title="The filter as a matrix", numbering="ours", lead=("direct_over_apply_1",))
+@table(STUDY_NAME, "table-matrix", title="The filter as a matrix", numbering="ours", lead=MATRIX_LEAD)
 def matrix(campaign: Campaign, published: Published) -> Table:
     """One line for each field: times of making and applying the filter matrix, and ratios; means and minima below."""
     fields = all_filterings(campaign, published)
@@ -174,8 +175,8 @@ def matrix(campaign: Campaign, published: Published) -> Table:
         "of so many fields, one after the other filtered directly. Floor: a kernel that only reads the bytes of the",
         "matrix and of a field and writes those of a result; of the floor: its time over that of the product. Library:",
         "the fastest routine that multiplies with the same matrix as scalars in CSR, the routine that of one field;",
-        "ours over the library: how many times as fast our product is. Pays from: the first field that making the",
-        "matrix and applying it to one field after the other is faster from than filtering each directly; none where",
+        "ours over the library: how many times as fast our product is. Pays from: the number of fields from which",
+        "making the matrix and applying it to each field is faster than filtering each directly; none where",
         "a product is not faster.",
         measurement_note(campaign, PRODUCT_CLOCK),
         f"Filtering directly by the {FILTER_CLOCK} clock, making by the {HOST_CLOCK} clock.",
@@ -295,9 +296,9 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
         Column("max_gain", "max", gains, cell=error_gain_cell(unfiltered_errors, filtered_errors, LARGEST)),
     )
     caption = [
-        "How far a field is from the function that it is the L² projection of, and how far the field that the filter",
-        "makes of it, with h the longest edge: in L² over the domain, by the quadrature whose points are filtered at,",
-        "and the largest error at these points. A projection errs less there than elsewhere (by finer quadrature its",
+        "Errors of a field against the function that it is the L² projection of, and of the filtered field, with h the",
+        "longest edge. They are in L² over the domain, by the quadrature whose points are filtered at, and the largest",
+        "at these points. A projection errs less there than elsewhere (by finer quadrature its",
         "error in L² is about 1.3 times as large), so that gains are understated. The filtered values are those of",
         "the kernels. Order: the logarithm of the ratio of errors over that of mean edges, against the next coarser",
         "mesh of the same family and degree in this campaign. dG over filtered: above 1 the filter has brought the",
@@ -362,8 +363,8 @@ def memory(campaign: Campaign, published: Published) -> Table:
         Column("overhead_measured", campaign.column, "copies over points", cell=_measured_overhead_cell),
     )
     caption = [
-        "Memory that the per-element way takes beside one solution: the copies that all patches have of points around",
-        f"their triangles, less one of each, over the points. {PATCHES} patches are those of Figure 3.7 of {CITED},",
+        "Memory that the per-element way takes beside one solution: patches copy the points around their triangles;",
+        f"all copies but one of each point, over the points. {PATCHES} patches are those of Figure 3.7 of {CITED},",
         "which prints no number: only that the overhead falls as meshes grow. 132: a patch a multiprocessor of an",
         "H200. These do not depend on the device; the last column is what the paper’s way took on this one, a patch a",
         "multiprocessor. A patch has copies of all points of the cells that its triangles’ stencils reach, so that its",
@@ -420,10 +421,10 @@ WORK_COLUMNS: tuple[Column[Filtering], ...] = (
 def work(campaign: Campaign, published: Published) -> Table:
     """One line for each field: work per point, averaged over all points."""
     caption = [
-        "What filtering at a point takes, in the mean of 256 points drawn at random: pairs of the point and an image",
-        "of a triangle that meets its stencil; triangles that clipping to the stencil’s squares leaves of them, which",
-        "the paper’s ways integrate on; segments of their edges between knot lines, which contours integrate along,",
-        "and evaluations of the integrand there. Bytes at the least: corners and modes of all triangles and all points",
+        "What filtering at a point takes, mean of 256 points drawn at random. Pairs: the point and an image of a",
+        "triangle that meets its stencil. Triangles: what clipping to the stencil’s squares leaves, on which the",
+        "paper’s ways integrate. Segments: parts of edges between knot lines, along which contours integrate, with",
+        "evaluations of the integrand there. Bytes at the least: corners and modes of all triangles and all points",
         "read once, a value written.",
         contour_formula(),
         unavailable_note(campaign),

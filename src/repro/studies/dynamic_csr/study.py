@@ -191,7 +191,7 @@ class DynamicCsr(Study):
         "table": "table-targets",
         "row": "speedup of streaming updates over HYB",
         "column": "measured",
-        "says": "HYB, its sort included, in streaming a graph by rows into an empty matrix; mean of the graphs",
+        "says": "HYB, its sort included, in streaming a graph by rows into an empty matrix; geometric mean",
         "clock": "event",
         "lines": (
             {
@@ -200,10 +200,10 @@ class DynamicCsr(Study):
                 "column": "measured",
             },
             {
-                "says": "products over {library}’s fastest routine, graph clock, median",
+                "says": "products over {library}’s fastest routine, graph clock, geometric mean",
                 "row": (
                     "speedup of the product in one segment and one launch over the library’s fastest routine, graph "
-                    "clock, median"
+                    "clock, geometric mean"
                 ),
                 "column": "measured",
             },

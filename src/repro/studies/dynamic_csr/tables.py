@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -23,16 +24,19 @@ from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.significance import ratio_of
 from repro.results.tables import (
+    MEAN_AND_LEAST,
     MICRO,
     Cell,
     Column,
     Statistic,
+    SummaryLine,
     Table,
     add_row_keys,
     count,
     digits,
     ratio,
     seconds_cell,
+    speedup_column,
     table_of,
     time_column,
 )
@@ -179,8 +183,8 @@ def memory(campaign: Campaign, published: Published) -> Table:
         *(column for count_name, key, head in MEMORY_COUNTS for column in _memory_columns(count_name, key, head)),
     )
     caption = [
-        "Memory of the matrices before the first batch of updates: the size as HYB in MiB (M), below one in KiB",
-        "(K), cut off, and dynamic CSR with room for two, three and four segments a row and CSR as fractions of it.",
+        "Memory of the matrices before the first batch of updates. HYB: its size in MiB (M), or in KiB (K) below one,",
+        "cut off. Dynamic CSR, with room for two, three and four segments a row, and CSR: fractions of that size.",
         f"Published in Table 5.2 of {CITED}, and ours, which does not depend on the device. The paper counts values of",
         "4 bytes, the table of segments but not the sizes of the rows, and gives HYB’s regular part the mean row,",
         "cut off, then rounded up to a multiple of 4; its text has the mean itself. Everything: the sizes of the rows,",
@@ -267,18 +271,25 @@ PUBLISHED_OPERATIONS = {
     "DCSR_update": "DCSR update",
     "HYB_update": "HYB update",
 }
-OPERATIONS = (
-    DEFRAGMENTATION,
-    HYB_SORT,
-    *(
+#: The updates by ours and by HYB, of each order.
+UPDATES = tuple(
+    tuple(
         Method(
             f"{format_method.title}_{order}",
             f"{format_method.title}, {words}",
             columns={**format_method.columns, "what": "stream", "order": order, "mode": "add"},
         )
-        for order, words in (("sorted", "by row"), ("any", "any order"))
         for format_method in (DCSR, HYB)
-    ),
+    )
+    for order, words in (("sorted", "by row"), ("any", "any order"))
+)
+OPERATIONS = (DEFRAGMENTATION, HYB_SORT, *chain.from_iterable(UPDATES))
+#: Summary lines of speedups over the paper's graphs, without the matrices that are swept by sizes of batches.
+GRAPH_LINES = tuple(
+    SummaryLine[PublishedTimes](
+        f"{line.title}, the paper’s graphs", line.statistic, lambda case: case.line.published is not None
+    )
+    for line in MEAN_AND_LEAST
 )
 #: Sentence that distinguishes our measurements from the paper's in tables of updates.
 PUBLISHED_SENTENCE = (
@@ -288,7 +299,16 @@ PUBLISHED_SENTENCE = (
 OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what": "product", "format": "csr"})
 
 
-@table(STUDY_NAME, "table-5-4", title="Updates, defragmentation and sort", numbering=f"Table 5.4 of {CITED}")
+@table(
+    STUDY_NAME,
+    "table-5-4",
+    title="Updates, defragmentation and sort",
+    numbering=f"Table 5.4 of {CITED}",
+    lead=(
+        *("HYB_over_DCSR_sorted", "HYB_over_DCSR_any", "published_DCSR_update", "published_HYB_update"),
+        *("DCSR_sorted", "HYB_sorted", "DCSR_any", "HYB_any"),
+    ),
+)
 def updates(campaign: Campaign, published: Published) -> Table:
     missing_reason = "no product with CSR was timed"
     cases = published_times(campaign, published, "operations")
@@ -297,9 +317,12 @@ def updates(campaign: Campaign, published: Published) -> Table:
         *OPERATIONS,
         *(operation for operation in published_operations if any(case[operation] for case in cases)),
     ]
-    columns = _ratio_columns(campaign, PUBLISHED_OPERATIONS, shown_operations, OWN_PRODUCT, missing_reason)
+    columns = (
+        *_ratio_columns(campaign, PUBLISHED_OPERATIONS, shown_operations, OWN_PRODUCT, missing_reason),
+        *(_update_speedup_column(campaign, dcsr, hybrid) for dcsr, hybrid in UPDATES),
+    )
     caption = [
-        "The time of an operation over that of one product with CSR.",
+        "The time of an operation over that of one product with CSR, and that of HYB’s update over ours.",
         f"Published in Table 5.4 of {CITED}, where an update is “1000 updates”, which it does not define. Ours is",
         "another protocol: the whole grown matrix is streamed as one batch into an empty one, its entries by row or in",
         "any order, those of the same place side by side; HYB’s update includes the sort of its coordinates that a",
@@ -315,7 +338,13 @@ def updates(campaign: Campaign, published: Published) -> Table:
         cpu_note(campaign),
         unavailable_note(campaign),
     ]
-    return table_of(columns, cases, join_sentences(caption), MEAN_LINE)
+    return table_of(columns, cases, join_sentences(caption), (*MEAN_LINE, *GRAPH_LINES))
+
+
+def _update_speedup_column(campaign: Campaign, dcsr: Method, hybrid: Method) -> Column[PublishedTimes]:
+    order = dcsr.columns["order"]
+    head, title = f"{campaign.column}, HYB over DCSR", dcsr.title.partition(", ")[2]
+    return speedup_column(f"HYB_over_DCSR_{order}", title, head, lambda case: case[hybrid], lambda case: case[dcsr])
 
 
 #: Rates below this value get two digits: inserting a batch of one entry is slow, so its rate is a few hundredths.

@@ -18,7 +18,7 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published
 from repro.results.registry import table
-from repro.results.significance import median_of
+from repro.results.significance import geometric_mean, median_of
 from repro.results.tables import (
     Cell,
     Column,
@@ -81,6 +81,7 @@ def _pair_column(
 ) -> Column[ProductTimes]:
     """Return the column of one time over another; `worst_of` picks the largest ratio if small ratios are good."""
     summary: Mapping[str, Statistic] = {
+        "geometric mean": lambda numbers: ratio(geometric_mean(numbers)),
         "median": lambda numbers: ratio(median_of(numbers)),
         "worst": lambda numbers: ratio(worst_of(numbers)),
     }
@@ -140,7 +141,7 @@ def products(campaign: Campaign, published: Published) -> Table:
         launch_note(marked_count, len(timed_cases)),
         unavailable_note(campaign),
     ]
-    summary = (SummaryLine("median", "median"), SummaryLine("worst", "worst"))
+    summary = [SummaryLine(name, name) for name in ("geometric mean", "median", "worst")]
     return table_of(_product_columns(library_of(campaign)), cases, join_sentences(caption), summary)
 
 

@@ -128,16 +128,15 @@ LEAST, MOST = _worst(min), _worst(max)
 
 
 def _summary(cases: Sequence[ProblemTimes] | Sequence[ProductTimes]) -> list[SummaryLine[Any]]:
-    """Return the summary lines: for all problems, and for the paper's problems if there are others as well."""
+    """Return the summary lines: for all problems, and for the paper's and the others if there are both."""
     lines = [SummaryLine[Any]("geometric mean", "mean"), SummaryLine[Any]("worst", "worst")]
-    if len({case.line.published is None for case in cases}) > 1:
-        lines += [
-            SummaryLine(
-                f"{line.title}, the paper’s problems", line.statistic, lambda case: case.line.published is not None
-            )
-            for line in lines
-        ]
-    return lines
+    if len({case.line.published is None for case in cases}) < 2:
+        return lines
+    parts = {"the paper’s problems": lambda case: case.line.published is not None}
+    parts["other problems"] = lambda case: case.line.published is None
+    return lines + [
+        SummaryLine(f"{line.title}, {part}", line.statistic, counts) for part, counts in parts.items() for line in lines
+    ]
 
 
 NAME = Column[Any]("problem", "problem", numeric=False, cell=lambda case: case.name)
@@ -236,7 +235,7 @@ OUR_METHODS: Mapping[tuple[str | None, str | None], str] = {
     "table-products",
     title="The products, problem by problem",
     numbering="ours",
-    lead=("library_over_ours", "coordinates_over_ours", "paper_over_ours"),
+    lead=("ours_us", "library_us", "library_over_ours", "coordinates_over_ours", "paper_over_ours"),
 )
 def products(campaign: Campaign, published: Published) -> Table:
     """One line for each problem, product and precision; below, geometric mean and worst case of ratios and GFLOPS."""
@@ -245,13 +244,13 @@ def products(campaign: Campaign, published: Published) -> Table:
     library = library_of(campaign)
     caption = [
         "C = A B of A·A and of the two products of the first level’s set-up, A·P with the prolongator P and R·(A·P)",
-        "with its transpose R. Products: multiplications that C takes; compression: of them an entry of C is the sum",
-        "of, in the mean. Whole products, from factors on the device to C there, memory allocated on the way: ours,",
-        "the fastest of one launch, where rows are alike, of one phase, which cuts",
-        "segments off as rows are done, with the expected kernels and with those",
-        "that the search chose for each bin, and of two phases, sizes first, with those; the paper’s: one phase, rows",
-        "sorted in shared memory; all products sorted by row and column, the method that the paper compares with;",
-        f"{library}: its fastest routine. GFLOPS: two operations a product. Numeric phase: the numbers alone, into a C",
+        "with its transpose R. Products: multiplications that C takes; compression: products per entry of C, mean.",
+        "Whole products run from factors on the device to C there, and allocate memory on the way. Ours is the fastest",
+        "of four: one launch, where rows are alike; one phase, which cuts segments off as rows are done, with the",
+        "expected kernels; one phase with the kernels that the search chose for each bin; and two phases, sizes first,",
+        "with these. The paper’s: one phase, rows sorted in shared memory. All sorted: all products sorted by row and",
+        f"column, the method that the paper compares with. {library}: its fastest routine.",
+        "GFLOPS: two operations a product. Numeric phase: the numbers alone, into a C",
         f"whose pattern is there, {'which SciPy has not' if campaign.on_cpu else 'the library’s of SpGEMMreuse'}.",
         "Stored destinations: of each product the place in C is known, by a plan that is made before. The kernel by",
         "events: that of one launch, into memory that is there; the library’s whole product by events, which wait for",
@@ -355,8 +354,8 @@ def memory(campaign: Campaign, published: Published) -> Table:
         *(_memory_column(routine, f"{library_of(campaign)}, the same") for routine in routines_of(cases)),
     )
     caption = [
-        "The most memory that a product takes at once beside its factors, C among it, over the bytes of C as CSR with",
-        "indices of 4 bytes: what the pool grows by that all of them allocate from.",
+        "The most memory that a product takes at once beside its factors, with C, over the bytes of C as CSR with",
+        "indices of 4 bytes. All methods allocate from one pool, whose growth is measured.",
         "On the CPU there is no such pool, and nothing is counted." if campaign.on_cpu else "",
         f"{precision_of(campaign).capitalize()} precision.",
         f"Ours: {campaign.column}, campaign {campaign.name}.",
@@ -387,9 +386,9 @@ def phases(campaign: Campaign, published: Published) -> Table:
         Column("two_over_one_bytes", "memory", "two phases over one", cell=_two_over_one_bytes, summary=LEAST),
     )
     caption = [
-        "One phase: rows are binned by their products, computed, and stored in segments that each cuts off as it is",
-        "done, so that no row waits for another; two: the sizes of all rows are found first (symbolic), places follow",
-        "from them, and the numbers come last. Count: products of rows, and bins; settle: what is left over is done",
+        "One phase: rows are binned by their products and computed; each row cuts off its segment when it is done, so",
+        "that none waits for another. Two phases: the symbolic one finds the sizes of all rows, which give their",
+        "places; the numeric one computes them. Count: products of rows, and bins; settle: what is left over is done",
         "again, and C is cut to its size. Both with the kernels that the search chose. Whole: the product with its",
         "allocations; steps: medians of each by events in samples of their own, so that they do not add up to it.",
         f"Numeric alone: into a C whose pattern is there, by the {EVENT} clock.",
@@ -442,9 +441,9 @@ def bins(campaign: Campaign, published: Published) -> Table:
     caption = [
         "The rows of one bin of a product alone, by the fastest kernel of each method: sorted in shared memory, as the",
         "paper does; by a hash table in shared memory; with a sum for every column of C in global memory. One phase:",
-        "rows are binned by their products, and are stored in segments that are cut off; numeric phase: binned by",
-        "their entries, into places that are there, which a sort is not tried for. Kernel: lanes of a row, slots or",
-        "room, and rows of a block. Compression: products that an entry of C is the sum of. Won by: the fastest;",
+        "rows are binned by their products, and are stored in segments that are cut off. Numeric phase: rows are",
+        "binned by their entries and stored in their known places; no sort was tried. Kernel: lanes of a row, slots or",
+        "room, and rows of a block. Compression: products per entry of C. Won by: the fastest;",
         "lead: the time of the next best method over its own.",
         OF_THE_SEARCH,
         _wins(items),

@@ -151,9 +151,9 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Table:
     library = library_of(campaign)
     caption = [
         how_solved(campaign),
-        f"In a graph: over the fastest of our products and of {library}’s, with the same two kernels for vectors, of",
-        "those products that are the fastest alone the one that makes an iteration the fastest. Matrix: megabytes as",
-        "the solver on the chip stores it, and the share that stays there. Iterations: to the tolerance.",
+        "In a graph: iterations with the same two kernels for vectors, and that one of the products that are the",
+        f"fastest alone which makes an iteration the fastest, of ours and of {library}’s. Matrix: megabytes as the",
+        "solver on the chip stores it, and the share that stays there. Iterations: to the tolerance.",
         missing_problems_note(campaign, everything),
         measurement_note(campaign, "graph"),
         remarks([case.line for case in cases]),

@@ -34,10 +34,12 @@ from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.significance import geometric_mean, ratio_of
 from repro.results.tables import (
+    MEAN_AND_LEAST,
     MICRO,
     Cell,
     Column,
     Sample,
+    Statistic,
     Table,
     add_row_keys,
     digits,
@@ -81,6 +83,11 @@ from repro.studies.compound_spmv.study import CompoundRow
 
 GIGA = 1e-9
 Pick = Callable[[Times], Time | None]
+#: Statistics of shares in percent for `MEAN_AND_LEAST`.
+SHARES: Mapping[str, Statistic] = {
+    "geometric mean": lambda shares: percent(geometric_mean(share / 100 for share in shares)),
+    "least": lambda shares: percent(min(shares) / 100),
+}
 
 
 def _number(value: float | None) -> Cell:
@@ -103,7 +110,13 @@ def _kernel_columns(
     return (
         Column(key, "variant", head, numeric=False, cell=name),
         Column(f"{key}_us", "µs", head, cell=lambda case: microseconds(pick(case), case.case)),
-        Column(f"{key}_percent_of_floor", "of floor", head, cell=lambda case: share(case[FLOOR], pick(case))),
+        Column(
+            f"{key}_percent_of_floor",
+            "of floor",
+            head,
+            cell=lambda case: share(case[FLOOR], pick(case)),
+            summary=SHARES,
+        ),
     )
 
 
@@ -208,7 +221,7 @@ CHAIN_SAID = (
     lead_instead=("papers_space_speedup", "papers_space", "event_papers_space_speedup", "cold_papers_space_speedup"),
 )
 def problems(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision: times, speedups, fractions of the floor; geometric means below."""
+    """One line for each problem and precision: times, speedups, fractions of the floor; means and minima below."""
     cases = all_times(campaign, published)
     has_pairs = any(pair_kernel(kernel) for case in cases for kernel in (case[OURS], case.reordered))
     chained = bool(cases_of_dependent_launches(cases))
@@ -240,20 +253,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
     ]  # fmt: skip
     omitted_columns = {*(() if has_pairs else OWN), *(() if chained else CHAIN)}
     columns = [column for column in _problem_columns(library) if column.key not in omitted_columns]
-    lines = table_of(columns, cases, join_sentences(caption))
-    means = [_mean_cell(column, [row[index] for row in lines.rows]) for index, column in enumerate(columns)]
-    return replace(lines, summary=[(Cell("geometric mean"), *means[1:])] if cases else [])
-
-
-def _mean_cell(column: Column[Times], cells: Sequence[Cell]) -> Cell:
-    """Return the geometric mean of a column of ratios; an empty cell for other columns."""
-    is_percent = "percent" in column.key
-    if not is_percent and "speedup" not in column.key:
-        return Cell(None, " ")
-    mean = geometric_mean(float(cell.value) for cell in cells if cell.value is not None)
-    if mean is None:
-        return Cell(None, " ")
-    return percent(mean / 100) if is_percent else ratio(mean)
+    return table_of(columns, cases, join_sentences(caption), MEAN_AND_LEAST)
 
 
 def _problem_columns(library: str) -> tuple[Column[Times], ...]:
@@ -332,7 +332,7 @@ def _own_share_column(key: str, pick: Pick) -> Column[Times]:
     def cell(case: Times) -> Cell:
         return share(case.own_floor(pick(case)), pick(case))
 
-    return Column(f"{key}_percent_of_own_floor", "of its own floor", key, cell=cell)
+    return Column(f"{key}_percent_of_own_floor", "of its own floor", key, cell=cell, summary=SHARES)
 
 
 def _event_pick(method: Method) -> Pick:
