@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from html import escape
+from itertools import pairwise
 from math import ceil, inf, isfinite
 from pathlib import Path
 from textwrap import wrap
@@ -367,11 +368,14 @@ def _write_below(figure: Canvas, text: str, place: Literal["outside lower left",
 LETTERS_BESIDE = 55
 
 
-def legend_columns(labels: Sequence[str]) -> int:
-    """Return the number of legend columns in a panel of half the text width: 2 if the longest labels fit, else 1."""
-    half = ceil(len(labels) / 2)
-    letters = (max(map(len, side), default=0) for side in (labels[:half], labels[half:]))
-    return 2 if sum(letters) <= LETTERS_BESIDE else 1
+def legend_columns(labels: Sequence[str], most: int = 2, letters: int = LETTERS_BESIDE) -> int:
+    """Return how many legend columns, `most` at most, have longest labels of no more than so many letters together."""
+
+    def column_letters(columns: int) -> int:
+        ends = [ceil(len(labels) * place / columns) for place in range(columns + 1)]
+        return sum(max(map(len, labels[start:end]), default=0) for start, end in pairwise(ends))
+
+    return next((columns for columns in range(most, 1, -1) if column_letters(columns) <= letters), 1)
 
 
 def height(n_rows: int, extra_height: float = 0.75, per_row: float = ROW_HEIGHT) -> float:
