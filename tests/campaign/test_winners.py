@@ -20,6 +20,7 @@ from repro.campaign.report import report
 from repro.campaign.winners import (
     CHOSEN_ON_CPU,
     REHEARSAL,
+    find_rivals,
     find_winners,
     lines_of_problem,
     notes,
@@ -209,6 +210,18 @@ def test_a_rival_stands_beside_ours_and_the_library_and_first_on_the_page(
     sections = re.findall(rf'<section id="{STUDY}-((?:table|figure)-[^"]+)"', page)
     assert sections[:2] == ["table-rivals", "figure-rivals"] and len(sections) > 4
     assert f'Your own kernels: <a href="#{STUDY}-table-rivals">' in page
+
+
+def test_rivals_with_a_time_come_first_since_the_end_of_a_run_names_a_few(small: Matrix) -> None:
+    maker = campaign(Path(), "cuda", target="sm_80")
+    told = {"phase": "report", "entry": PART}
+    rows = [
+        maker.row("part", "double", "outside", f"rival/{name}", micro, status=status, **told)
+        for name, micro, status in (("a", None, "unsupported"), ("b", 5.0, "ok"), ("c", None, "timeout"))
+    ]
+    maker.write("part", "double", "report", rows)
+    rivals = find_rivals(CampaignSelection.of(maker.campaign, Path("results")))
+    assert [line.rival for line in rivals] == ["b", "a", "c"]
 
 
 def test_what_is_within_a_tie_or_noisy_or_in_another_order_contradicts_no_choice(small: Matrix) -> None:
