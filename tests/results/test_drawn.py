@@ -72,6 +72,8 @@ def test_a_figure_is_given_them_and_says_so(many: Campaign, small: Campaign, mon
         return Figure(lambda: pytest.fail("not drawn here"), f"{len(campaign.problems)} problems.")
 
     artifact = registry.get_artifact("made_up", "figure-count")
-    assert artifact.make(small, NOTHING).caption == f"{len(small.problems)} problems."
-    assert artifact.make(many, NOTHING).caption.startswith(f"{MAX_DRAWN} problems. Drawn are {MAX_DRAWN} of")
+    assert artifact.make(small, NOTHING).caption == f"{len(small.problems)} problems. Drawn of campaign {small.name}."
+    assert artifact.make(many, NOTHING).caption.startswith(
+        f"{MAX_DRAWN} problems. Drawn of campaign {many.name}. Drawn are {MAX_DRAWN} of"
+    )
     assert count(many, NOTHING).caption == f"{len(many.problems)} problems."

@@ -119,6 +119,20 @@ def test_bars_and_points_have_titles_in_what_a_browser_shows(tmp_path: Path) -> 
     assert few.count("<title>") == 1, "a series of which not all is drawn has no titles"
 
 
+def test_titles_are_of_ratios_on_a_logarithmic_axis_and_of_no_mark_beside_a_panel(tmp_path: Path) -> None:
+    def draw_ratios() -> Any:
+        drawn = canvas(COLUMN_WIDTH, 2)
+        axes = drawn.add_subplot()
+        axes.barh([0, 1], [4.0, -0.5], left=1)
+        axes.set_yticks([0, 1], ["web", "mesh"])
+        axes.set_xscale("log")
+        axes.plot([2], [1.04], "x", transform=axes.get_xaxis_transform(), clip_on=False)
+        return drawn
+
+    texts = save(Figure(draw_ratios, CAPTION), [tmp_path / "a.svg"], "A figure", screen=True)
+    assert list(texts.values()) == [["web\n5"], ["mesh\n0.5"]]
+
+
 def test_an_svg_file_has_coordinates_of_three_decimals(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     save(FIGURE, [path], "A title")

@@ -212,7 +212,7 @@ def rival(
             "a rival is not right",
             where=file,
             actual="; ".join(failed_rivals),
-            todo="docs/bring-your-own-kernel.md says what each means",
+            todo="docs/bring-your-own-kernel.md says what each means, and how to debug",
         )
 
 

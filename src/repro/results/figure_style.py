@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from html import escape
+from itertools import pairwise
 from math import ceil, inf, isfinite
 from pathlib import Path
 from textwrap import wrap
@@ -367,11 +368,14 @@ def _write_below(figure: Canvas, text: str, place: Literal["outside lower left",
 LETTERS_BESIDE = 55
 
 
-def legend_columns(labels: Sequence[str]) -> int:
-    """Return the number of legend columns in a panel of half the text width: 2 if the longest labels fit, else 1."""
-    half = ceil(len(labels) / 2)
-    letters = (max(map(len, side), default=0) for side in (labels[:half], labels[half:]))
-    return 2 if sum(letters) <= LETTERS_BESIDE else 1
+def legend_columns(labels: Sequence[str], most: int = 2, letters: int = LETTERS_BESIDE) -> int:
+    """Return how many legend columns, `most` at most, have longest labels of no more than so many letters together."""
+
+    def column_letters(columns: int) -> int:
+        ends = [ceil(len(labels) * place / columns) for place in range(columns + 1)]
+        return sum(max(map(len, labels[start:end]), default=0) for start, end in pairwise(ends))
+
+    return next((columns for columns in range(most, 1, -1) if column_letters(columns) <= letters), 1)
 
 
 def height(n_rows: int, extra_height: float = 0.75, per_row: float = ROW_HEIGHT) -> float:
@@ -414,10 +418,14 @@ def _marks(axes: Axes) -> Iterator[tuple[Any, list[str]]]:
             for bar in container.patches:
                 centre = bar.get_y() + bar.get_height() / 2 if is_horizontal else bar.get_x() + bar.get_width() / 2
                 value = bar.get_width() if is_horizontal else bar.get_height()
+                if values.get_scale() == "log":  # bars of ratios begin at 1 there
+                    value += bar.get_x() if is_horizontal else bar.get_y()
                 yield bar, [_text(container.get_label(), ((rows, centre), (values, value)))] if isfinite(value) else []
     for line in axes.lines:
         if line.get_marker() not in (None, "None", "", " "):
-            yield line, _points(axes, line.get_label(), np.asarray(line.get_xydata(), float))
+            points = np.asarray(line.get_xydata(), float)
+            has_values = all(line.get_transform().contains_branch_seperately(axes.transData))  # no marks beside a panel
+            yield line, _points(axes, line.get_label(), points) if has_values else []
     for collection in axes.collections:
         if isinstance(collection, plotting.PathCollection):
             yield collection, _points(axes, collection.get_label(), np.asarray(collection.get_offsets(), float))

@@ -70,6 +70,8 @@ WIDE_BAR, NARROW_BAR = 0.6, 0.38
 
 #: Height in inches of the bars of a row, and of each lane of marks below them.
 BARS_HEIGHT, LANE_HEIGHT = 0.19, 0.055
+#: Number of letters of a legend's columns that fit side by side.
+LEGEND_LETTERS = 115
 #: Maximum number of lanes of marks in a row.
 MAX_LANES = 2
 
@@ -255,7 +257,8 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
         label = f"{panel.referred}: " + ", ".join(f"{value:g} ({gpu})" for gpu, value in panel.reference.items())
         handles.append(plotting.Line2D([], [], label=label, **figure_style.PUBLISHED_LINE))
         _draw_reference(axes, panel)
-    drawing.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.4)
+    columns = figure_style.legend_columns([str(handle.get_label()) for handle in handles], 3, LEGEND_LETTERS)
+    drawing.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.4, columnspacing=1.4)
     figure_style.write_footnote(drawing, mark)
     return drawing
 

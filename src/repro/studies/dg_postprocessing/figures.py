@@ -232,9 +232,9 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     caption = [
         "Per element over per point: time of the paper’s per-point way over that of its per-element way, as the text",
         "has them, with one block or patch a multiprocessor and the fastest threads that were tried of each (filled),",
-        "and tuned, with threads, cells and blocks to choose from (hollow). Ours over per element, tuned: time of that",
-        "per-element way over that of ours, by contours. Above 1 the second is the faster; a cross, or no row, where",
-        "one was not measured. Marks of one mesh stand side by side.",
+        "and tuned, with threads, cells and blocks to choose from (hollow). Ours over per element: time of the tuned",
+        "per-element way (hollow) over that of ours, by contours. Above 1 the second is the faster; a cross above the",
+        "panel, or no row, where one was not measured. Marks of one mesh stand side by side.",
         _judging_note(campaign, has_ours),
         f"Tuned, {words}." if (words := choice_words(fields, ELEMENT_TUNED)) else "",
         _published_speedups(lines, band, campaign.on_cpu),
@@ -258,10 +258,14 @@ def _judging_note(campaign: Campaign, has_ours: bool) -> str:
     """Return the sentence on the drawn campaigns; `has_ours`: the campaign with exact kernels also has our method."""
     if campaign.as_published is None:
         return ""
+    rest = (
+        f"the figure is {campaign.name}’s, which refers to it"
+        if has_ours
+        else f"ours over per element of {campaign.name}"
+    )
     return (
         f"{'All' if has_ours else 'Per element over per point'} is drawn of campaign {campaign.as_published.name}, "
-        "which has the paper’s kernels to the letter and judges its claims, on the same model of GPU"
-        f"{'' if has_ours else f'; ours over per element of {campaign.name}'}."
+        f"which has the paper’s kernels to the letter and judges its claims, on the same model of GPU; {rest}."
     )
 
 
@@ -276,8 +280,8 @@ def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | 
     )
 
 
-#: The rows of the figure by the names of their ratios: pairs of the slower and the faster method. Marks of a second
-#: pair are hollow.
+#: The rows of the figure by the names of their ratios: pairs of the slower and the faster method. Marks are hollow if
+#: the paper's methods of a pair are tuned.
 SPEEDUPS: Mapping[str, Sequence[tuple[Method, Method]]] = {
     "per element over per point": PUBLISHED_PAIRS,
     "ours over per element": ((ELEMENT_TUNED, OURS),),
@@ -320,7 +324,7 @@ def draw_speedup(
     families = drawn_families(drawn_fields, lambda field: 1)
     degrees = drawn_degrees(drawn_fields, lambda field: 1)
     offsets = {degree: DEGREE_STEP * (place - (len(degrees) - 1) / 2) for place, degree in enumerate(degrees)}
-    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, len(pairs_by_row) * SPEEDUP_ROW + 0.5)
+    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, len(pairs_by_row) * SPEEDUP_ROW + 0.65)
     panels = drawing.subplots(len(pairs_by_row), len(families), sharex=True, sharey="row", squeeze=False)
     has_crosses = False
     for row, (label, pairs) in enumerate(pairs_by_row.items()):
@@ -336,13 +340,13 @@ def draw_speedup(
                         _interval_of(slow, fast),
                         offsets[degree],
                         joined=False,
-                        hollow=(slow, fast) in SPEEDUPS[label][1:],
+                        hollow=slow not in PUBLISHED_PAIRS[0],
                     )
                 timed = [field.triangles or 0 for field in panel_fields if any(field.over(*pair) for pair in pairs)]
                 sizes = mesh_ticks([field.triangles or 0 for field in family_fields(drawn_fields, family)])
                 has_crosses |= draw_crosses(axes, sizes, timed, DEGREE_LOOKS[degree][0], offsets[degree])
             axes.axhline(1, color="black", linewidth=0.6, zorder=2)
-            axes.set_title(f"{family} variance" if row == 0 else "")
+            axes.set_title(f"{family} variance" if row == 0 else "", pad=8)  # above the crosses
             if band and SPEEDUPS[label] is PUBLISHED_PAIRS:
                 axes.axhspan(*band, color=figure_style.BAND, zorder=0)
             if family in lines and SPEEDUPS[label] is PUBLISHED_PAIRS:
@@ -353,16 +357,17 @@ def draw_speedup(
         plotting.Line2D([], [], label=f"P = {degree}", **line_style_of(*DEGREE_LOOKS[degree], joined=False))
         for degree in degrees
     ]
-    tuned = line_style_of(figure_style.GREY, "o", joined=False, hollow=True)
-    handles.append(plotting.Line2D([], [], label="tuned", **tuned))
+    for word, hollow in (("to the letter", False), ("tuned", True)):
+        look = line_style_of(figure_style.GREY, "o", joined=False, hollow=hollow)
+        handles.append(plotting.Line2D([], [], label=f"{figure_style.PAPERS.word}, {word}", **look))
     if has_crosses:
-        handles.append(plotting.Line2D([], [], label="not timed", color=figure_style.GREY, **CROSS))
+        handles.append(plotting.Line2D([], [], label="not timed (above a panel)", color=figure_style.GREY, **CROSS))
     if lines:
         label = f"least gain published, {STATED_GPU}"
         handles.append(plotting.Line2D([], [], label=label, **figure_style.PUBLISHED_LINE))
     if band:
         handles.append(plotting.Patch(color=figure_style.BAND, label="range of gains in its conclusions"))
-    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), columnspacing=1.2)
+    drawing.legend(handles=handles, loc="outside upper left", ncols=4, columnspacing=1.2)
     return drawing
 
 

@@ -104,14 +104,17 @@ CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.4, "markeredgewidth": 0.
 
 
 def draw_crosses(axes: Axes, sizes: Sequence[int], timed: Sequence[int], colour: str, offset: float) -> bool:
-    """Draw a cross at the axis, shifted by `offset` points, for each mesh size that is not near a timed one.
+    """Draw a cross above the panel, shifted by `offset` points, for each mesh size that is not near a timed one.
+
+    Within the panel it would have a value.
 
     Return whether there is any.
     """
     untimed = [size for size in sizes if len(mesh_ticks([*timed, size])) > len(mesh_ticks(timed))]
     shift = plotting.ScaledTranslation(offset / 72, 0, axes.figure.dpi_scale_trans)
     for size in untimed:
-        axes.plot([size], [0.05], color=colour, zorder=3, transform=axes.get_xaxis_transform() + shift, **CROSS)
+        place = axes.get_xaxis_transform() + shift
+        axes.plot([size], [1.04], color=colour, zorder=3, transform=place, clip_on=False, **CROSS)
     return bool(untimed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from repro.results import figure_style, plotting
@@ -18,7 +19,15 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published
 from repro.results.registry import figure
-from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
+from repro.results.significance import (
+    WHISKERS,
+    Interval,
+    geometric_mean,
+    interval_of_ratio,
+    ratio_of,
+    relative_interval,
+    scaled_interval,
+)
 from repro.results.tables import Figure
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.sparse.tuning_features import library_of
@@ -43,6 +52,7 @@ from repro.studies.spgemm_amg.results import (
     BinTimes,
     ProblemTimes,
     ProductTimes,
+    Time,
     all_times,
     bins_of,
     precision_of,
@@ -353,7 +363,7 @@ def draw_stages(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
     if any(len(case.levels) > 1 for case in cases):
         handles.append(plotting.Line2D([], [], label="between two levels", **_BETWEEN))
     if band:
-        handles.append(plotting.Line2D([], [], label=f"published, {GPU}", **_ENDS))
+        handles.append(plotting.Line2D([], [], label=f"published Galerkin share, {GPU}", **_ENDS))
     drawing.legend(handles=handles, loc="outside upper left", ncols=-(-len(handles) // 2), handlelength=1.1)
     figure_style.write_footnote(drawing, mark)
     return drawing
@@ -388,20 +398,20 @@ def _draw_shares(axes: Axes, y: int, case: ProblemTimes) -> None:
 
 
 #: Height of one row in inches, and the share of it that bars fill.
-SPEEDUP_ROW, SPEEDUP_FILLED = 0.32, 0.76
-#: Markers of the two products within the set-up.
-MARKS: Mapping[str, str] = {"AP": "<", "RAP": ">"}
+SPEEDUP_ROW, SPEEDUP_FILLED = 0.36, 0.8
+#: Markers of the two products within the set-up, which are hollow.
+MARKS: Mapping[str, str] = {"AP": "o", "RAP": "s"}
 Number = Callable[[ProblemTimes], float | None]
 
 
 @dataclass(frozen=True)
 class Series:
-    """A series with one bar in each row, marks beside the bar, and an interval if the bar is a ratio of two times."""
+    """A series with one bar in each row, its interval, and marks at the bar's height."""
 
     label: str
-    colour: str
+    look: figure_style.Look
     number: Number
-    interval: Callable[[ProblemTimes], Interval | None] = lambda times: None
+    interval: Callable[[ProblemTimes], Interval | None]
     marks: Mapping[str, Number] = field(default_factory=dict)
 
 
@@ -417,41 +427,62 @@ class Panel:
     best: float | None = None
 
 
+def _pairs_of_times(problem: ProblemTimes, method: Method, products: Sequence[str]) -> list[tuple[Time, Time]]:
+    """Return for each product the times of sorting all products and of a method; empty if one is missing."""
+    times = [problem.product(name) for name in products]
+    pairs = [(base, own) for time in times if (base := time[COORDINATES]) and (own := time[method])]
+    return pairs if len(pairs) == len(products) else []
+
+
 def _galerkin(method: Method, *products: str) -> Number:
-    """Return a function for the speedup of both Galerkin products together over sorting all products."""
+    """Return a function for the speedup of the Galerkin products together over sorting all products."""
 
     def number(problem: ProblemTimes) -> float | None:
-        times = [problem.product(name) for name in products]
-        base, method_times = ([time[compared_method] for time in times] for compared_method in (COORDINATES, method))
-        if not all(base) or not all(method_times):
-            return None
-        return sum(time.seconds for time in base if time) / sum(time.seconds for time in method_times if time)
+        pairs = _pairs_of_times(problem, method, products)
+        return sum(base.seconds for base, _ in pairs) / sum(own.seconds for _, own in pairs) if pairs else None
 
     return number
 
 
-def _set_up(label: str, colour: str, method: Method) -> Series:
+def _galerkin_interval(method: Method, *products: str) -> Callable[[ProblemTimes], Interval | None]:
+    """Return a function for the interval of `_galerkin`, over the sums of the products' medians in each round."""
+
+    def interval(problem: ProblemTimes) -> Interval | None:
+        sides = zip(*_pairs_of_times(problem, method, products), strict=True)
+        rounds = [
+            [[sum(map(median, samples))] for samples in zip(*(time.rounds for time in side), strict=False)]
+            for side in sides
+        ]
+        number, factors = _galerkin(method, *products)(problem), relative_interval(*rounds) if rounds else None
+        return scaled_interval(factors, number) if number else None
+
+    return interval
+
+
+def _set_up(look: figure_style.Look, method: Method) -> Series:
     return Series(
-        label,
-        colour,
+        look.word,
+        look,
         lambda times: ratio_of(times[COORDINATE_SET_UP], times[method]),
         lambda times: interval_of_ratio(times[COORDINATE_SET_UP], times[method]),
     )
 
 
-def _products(label: str, colour: str, method: Method) -> Series:
+def _products(look: figure_style.Look, method: Method, label: str = "") -> Series:
     marks = {product: _galerkin(method, product) for product in MARKS}
-    return Series(label, colour, _galerkin(method, *MARKS), marks=marks)
+    return Series(label or look.word, look, _galerkin(method, *MARKS), _galerkin_interval(method, *MARKS), marks)
 
 
-PRODUCT_SERIES = (
-    _products(figure_style.PAPERS.word, figure_style.PAPERS.fill, PAPER_KERNELS),
-    _products(figure_style.OURS.word, figure_style.OURS.fill, OURS),
-)
-SET_UP_SERIES = (
-    _set_up(figure_style.PAPERS.word, figure_style.PAPERS.fill, PAPERS_SET_UP),
-    _set_up(figure_style.OURS.word, figure_style.OURS.fill, OUR_SET_UP),
-)
+def product_series(library: str) -> tuple[Series, ...]:
+    """Return the series of the Galerkin products."""
+    return (
+        _products(figure_style.OURS, OURS),
+        _products(figure_style.PAPERS, PAPER_KERNELS),
+        _products(figure_style.LIBRARY, LIBRARY, f"{library}, fastest"),
+    )
+
+
+SET_UP_SERIES = (_set_up(figure_style.OURS, OUR_SET_UP), _set_up(figure_style.PAPERS, PAPERS_SET_UP))
 
 
 @figure(
@@ -470,7 +501,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     panels = (
         Panel(
             "the first level’s A·P and R·(A·P)",
-            PRODUCT_SERIES,
+            product_series(library_of(campaign)),
             "products were not timed",
             _stated(published, BEST) if is_gpu else {},
             band if is_gpu else None,
@@ -486,14 +517,15 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     lines = [case.line for case in cases]
     caption = [
         "How many times faster than with all products sorted by row and column, the method that the paper compares",
-        f"with; {library_of(campaign)} is in figure-gflops and not here.",
-        "Left: the two products of the first level’s set-up, A·P and R·(A·P), their times added up; triangles:",
-        "each alone. Right: the whole set-up, in which everything else is the same. The paper’s kernels: rows in bins",
-        "by their products, sorted in shared memory. Ours: products by the fastest of ours in one phase and in two,",
-        "the set-up by the kernels that are expected to be the fastest, in one phase.",
-        WHISKERS if any(series.interval(case) for series in SET_UP_SERIES for case in cases) else "",
+        "with; axes are logarithmic, and bars begin at 1.",
+        "Left: the two products of the first level’s set-up, A·P and R·(A·P), their times added up; circles and",
+        "squares: each alone. Right: the whole set-up, in which everything else is the same. The paper’s kernels: rows",
+        "in bins by their products, sorted in shared memory. Ours: products by the fastest of ours in one phase and in",
+        "two, the set-up by the kernels that are expected to be the fastest, in one phase.",
+        f"{library_of(campaign)}: its fastest routine for each product, which the paper does not compare with.",
+        WHISKERS if any(series.interval(case) for panel in panels for series in panel.series for case in cases) else "",
         f"Neither was tried of {', '.join(omitted_problems)}: not drawn." if omitted_problems else "",
-        _means(cases),
+        _means(panels, cases),
         _published_speedups(published, is_gpu),
         cpu_note(campaign),
         f"{precision_of(campaign).capitalize()} precision.",
@@ -514,11 +546,11 @@ def _stated(published: Published, quantity: str) -> dict[str, float]:
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-def _means(cases: Sequence[ProblemTimes]) -> str:
+def _means(panels: Sequence[Panel], cases: Sequence[ProblemTimes]) -> str:
     """Return the sentence with the geometric means; empty if there are none."""
     words = []
-    for task, all_series in (("A·P and R·(A·P)", PRODUCT_SERIES), ("set-up", SET_UP_SERIES)):
-        for series in all_series:
+    for task, panel in zip(("A·P and R·(A·P)", "set-up"), panels, strict=True):
+        for series in panel.series:
             mean = geometric_mean(series.number(case) for case in cases)
             if mean:
                 words.append(f"{task}, {series.label}: {mean:.2f}×")
@@ -557,13 +589,15 @@ def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: 
         if panel.best is not None:
             axes.axvline(panel.best, zorder=1, **figure_style.PUBLISHED_LINE)
         axes.axvline(1, color="black", linewidth=0.7, zorder=4)
-        axes.set_xlim(left=0)
+        axes.set_xscale("log")
+        axes.set_xlim(min(0.9, axes.get_xlim()[0]), max(2.0, axes.get_xlim()[1]))
+        figure_style.log_ticks(axes.xaxis)
         axes.grid(axis="x")
         axes.set_xlabel("speedup over the sort of all products")
         figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
         axes.set_title(panel.title)
     handles = _handles(panels)
-    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.0)
+    drawing.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.2, columnspacing=1.4)
     figure_style.write_footnote(drawing, mark)
     return drawing
 
@@ -576,12 +610,12 @@ def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: ProblemTimes) -> s
         number = series.number(case)
         if number is not None:
             has_bar = True
-            axes.barh(bar_y, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
+            axes.barh(bar_y, number - 1, left=1, height=thickness, color=series.look.fill, linewidth=0, zorder=2)
             figure_style.draw_whisker(axes, series.interval(case), bar_y)
         for product, ratio_of_product in series.marks.items():
             product_ratio = ratio_of_product(case)
             if product_ratio is not None:
-                axes.plot([product_ratio], [bar_y], **_triangle(product))
+                axes.plot([product_ratio], [bar_y], **_mark(product, series.look.colour))
     published_mark = panel.diamonds.get(case.line.published or "")
     if published_mark is not None:
         axes.plot([published_mark], [y], **figure_style.PUBLISHED_MARK)
@@ -592,19 +626,21 @@ def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: ProblemTimes) -> s
     return brief_reason(case.case.why_not())
 
 
-def _triangle(product: str) -> dict[str, Any]:
+def _mark(product: str, colour: str) -> dict[str, Any]:
     return {
-        "marker": MARKS[product], "markersize": 3.4, "markerfacecolor": figure_style.PINK, "markeredgecolor": "white",
-        "markeredgewidth": 0.4, "linestyle": "", "zorder": 5,
+        "marker": MARKS[product], "markersize": 3.0, "markerfacecolor": "white", "markeredgecolor": colour,
+        "markeredgewidth": 0.8, "linestyle": "", "zorder": 5,
     }  # fmt: skip
 
 
 def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
-    """Return the legend's handles; both panels have the same two series of bars."""
+    """Return the legend's handles; the first panel has all series of bars."""
     handles: list[Patch | Line2D] = [
-        plotting.Patch(color=series.colour, label=series.label) for series in panels[0].series
+        plotting.Patch(color=series.look.fill, label=series.label) for series in panels[0].series
     ]
-    handles += [plotting.Line2D([], [], label=f"{PRODUCTS[product]} alone", **_triangle(product)) for product in MARKS]
+    for product in MARKS:
+        look = _mark(product, figure_style.GREY)
+        handles.append(plotting.Line2D([], [], label=f"{PRODUCTS[product]} alone", **look))
     if any(panel.diamonds for panel in panels):
         handles.append(plotting.Line2D([], [], label=f"published, {GPU}", **figure_style.PUBLISHED_MARK))
     if any(panel.best is not None for panel in panels):

@@ -416,6 +416,7 @@ def progress(campaign: Campaign, published: Published) -> Figure:
     caption = [
         "By how many percent the fastest variant found so far is slower than the fastest of the exhaustive search,",
         f"over the variants measured: median (full lines) and worst (dashed) of all problems and precisions ({cases}).",
+        f"The axis ends at {LIMIT:g} %: the first variants of a search can be arbitrarily slow.",
         "The predicted search has learnt from the other problems of the campaign, or from those of other entries",
         f"alone; random is the mean over {SEEDS} samples.",
         f"In {' and in '.join(empty_spaces)} every loss is above {LIMIT:g} %: not drawn." if empty_spaces else "",
@@ -463,9 +464,9 @@ def _draw_curves(replays_by_space: Mapping[str, Sequence[Evaluation]], reason: s
     )
     panels = drawing.subplots(1, len(replays_by_space), squeeze=False, sharey=True)[0]
     for axes, (space, replays) in zip(panels, replays_by_space.items(), strict=True):
-        _curve_panel(axes, replays)
+        _curve_panel(axes, replays, max(map(_step_count, replays_by_space.values())))
         axes.set_title(SPACE_TITLES[space] if len(replays_by_space) > 1 else "")
-    panels[0].set_ylabel("loss [%]")
+    panels[0].set_ylabel("slower than the fastest of\nthe exhaustive search [%]")
     handles = [
         plotting.Line2D([], [], color=colour, marker=marker, markersize=3, label=LEARNT_FROM[key], linewidth=1.2)
         for key, (colour, marker) in LOOKS.items()
@@ -479,7 +480,7 @@ def _draw_curves(replays_by_space: Mapping[str, Sequence[Evaluation]], reason: s
     return drawing
 
 
-def _curve_panel(axes: Axes, replays: Sequence[Evaluation]) -> None:
+def _curve_panel(axes: Axes, replays: Sequence[Evaluation], last_step: int) -> None:
     for key, (colour, marker) in LOOKS.items():
         losses = curves(replays, key)
         if losses is None:
@@ -490,7 +491,7 @@ def _curve_panel(axes: Axes, replays: Sequence[Evaluation]) -> None:
         axes.plot(step_numbers, np.median(losses, axis=0), linewidth=1.2, **line_style)
         axes.plot(step_numbers, losses.max(axis=0), linestyle="--", **line_style)
     axes.set_ylim(0, LIMIT)
-    axes.set_xlim(0.5, None)
+    axes.set_xlim(0.5, last_step + 0.5)
     axes.xaxis.set_major_locator(plotting.MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     axes.grid()
     axes.set_xlabel("variants measured")
