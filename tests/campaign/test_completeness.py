@@ -194,7 +194,7 @@ def test_a_disturbed_winner_is_a_remark_on_a_cpu(
     said = capsys.readouterr()
     assert f"compound_spmv on {NAME}, single (report): 1 row disturbed, the first a: {why}\n" in said.err
     assert ("is complete" in said.out) is complete
-    again = f"repro measure STUDY PROBLEM PRECISION --receipt --config {campaign.folder.config}\n"
+    again = f"repro measure compound_spmv {NAME} single --receipt --config {campaign.folder.config}\n"
     assert (again in said.err) is complete
 
 

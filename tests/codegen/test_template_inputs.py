@@ -85,7 +85,7 @@ def test_listed_names_are_those_that_are_passed(
     monkeypatch.setattr(jinja2.Template, "render", recorded)
     rendered_modules(templates, target)
     texts = {str(path.relative_to(templates)): path.read_text() for path in templates.rglob("*.j2")}
-    parsed = {name: jinja2.Environment().parse(text) for name, text in texts.items()}
+    parsed = {name: jinja2.Environment(extensions=["jinja2.ext.do"]).parse(text) for name, text in texts.items()}
     checked, wrong = set(), []
     for template, context in passed.items():
         listed = dict(inputs(texts[template]))

@@ -145,7 +145,7 @@ def test_a_device_that_there_is_not_is_one_message():
 
 def test_a_wish_that_cannot_be_is_one_message(tmp_path):
     for name in ("conjugate_gradients", "spin_transformation"):
-        with pytest.raises(SystemExit, match="error: unknown layout"):
+        with pytest.raises(SystemExit, match="error: unknown choice of a kernel"):
             import_module(name).main(["--tuned", "best", *DEVICE] + ["--surface", "blob"] * (name[0] == "s"))
 
 
