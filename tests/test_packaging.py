@@ -267,6 +267,12 @@ def test_a_commit_that_changes_a_record_without_a_body_is_refused(tmp_path: Path
     assert not refusal("Add another\n")
 
 
+def test_a_range_of_commits_that_git_does_not_know_does_not_pass() -> None:
+    command = [sys.executable, "tools/commit_body.py", "nosuch..HEAD"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr
+
+
 def test_the_workflow_of_the_forge_runs_what_ci_runs() -> None:
     job = yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())["jobs"]["check"]
     assert [step["run"] for step in job["steps"] if "run" in step] == ['PYTHON="$(command -v python)" .ci/run']

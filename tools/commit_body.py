@@ -34,7 +34,10 @@ def flaws(commits: str) -> list[str]:
     config = yaml.safe_load(Path(".pre-commit-config.yaml").read_text(encoding="utf-8"))
     hooks = [hook for repository in config["repos"] for hook in repository["hooks"] if hook["language"] == "pygrep"]
     found = []
-    for commit in git("rev-list", "--reverse", commits).stdout.split():
+    listed = git("rev-list", "--reverse", commits)
+    if listed.returncode:  # a range that git does not know, as in a shallow clone, must not pass
+        raise SystemExit(listed.stderr.strip())
+    for commit in listed.stdout.split():
         message = git("show", "--no-patch", "--format=%B", commit).stdout
         names = [hook["name"] for hook in hooks if re.search(hook["entry"], message, re.MULTILINE | re.DOTALL)]
         # of a merge, `diff-tree` lists nothing

@@ -61,7 +61,10 @@ class Extension:
     def load(self) -> None:
         """Import the extension's module, which registers its studies, baselines or layouts.
 
-        Raises ------ ReproError The module cannot be imported, or registers a name that exists already.
+        Raises
+        ------
+        ReproError
+            The module cannot be imported, or registers a name that exists already.
         """
         try:
             import_module(self.module)

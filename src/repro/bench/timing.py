@@ -64,7 +64,7 @@ def judge_clocks(seconds: Mapping[str, Seconds], tolerance: float, alone: float 
     if not reasons and "graph" in plausible:
         reasons = _contradiction(plausible, tolerance, alone)
     if reasons:
-        return ClockVerdict(seconds, disturbed=f"{', '.join(reasons)} ({numbers(seconds)})")
+        return ClockVerdict(seconds, disturbed=f"{', '.join(reasons)} ({clocks_text(seconds)})")
     return ClockVerdict(plausible, sum(len(readings) - len(plausible[clock]) for clock, readings in seconds.items()))
 
 
@@ -115,7 +115,7 @@ def is_outlier(median: float, best: float, tolerance: float, waking: float = 0.0
     return median > tolerance * best + RESOLUTION + waking
 
 
-def numbers(seconds: Mapping[str, Seconds]) -> str:
+def clocks_text(seconds: Mapping[str, Seconds]) -> str:
     """Format each clock: `graph median 80.1 µs, its least 4.1 µs, its largest 95.0 µs; event median 6.4 µs, …`."""
     words = []
     for clock, readings in sorted(seconds.items(), reverse=True):
@@ -376,6 +376,7 @@ def _before(devices: Devices, runnable: Runnable, cold: bool) -> Callable[[], No
 
 
 def time_quantiles(samples: Seconds) -> dict[str, float]:
+    """Return least, quartiles, largest and mean of samples in seconds, by the ends of the names of columns."""
     # Own code for quantiles: np.quantile takes longer than timing a variant in screening.
     last = len(samples) - 1
     values = np.interp(last * QUARTERS, np.arange(last + 1), np.sort(samples))
@@ -383,6 +384,7 @@ def time_quantiles(samples: Seconds) -> dict[str, float]:
 
 
 def columns(samples: Samples) -> dict[str, float | int | str | None]:
+    """Return the columns of a row that samples fill: launches and quantiles of each clock, medians of stages."""
     sample_columns: dict[str, float | int | str | None] = {
         "sm_clock": samples.sm_clock,
         "throttle": samples.throttle,
@@ -408,6 +410,6 @@ def relative_iqr(samples: Samples) -> float:
     """Return the interquartile range divided by the median, for the clock for which this ratio is smallest."""
     spreads = []
     for seconds in samples.seconds.values():
-        numbers = time_quantiles(seconds)
-        spreads.append((numbers["q3"] - numbers["q1"]) / numbers["median"])
+        quantiles = time_quantiles(seconds)
+        spreads.append((quantiles["q3"] - quantiles["q1"]) / quantiles["median"])
     return min(spreads)

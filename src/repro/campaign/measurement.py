@@ -119,14 +119,14 @@ def open_bench(
         yield bench
 
 
-def _load_common(workspace: Workspace, module_name: str) -> None:
+def _load_common(workspace: Workspace, device_setting: str) -> None:
     try:
         for device in workspace.devices:
             device.use_common(device.load(workspace.common.binary))
     except LaunchError as error:
         raise ReproError(
             "the common module cannot be loaded",
-            where=f"device: {resolve_device(module_name)}",
+            where=f"device: {resolve_device(device_setting)}",
             actual=error,
             todo="modules for the CPU are compiled by the OpenCL runtime of opencl:0: measure on that device"
             if workspace.device.backend == "opencl"

@@ -74,10 +74,15 @@ def pick(
 
 
 def best_row(rows: Sequence[Row], clock: str) -> Row | None:
+    """Return the row with the smallest median of those timed in full, a noisy one only if no other was; None of none.
+
+    All rows have a median by the clock.
+    """
     return min(rows, key=lambda r: (r.protocol != "full", r.status != "ok", r.median(clock)), default=None)
 
 
 def rank_rows(rows: Sequence[Row], clock: str = "event") -> list[Row]:
+    """Sort rows by their medians, those timed in full first; rows without a median are left out."""
     timed_rows = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
     return sorted(timed_rows, key=lambda row: (row.protocol != "full", row.median(clock)))
 
