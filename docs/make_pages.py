@@ -124,7 +124,8 @@ def claims(study: str, *campaigns: str) -> str:
 
 def judged(claim: pd.Series[object]) -> str:
     """Return verdict and value of a claim: a dash where it cannot be tested, marked by whose kernels judged it."""
-    value = f"{claim['measured']:,.3g}" if pd.notna(claim["measured"]) else ""
+    measured = float(claim["measured"])
+    value = "" if pd.isna(measured) else f"{measured:,.3g}" if abs(measured) < 1000 else f"{measured:,.0f}"
     mark = {"the paper’s, tuned further": "*", "ours": "†"}.get(str(claim["kernels"]), "") if value else ""
     if claim["verdict"] == "not testable here":
         return f"– ({value}{mark})" if value else "–"
