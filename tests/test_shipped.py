@@ -67,5 +67,5 @@ def test_all_messages_ask_for_the_command() -> None:
     files = {path: path.read_text() for path in (REPOSITORY / "src").rglob("*.py")}
     assert [path.name for path, text in files.items() if "install -e" in text] == ["package_data.py"]
     asked = {extra for text in files.values() for extra in re.findall(r"""\binstall\(["'](\w+)["']\)""", text)}
-    assert asked == {"cpu", "cuda", "mesh"}
+    assert asked == {"campaign", "cpu", "cuda", "mesh"}
     assert asked <= set(project["optional-dependencies"])
