@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from repro.config import Source, beside, merge, named, position, read, read_mapping, validate
+from repro.config import Source, merge, named, position, read, read_mapping, resolve_input_path, validate
 from repro.config.models import Config, Model, StudySettings
 from repro.config.validation_errors import shorten, shown, suggestion
 from repro.errors import ReproError
@@ -112,7 +112,7 @@ def _place_inputs(value: Any, written: object, folder: Path, key: str = "") -> A
         return [_place_inputs(inner, inner, folder, key) for inner in value]
     if isinstance(value, str) and value == written and key in INPUT_PATHS:
         path, colon, name = value.rpartition(":") if key == "python" else (value, "", "")
-        return f"{beside(folder, path)}{colon}{name}" if key != "python" or path.endswith(".py") else value
+        return f"{resolve_input_path(folder, path)}{colon}{name}" if key != "python" or path.endswith(".py") else value
     return value
 
 

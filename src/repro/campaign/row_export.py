@@ -43,7 +43,7 @@ INVALIDITY = {
 }
 T4_VERSION = "1.0.0"
 MILLI, MICRO = 1e3, 1e6
-NO_CHOICE: Mapping[str, str] = MappingProxyType({})
+NO_FILTERS: Mapping[str, str] = MappingProxyType({})
 
 
 def studies_of(folder: CampaignFolder, study_name: str | None = None) -> list[Study]:
@@ -65,16 +65,16 @@ CHOOSING = ("step", "problem", "precision", "kind")
 
 
 def exported_rows(
-    folder: CampaignFolder, study: Study, choice: Mapping[str, str] = NO_CHOICE
+    folder: CampaignFolder, study: Study, filters: Mapping[str, str] = NO_FILTERS
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a study, step by step, each with a key `step`; absent values are omitted.
 
-    `choice` selects the rows that have the given values; its keys are from `CHOOSING`.
+    `filters` selects the rows that have the given values; its keys are from `CHOOSING`.
     """
     for step in STEPS:
-        if choice.get("step", step) == step:
+        if filters.get("step", step) == step:
             rows = read_rows(folder.study(study.name), step)
-            for name, value in choice.items():
+            for name, value in filters.items():
                 if name in rows.column_names:
                     rows = rows.filter(pc.equal(rows[name], value))
             for row in rows.to_pylist():
@@ -107,7 +107,7 @@ def count_lines(folder: CampaignFolder, studies: Iterable[Study]) -> tuple[list[
 
 
 def row_lines(
-    folder: CampaignFolder, studies: Iterable[Study], only: Mapping[str, str] = NO_CHOICE
+    folder: CampaignFolder, studies: Iterable[Study], filters: Mapping[str, str] = NO_FILTERS
 ) -> tuple[list[str], list[list[str]]]:
     """Return the heads and the lines of a short table of rows; columns that are empty in all lines are left out.
 
@@ -116,7 +116,7 @@ def row_lines(
     plain = ("problem", "precision", "step", "kind", "name", "cache", "status")
     lines: list[dict[str, str]] = []
     for study in studies:
-        for row in exported_rows(folder, study, only):
+        for row in exported_rows(folder, study, filters):
             line = {"study": study.name, **{name: str(row.get(name, "")) for name in plain}}
             for clock in ALL_CLOCKS:
                 seconds = row.get(f"{clock}_median")
@@ -128,18 +128,18 @@ def row_lines(
     return heads, [[line[head] for head in heads] for line in lines]
 
 
-def check_choice(folder: CampaignFolder, studies: Iterable[Study], choice: Mapping[str, str]) -> None:
-    """Raise `ReproError` if no row has a value given in `choice`; the message suggests the most similar value."""
-    recorded_values: dict[str, set[str]] = {name: set() for name in choice}
-    for study in studies if choice else ():
+def check_choice(folder: CampaignFolder, studies: Iterable[Study], filters: Mapping[str, str]) -> None:
+    """Raise `ReproError` if no row has a value given in `filters`; the message suggests the most similar value."""
+    recorded_values: dict[str, set[str]] = {name: set() for name in filters}
+    for study in studies if filters else ():
         for step in STEPS:
             rows = read_rows(folder.study(study.name), step)
-            for name in choice:
+            for name in filters:
                 if name == "step":
                     recorded_values[name] |= {step} if rows.num_rows else set()
                 elif name in rows.column_names:
                     recorded_values[name] |= set(rows[name].unique().to_pylist())
-    for name, value in choice.items():
+    for name, value in filters.items():
         if value not in recorded_values[name]:
             known_values = sorted(recorded_values[name])
             raise ReproError(
@@ -184,7 +184,7 @@ def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
 
 
 def write_csv(
-    folder: CampaignFolder, studies: Iterable[Study], stream: TextIO, choice: Mapping[str, str] = NO_CHOICE
+    folder: CampaignFolder, studies: Iterable[Study], stream: TextIO, filters: Mapping[str, str] = NO_FILTERS
 ) -> None:
     """Write the `exported_rows` of some studies as CSV, with the columns of `json_schema` except samples."""
     studies = [*studies]
@@ -192,10 +192,10 @@ def write_csv(
     writer = csv.DictWriter(stream, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for study in studies:
-        writer.writerows(exported_rows(folder, study, choice))
+        writer.writerows(exported_rows(folder, study, filters))
 
 
-def t4_of(folder: CampaignFolder, study: Study, choice: Mapping[str, str] = NO_CHOICE) -> dict[Case, dict[str, Any]]:
+def t4_of(folder: CampaignFolder, study: Study, filters: Mapping[str, str] = NO_FILTERS) -> dict[Case, dict[str, Any]]:
     """Return the searches of a study in format T4, by problem and precision; empty for a study without parameters.
 
     The objective is `time` in milliseconds: the median by events, or by the host's clock for rows without event times.
@@ -203,7 +203,7 @@ def t4_of(folder: CampaignFolder, study: Study, choice: Mapping[str, str] = NO_C
     if study.id_class is None:
         return {}
     case_results: dict[Case, dict[str, Any]] = {}
-    for row in exported_rows(folder, study, choice):
+    for row in exported_rows(folder, study, filters):
         if row["step"] != "search" or row["kind"] != "variant" or row["status"] not in INVALIDITY:
             continue
         case = case_results.setdefault(

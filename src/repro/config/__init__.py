@@ -347,7 +347,7 @@ def read(*paths: Path | str) -> dict[str, Any]:
     return data
 
 
-def beside(folder: Path, text: str) -> str:
+def resolve_input_path(folder: Path, text: str) -> str:
     """Return the path of an input that a file in `folder` names as `text`: in this folder if it is there, else `text`.
 
     `text` starts in the current folder then, and so does the result where it lies below that folder.

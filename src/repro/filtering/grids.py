@@ -224,7 +224,7 @@ def patches_of(
 
 def bisected(positions: Floats, count: int, weights: Floats | None = None) -> list[NDArray[np.int64]]:
     """Cut positions into `count` non-empty parts of about equal weight, recursively across the longer side."""
-    shares = np.ones(len(positions)) if weights is None else weights
+    point_weights = np.ones(len(positions)) if weights is None else weights
 
     def cut(members: NDArray[np.int64], parts: int) -> list[NDArray[np.int64]]:
         if parts == 1:
@@ -233,8 +233,8 @@ def bisected(positions: Floats, count: int, weights: Floats | None = None) -> li
         axis = int(np.argmax(np.ptp(member_positions, axis=0)))
         members = members[np.argsort(member_positions[:, axis], kind="stable")]
         left_parts = parts // 2
-        before = np.cumsum(shares[members])
-        place = int(np.searchsorted(before, before[-1] * left_parts / parts, side="right"))
+        cumulative = np.cumsum(point_weights[members])
+        place = int(np.searchsorted(cumulative, cumulative[-1] * left_parts / parts, side="right"))
         place = min(max(place, left_parts), len(members) - (parts - left_parts))
         return [*cut(members[:place], left_parts), *cut(members[place:], parts - left_parts)]
 

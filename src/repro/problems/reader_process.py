@@ -222,23 +222,23 @@ def _say(caller: socket.socket, word: str) -> None:
         caller.send(word.encode())
 
 
-def _answer(request: ReadRequest, memory: int, folder: int, errors: int) -> NoReturn:
+def _answer(request: ReadRequest, memory_fd: int, folder_fd: int, errors_fd: int) -> NoReturn:
     """Called in a reader: call the function, write its result, and exit without Python's cleanup."""
     code = _FAILED
     try:
-        os.ftruncate(memory, 0)
+        os.ftruncate(memory_fd, 0)
         try:
-            _adopt_environment(request, folder, errors)
+            _adopt_environment(request, folder_fd, errors_fd)
             _confine(request)
-            read = pickle.loads(request.read)
-            save_shared(memory, ("read", read()))
+            read_function = pickle.loads(request.read)
+            save_shared(memory_fd, ("read", read_function()))
         except ReproError as error:
             error_texts = {part: None if (text := getattr(error, part)) is None else str(text) for part in _PARTS}
-            save_shared(memory, ("refused", error_texts))
+            save_shared(memory_fd, ("refused", error_texts))
         except MemoryError:
-            save_shared(memory, ("memory", None))
+            save_shared(memory_fd, ("memory", None))
         except BaseException:
-            save_shared(memory, ("bug", traceback.format_exc()))
+            save_shared(memory_fd, ("bug", traceback.format_exc()))
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         code = 0
@@ -246,10 +246,10 @@ def _answer(request: ReadRequest, memory: int, folder: int, errors: int) -> NoRe
         os._exit(code)
 
 
-def _adopt_environment(request: ReadRequest, folder: int, errors: int) -> None:
+def _adopt_environment(request: ReadRequest, folder_fd: int, errors_fd: int) -> None:
     for stream in (sys.stdout, sys.stderr):  # a reader must not write to the caller's standard output
-        os.dup2(errors, stream.fileno())
-    os.fchdir(folder)
+        os.dup2(errors_fd, stream.fileno())
+    os.fchdir(folder_fd)
     os.environb.clear()
     os.environb.update(request.environment)
     sys.path[:] = request.path

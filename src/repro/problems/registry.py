@@ -21,7 +21,7 @@ import numpy as np
 import yaml
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
-from repro.config import beside, read_yaml, validate
+from repro.config import read_yaml, resolve_input_path, validate
 from repro.config.models import (
     MAX_PART_LENGTH,
     EntryName,
@@ -613,7 +613,7 @@ def load_registry(path: Path = REGISTRY) -> Registry:
     data = read_yaml(path, "registry of problems (`registry:` of the configuration)")
     for item in data["problems"] if isinstance(data, dict) and isinstance(data.get("problems"), list) else ():
         if isinstance(item, dict) and isinstance(item.get("path"), str):
-            item["path"] = beside(path.parent, item["path"])
+            item["path"] = resolve_input_path(path.parent, item["path"])
     registry = validate(Registry, data, (path,), _PAGE)
     if not registry.collections:
         return registry

@@ -215,20 +215,24 @@ class _RoundTimer:
     def _quiet_round(self, todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]) -> dict[str, Samples]:
         """Time one round. If the probe reports a disturbance, wait and repeat the round, a few times at most."""
         round_ = self._round(todo, todo, effort, rows)
-        slow = self._disturbances(self._probe.look(), round_)
+        disturbances = self._disturbances(self._probe.look(), round_)
         for pause in CALM_RESTS:
-            if not slow:
+            if not disturbances:
                 return round_
             time.sleep(pause)
             repeated_round = self._round(todo, todo, effort, rows)
             round_ = {name: _replacement(samples, round_[name]) for name, samples in repeated_round.items()}
-            slow = self._disturbances(self._probe.look(), round_)
-        return {name: _mark_disturbed(slow.get(name), samples) for name, samples in round_.items()}
+            disturbances = self._disturbances(self._probe.look(), round_)
+        return {name: _mark_disturbed(disturbances.get(name), samples) for name, samples in round_.items()}
 
-    def _disturbances(self, slow: Slowdown | None, round_: dict[str, Samples]) -> dict[str, str]:
+    def _disturbances(self, slowdown: Slowdown | None, round_: dict[str, Samples]) -> dict[str, str]:
         """Return a message for each sample of a round that the slowdown disturbed."""
         tolerance = self._bench.timing.tolerance(self._bench.devices.backend)
-        return {name: slow.words for name, samples in round_.items() if slow and slow.disturbs(samples, tolerance)}
+        return {
+            name: slowdown.words
+            for name, samples in round_.items()
+            if slowdown and slowdown.disturbs(samples, tolerance)
+        }
 
     def _retake_outliers(
         self,
@@ -248,11 +252,11 @@ class _RoundTimer:
             time.sleep(pause)
             while any(far.values()):
                 round_ = self._round([name for name, numbers in far.items() if numbers], todo, effort, rows)
-                slow = self._disturbances(self._probe.look(), round_)
+                disturbances = self._disturbances(self._probe.look(), round_)
                 for name, samples in round_.items():
                     number = far[name].pop()
                     samples_by_name[name][number] = _replacement(
-                        _mark_disturbed(slow.get(name), samples), samples_by_name[name][number]
+                        _mark_disturbed(disturbances.get(name), samples), samples_by_name[name][number]
                     )
                 far = {name: numbers for name, numbers in far.items() if name in todo}
 

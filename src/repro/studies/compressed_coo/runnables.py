@@ -245,28 +245,28 @@ class CoordinateVariant(CompiledProduct):
 
     def _hold(self, workspace: Workspace, program: Program) -> tuple[CoordinateFacts, Bind]:
         """Pack and upload the matrix; return its facts, and a function that binds the kernel to vectors."""
-        matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
+        facts, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
         device, per_block = workspace.device, self.blocking.chunks
         array_names = PLAIN_ARRAYS if self.is_plain else COMPRESSED_ARRAYS
         long_rows = buffers.get("long_rows")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
             arguments: list[Argument] = [
-                np.int32(matrix.chunks),
+                np.int32(facts.chunks),
                 np.int32(per_block),
                 *(buffers[a] for a in array_names),
             ]
             kernel = program.kernel(self.blocking.kernel)  # one per binding: an OpenCL kernel holds its arguments
-            run = device.bind(kernel, -(-matrix.chunks // per_block), self.blocking.threads, [*arguments, x, y])
+            run = device.bind(kernel, -(-facts.chunks // per_block), self.blocking.threads, [*arguments, x, y])
             if SPLITS[self.layout] != "aligned":
                 return in_order([lambda: device.fill(y, 0), run])
             if long_rows is None:
                 return run
-            count, n_t = matrix.long_rows, CLEAR_BLOCK_SIZE[device.backend]
+            count, n_t = facts.long_rows, CLEAR_BLOCK_SIZE[device.backend]
             clear = device.bind(program.kernel("clear_rows"), -(-count // n_t), n_t, [np.int32(count), long_rows, y])
             return in_order([clear, run])
 
-        return matrix, bind
+        return facts, bind
 
     @property
     def is_plain(self) -> bool:
@@ -343,12 +343,12 @@ class SlicedVariant(CoordinateVariant):
     def _hold(self, workspace: Workspace, program: Program) -> tuple[SlicedFacts, Bind]:
         """Pack and upload the matrix; return its facts, and a function that binds the kernels to vectors."""
         device = workspace.device
-        matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
-        size = self._parts_bytes = matrix.parts_bytes
+        facts, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
+        size = self._parts_bytes = facts.parts_bytes
         parts = workspace.written(("parts", size), size, "sums of its parts") if size else None
         threads, per_warp, warp = self.blocking.threads, self.blocking.chunks, device.target.warp
-        blocks = -(-matrix.chunks // (per_warp * (threads // warp)))
-        sizes = np.int32(matrix.chunks), np.int32(per_warp), np.int32(matrix.pieces)
+        blocks = -(-facts.chunks // (per_warp * (threads // warp)))
+        sizes = np.int32(facts.chunks), np.int32(per_warp), np.int32(facts.pieces)
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
             # one kernel object per binding, since OpenCL kernels hold their arguments; without parts, nothing is
@@ -357,12 +357,12 @@ class SlicedVariant(CoordinateVariant):
             run = device.bind(kernel, blocks, threads, [*sizes, *(buffers[a] for a in ARRAYS), parts or y, x, y])
             if parts is None:
                 return run
-            rows: list[Argument] = [np.int32(matrix.long_rows), buffers["long_rows"], buffers["first_parts"], parts, y]
+            rows: list[Argument] = [np.int32(facts.long_rows), buffers["long_rows"], buffers["first_parts"], parts, y]
             n_t = CLEAR_BLOCK_SIZE[device.backend]
-            add = device.bind(program.kernel("add_parts"), -(-matrix.long_rows * warp // n_t), n_t, rows)
+            add = device.bind(program.kernel("add_parts"), -(-facts.long_rows * warp // n_t), n_t, rows)
             return in_order([run, add])
 
-        return matrix, bind
+        return facts, bind
 
     def prepare(self, workspace: Workspace) -> None:
         """Prepare as in the base class, and count the traffic of partial sums as well."""
@@ -400,14 +400,14 @@ class PairsVariant(CoordinateVariant):
     def _hold(self, workspace: Workspace, program: Program) -> tuple[PairsFacts, Bind]:
         """Pack and upload the matrix; return its facts, and a function that binds the kernel to vectors."""
         device, n, tile_rows = workspace.device, operands_of(workspace).problem.n, self.blocking.threads
-        matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
+        facts, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            kernel = program.kernel(self.blocking.kernel, matrix.shared)  # OpenCL kernels hold arguments
-            arguments: list[Argument] = [np.int32(n), np.int32(matrix.leading), *buffers.values(), x, y]
+            kernel = program.kernel(self.blocking.kernel, facts.shared)  # OpenCL kernels hold arguments
+            arguments: list[Argument] = [np.int32(n), np.int32(facts.leading), *buffers.values(), x, y]
             return device.bind(kernel, -(-n // tile_rows), tile_rows, arguments)
 
-        return matrix, bind
+        return facts, bind
 
     def _pack(self, workspace: Workspace) -> tuple[PairsFacts, Mapping[str, NDArray[Any]]]:
         """Return the matrix in the form that a kernel takes.
