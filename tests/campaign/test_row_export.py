@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import STATUSES
 from repro.bench.store import read_rows
-from repro.campaign.row_export import INVALIDITY, check_choice, exported_rows, json_schema, studies_of, t4_of
+from repro.campaign.row_export import INVALIDITY, check_filters, exported_rows, json_schema, studies_of, t4_of
 from repro.cli import app
 from repro.errors import ReproError
 
@@ -86,7 +86,7 @@ def test_rows_are_chosen_by_step_problem_precision_and_kind() -> None:
     assert [row["key"] for row in rows] == [*kept.key] and rows
     assert {row["step"] for row in rows} == {"report"}
     with pytest.raises(ReproError, match="no row is of this problem") as error:
-        check_choice(FOLDER, studies_of(FOLDER, "compressed_coo"), {"problem": "bayer11"})
+        check_filters(FOLDER, studies_of(FOLDER, "compressed_coo"), {"problem": "bayer11"})
     assert "did you mean bayer10?" in str(error.value)
 
 

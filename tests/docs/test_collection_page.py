@@ -64,4 +64,4 @@ def test_thousands_of_cases_are_planned_in_seconds(
     plan_command([Path("config/collection.yaml"), Path("mine.yaml")], cores=CORES)
     said = capsys.readouterr().out.splitlines()
     assert sum(line.startswith(("compound_spmv", "compressed_coo")) for line in said) == 7
-    assert len(said) < 40
+    assert len(said) <= 30

@@ -60,16 +60,12 @@ def studies_of(folder: CampaignFolder, study_name: str | None = None) -> list[St
     return [get_study(name) for name in recorded_names if study_name in (None, name)]
 
 
-#: Keys by which exported rows can be filtered: the step, and columns.
-CHOOSING = ("step", "problem", "precision", "kind")
-
-
 def exported_rows(
     folder: CampaignFolder, study: Study, filters: Mapping[str, str] = NO_FILTERS
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a study, step by step, each with a key `step`; absent values are omitted.
 
-    `filters` selects the rows that have the given values; its keys are from `CHOOSING`.
+    `filters` selects the rows that have the given values; its keys are `step`, and names of columns.
     """
     for step in STEPS:
         if filters.get("step", step) == step:
@@ -128,7 +124,7 @@ def row_lines(
     return heads, [[line[head] for head in heads] for line in lines]
 
 
-def check_choice(folder: CampaignFolder, studies: Iterable[Study], filters: Mapping[str, str]) -> None:
+def check_filters(folder: CampaignFolder, studies: Iterable[Study], filters: Mapping[str, str]) -> None:
     """Raise `ReproError` if no row has a value given in `filters`; the message suggests the most similar value."""
     recorded_values: dict[str, set[str]] = {name: set() for name in filters}
     for study in studies if filters else ():

@@ -520,7 +520,7 @@ def results_(
     from repro.campaign.row_export import (
         COMMON_IN_ROWS,
         SPARE_COLUMNS,
-        check_choice,
+        check_filters,
         count_lines,
         exported_rows,
         json_schema,
@@ -543,29 +543,29 @@ def results_(
     campaign_folder = selected.folder
     studies = studies_of(campaign_folder, study)
     columns = {"step": step, "problem": problem, "precision": precision, "kind": kind}
-    choice = {name: value for name, value in columns.items() if value is not None}
-    check_choice(campaign_folder, studies, choice)
+    filters = {name: value for name, value in columns.items() if value is not None}
+    check_filters(campaign_folder, studies, filters)
     if schema:
         typer.echo(json.dumps(json_schema(studies), indent=1))
     elif csv:
-        write_csv(campaign_folder, studies, sys.stdout, choice)
+        write_csv(campaign_folder, studies, sys.stdout, filters)
     elif t4 is not None:
         for folder in studies:
-            for case, search in t4_of(campaign_folder, folder, choice).items():
+            for case, search in t4_of(campaign_folder, folder, filters).items():
                 path = t4 / folder.name / case[0] / f"{case[1]}.json"
                 write_whole(path, json.dumps(search) + "\n")
                 typer.echo(f"{path}: {len(search['results'])} variants")
     elif json_:
-        rows = [row for folder in studies for row in exported_rows(campaign_folder, folder, choice)]
+        rows = [row for folder in studies for row in exported_rows(campaign_folder, folder, filters)]
         typer.echo(json.dumps({"schema": SCHEMA, "campaign": selected.campaign, "rows": rows}))
-    elif sys.stdout.isatty() and not choice and not all_:
+    elif sys.stdout.isatty() and not filters and not all_:
         for line in in_columns(*count_lines(campaign_folder, studies), terminal_width()):
             typer.echo(line)
         typer.echo(
             "numbers of rows; each row: --all; some: --step, --problem, --precision, --kind; all columns: --csv, --json"
         )
     else:
-        all_heads, all_rows = row_lines(campaign_folder, studies, choice)
+        all_heads, all_rows = row_lines(campaign_folder, studies, filters)
         heads, lines, left_out = leave_out_columns(all_heads, all_rows, SPARE_COLUMNS, COMMON_IN_ROWS, "message")
         for line in in_columns(heads, lines, terminal_width()):
             typer.echo(line)
