@@ -26,6 +26,7 @@ from repro.codegen.targets import get_target
 from repro.devices.base import (
     Argument,
     Buffer,
+    Call,
     Captured,
     CooperativeKernel,
     DeviceError,
@@ -291,6 +292,7 @@ class CudaDevice:
         with self.current():
             self._stream = cuda.Stream()
         self._memory = Memory(cuda, self._activated)
+        self._ordered: Any = None  # the pool of `allocate_ordered`, once it is used
         self._scratch: CudaBuffer | None = None
         self._at_close: list[Callable[[], None]] = []
         self._cooperative: dict[tuple[Program, str, int, int], CooperativeKernel | None] = {}
@@ -377,7 +379,7 @@ class CudaDevice:
 
     def free_bytes(self) -> int:
         with self._mapped():
-            return self._memory.free_bytes()
+            return self._memory.free_bytes() + (self._ordered.unused_bytes() if self._ordered else 0)
 
     def pooled_bytes(self) -> int:
         return self._memory.pooled_bytes()
@@ -406,7 +408,26 @@ class CudaDevice:
 
     def allocate(self, nbytes: int) -> CudaBuffer:
         with self._mapped():
-            return self._memory.allocate(int(nbytes))
+            try:
+                return self._memory.allocate(int(nbytes))
+            except self._cuda.MemoryError:
+                if not self._ordered:
+                    raise
+                self._ordered.trim()
+                return self._memory.allocate(int(nbytes))
+
+    def allocate_ordered(self, nbytes: int) -> Buffer:
+        from repro.devices.cuda_calls import OrderedPool
+
+        with self._mapped():
+            if self._ordered is None:
+                self._ordered = OrderedPool(self.stream, self.failure)
+            try:
+                buffer: Buffer = self._ordered.allocate(int(nbytes))
+            except OutOfDeviceMemory:
+                self._memory.trim()
+                buffer = self._ordered.allocate(int(nbytes))
+            return buffer
 
     def pooling(self) -> AbstractContextManager[None]:
         return self._memory.pooling()
@@ -473,6 +494,13 @@ class CudaDevice:
             launch: Callable[[], None] = self._bindings_module(program).bind_dependent(
                 name, grid, block, shared, arguments
             )
+            return launch
+
+    def bind_call(
+        self, program: Any, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
+    ) -> Call:
+        with self._mapped():
+            launch: Call = self._bindings_module(program).bind_call(name, grid, block, shared, arguments)
             return launch
 
     def _bindings_module(self, program: Any) -> Any:
@@ -566,6 +594,8 @@ class CudaDevice:
         if self._scratch is not None:
             self._scratch.release()
         self._memory.close()
+        if self._ordered is not None:
+            self._ordered.close()
         self._timer.close()
         self._side_streams.close()
         self._context.detach()  # PyCUDA's destructor does not release a primary context

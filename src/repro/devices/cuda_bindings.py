@@ -14,6 +14,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from repro.devices.base import Argument, CaptureError
+from repro.devices.cuda_calls import StreamLaunch
 from repro.devices.cuda_driver import check_cuda, pack_arguments
 
 #: Function that wraps a launch.
@@ -68,6 +69,11 @@ class BindingsModule:
             check_cuda(driver.cuLaunchKernelEx(config, function, address, 0), failure)
 
         return self._within(launch)
+
+    def bind_call(self, name: str, grid: int, block: int, shared: int, arguments: Sequence[Argument]) -> StreamLaunch:
+        """Return a launch on any stream; the addresses of its `ADDRESS` arguments are given with each call."""
+        context = check_cuda(driver.cuCtxGetCurrent(), self._failure)
+        return StreamLaunch(self._function(name, shared), grid, block, shared, arguments, context, self._failure, self)
 
     def _function(self, name: str, shared: int) -> Any:
         function = check_cuda(driver.cuModuleGetFunction(self._module, name.encode()), self._failure)

@@ -138,6 +138,11 @@ class Memory:
             self._pool.free_held()
             return self._cuda.mem_alloc(nbytes)
 
+    def trim(self) -> None:
+        """Return the unused blocks of the pool to the driver."""
+        if self._pool is not None:
+            self._pool.free_held()
+
     def free_bytes(self) -> int:
         """Return the free bytes of the driver plus the unused bytes of the pool."""
         return int(self._cuda.mem_get_info()[0]) + self.pooled_bytes()

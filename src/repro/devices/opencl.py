@@ -194,6 +194,9 @@ class OpenClDevice:
         except self._cl.Error as error:
             raise OutOfDeviceMemory(str(error)) from None
 
+    def allocate_ordered(self, nbytes: int) -> Buffer:
+        return self.allocate(nbytes)
+
     def pooling(self) -> AbstractContextManager[None]:
         """Do nothing: allocating host memory is fast enough without a pool."""
         return nullcontext()
@@ -264,6 +267,11 @@ class OpenClDevice:
         self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
     ) -> Callable[[], None]:
         return self.bind(program.kernel(name, shared), grid, block, arguments)
+
+    def bind_call(
+        self, program: Any, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
+    ) -> None:
+        """Return None: buffers have no addresses that a call could give."""
 
     def capture(self, launch: Callable[[], None]) -> Captured:
         return Captured(launch, lambda: None)

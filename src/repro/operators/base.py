@@ -18,6 +18,7 @@ from repro.devices.base import Queue
 from repro.errors import ReproError
 from repro.exact_casts import cast
 from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, is_on_device, refuse_mask
+from repro.operators.calls import DirectCall
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
@@ -131,6 +132,8 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         super().__init__(kind.dtype, shape)
         self._runtime, self._kind = runtime, kind
         self.device_name = runtime.device.name
+        #: The short path; None while there is none.
+        self._direct: DirectCall | None = None
 
     @abstractmethod
     def _multiply(self, x: Any, y: Any) -> None:
@@ -173,6 +176,8 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             A device array has the wrong dtype, size or layout, or x and `out` overlap. Or a number overflows: of x,
             when it is converted to the operator's dtype, or of the product, when it is converted to a narrower `out`.
         """
+        if self._direct is not None and (y := self._direct(x, out, stream)) is not None:
+            return y
         if is_on_device(x):
             return self._on_device(x, out, stream)
         if out is not None and is_on_device(out):
@@ -199,6 +204,8 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         return super().matmat(X)
 
     def __matmul__(self, x: Any) -> Any:
+        if self._direct is not None and (y := self._direct(x)) is not None:
+            return y
         return self.dot(x)
 
     def __mul__(self, x: Any) -> Any:
@@ -266,8 +273,11 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         entry = self._kind.algebra.size * self._kind.scalar.itemsize
         alignment = min(entry & -entry, 16)
         x_view = self._runtime.view(x, "x", self._kind.dtype, columns, alignment)
-        shape = x_view.shape if rows == columns else (rows,)
-        y = self._runtime.empty(shape, self._kind.dtype) if out is None else out
+        shape, library = (x_view.shape if rows == columns else (rows,)), self._runtime.libraries[type(x)]
+        if out is not None:
+            y = out
+        else:
+            y = self._runtime.empty(shape, self.dtype) if library is None else library.empty(x, shape, self.dtype)
         y_view = self._runtime.view(y, "out", self._kind.dtype, rows, alignment, write=True)
         x_memory, y_memory = x_view.buffer, y_view.buffer
         if x_memory is y_memory or (
@@ -277,7 +287,10 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             and y_memory.pointer < x_memory.pointer + x_memory.nbytes
         ):
             raise ReproError("x and out overlap", expected="two arrays", todo="give another `out`, or none")
-        streams = (x_view.stream, y_view.stream) if stream is None else (stream,)
+        if stream is not None:
+            streams: tuple[int | None, ...] = (stream,)
+        else:
+            streams = (x_view.stream if library is None else library.stream(self._runtime.ordinal), y_view.stream)
         with self._ordered(*streams):
             self._require_open()
             self._multiply(x_view, y_view)

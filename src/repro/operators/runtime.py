@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 
 from repro.codegen.build_cache import Module, compile_module, compiled_before
 from repro.devices.base import Buffer, Device, DeviceError, OutOfDeviceMemory, Program
-from repro.devices.device_group import Devices
 from repro.devices.selection import open_device, resolve_device
 from repro.errors import ReproError
+from repro.operators.array_libraries import ArrayLibraries
 from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, is_on_device, view
 from repro.package_data import shipped
 
@@ -38,9 +39,13 @@ class Runtime:
 
     def __init__(self, device: Device, words: str = "auto") -> None:
         self.device, self.words = device, words
-        self.devices = Devices([device])
         self._programs: dict[Path, Program] = {}
         self._streams = _Streams(device) if device.backend == "cuda" else None
+        #: The device's number, as libraries of arrays count GPUs; -1 for a device that is none.
+        self.ordinal = int(getattr(device, "ordinal", -1))
+        #: Handle of the device's own stream on a GPU.
+        self.stream = int(getattr(device, "stream", 0))
+        self.libraries = ArrayLibraries(device, self.empty)
 
     def compiled(self, source: str, name: str) -> tuple[Module, Path]:
         """Compile a source unless the cache has it; return the module's manifest and the folder of its files.
@@ -89,7 +94,7 @@ class Runtime:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
         try:
-            buffer = self.device.allocate(int(np.prod(shape)) * dtype.itemsize)
+            buffer = self.device.allocate_ordered(math.prod(shape) * dtype.itemsize)
         except OutOfDeviceMemory as error:
             raise self.out_of_memory_error(error) from None
         return DeviceArray(self.device, buffer, shape, dtype)

@@ -1,0 +1,109 @@
+"""What the short path of a call asks of an array: its address, its library's stream, and a new array like it.
+
+An array of CuPy or PyTorch, or a `DeviceArray`, is taken without a wait where it lies, and the result is an array of
+the same library from that library's own memory. Everything else that lies on a device goes the general way, by
+`repro.operators.arrays.view`, and so does an array that does not fit: that way ends in the message.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from repro.operators.arrays import DeviceArray
+
+
+class ArrayLibrary(Protocol):
+    """How one library's arrays are used on the GPU with number `ordinal`."""
+
+    def address(self, array: Any, dtype: np.dtype[Any], size: int, ordinal: int) -> int:
+        """Return where an array lies; 0 unless it is contiguous, on that GPU, of this dtype and size, and plain."""
+
+    def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
+        """Return a new array on the GPU of `like`; None as the shape: that of `like`."""
+
+    def stream(self, ordinal: int) -> int:
+        """Return the handle of the stream that the library's work goes to now."""
+
+
+class _CuPy:
+    def __init__(self, cupy: Any) -> None:
+        self._empty, self._current = cupy.empty, cupy.cuda.get_current_stream
+
+    def address(self, array: Any, dtype: np.dtype[Any], size: int, ordinal: int) -> int:
+        data = array.data
+        if array.dtype != dtype or array.size != size or not array.flags.c_contiguous or data.device_id != ordinal:
+            return 0
+        return int(data.ptr)
+
+    def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
+        return self._empty(like.shape if shape is None else shape, dtype)
+
+    def stream(self, ordinal: int) -> int:
+        return int(self._current().ptr)
+
+
+class _PyTorch:
+    def __init__(self, torch: Any) -> None:
+        self._empty_like, self._strided = torch.empty_like, torch.strided
+        self._dtypes = {
+            np.dtype(name): getattr(torch, name) for name in ("float32", "float64", "complex64", "complex128", "int32")
+        }
+        # the public `torch.cuda.current_stream` makes an object of two microseconds around this number
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self.stream: Callable[[int], int] = raw or (lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream))
+
+    def address(self, array: Any, dtype: np.dtype[Any], size: int, ordinal: int) -> int:
+        if (
+            array.dtype is not self._dtypes.get(dtype)
+            or array.numel() != size
+            or array.get_device() != ordinal
+            or array.layout is not self._strided
+            or not array.is_contiguous()
+            or array.requires_grad
+            or array.is_conj()
+            or array.is_neg()
+        ):
+            return 0
+        return int(array.data_ptr())
+
+    def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
+        return self._empty_like(like) if shape is None else like.new_empty(shape)
+
+
+class _Own:
+    def __init__(self, device: Any, empty: Callable[[tuple[int, ...], np.dtype[Any]], DeviceArray]) -> None:
+        self._device, self._empty = device, empty
+
+    def address(self, array: Any, dtype: np.dtype[Any], size: int, ordinal: int) -> int:
+        if array.device is not self._device or array.dtype != dtype or array.size != size:
+            return 0
+        return int(array.buffer.pointer)
+
+    def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
+        return self._empty(like.shape if shape is None else shape, dtype)
+
+    def stream(self, ordinal: int) -> int:
+        return int(self._device.stream)
+
+
+class ArrayLibraries(dict[type, ArrayLibrary | None]):
+    """Libraries by the exact type of an array; None: its arrays go the general way.
+
+    Libraries are found when the first of their arrays comes: nothing imports them.
+    """
+
+    def __init__(self, device: Any, empty: Callable[[tuple[int, ...], np.dtype[Any]], DeviceArray]) -> None:
+        super().__init__({DeviceArray: _Own(device, empty)})
+
+    def __missing__(self, kind: type) -> ArrayLibrary | None:
+        for module, name, library in (("cupy", "ndarray", _CuPy), ("torch", "Tensor", _PyTorch)):
+            package = sys.modules.get(module)
+            if package is not None and kind is getattr(package, name, None):
+                self[kind] = library(package)
+                return self[kind]
+        self[kind] = None
+        return None
