@@ -138,9 +138,12 @@ def test_a_closed_launch_reads_no_released_memory(driver, launch):
     assert not driver.launches
 
 
-def test_addresses_have_to_be_adjacent(calls):
-    with pytest.raises(AssertionError, match="adjacent"):
-        calls.StreamLaunch("kernel", 1, 1, 0, [ADDRESS, np.int32(1), ADDRESS], "ours", LaunchError)
+def test_addresses_stand_among_other_arguments(driver, calls):
+    launch = calls.StreamLaunch("kernel", 1, 1, 0, [np.int32(5), ADDRESS, np.int64(-1), ADDRESS], "ours", LaunchError)
+    launch(7, 100, 200)
+    assert driver.launches[0][3] == [5, 100, 2**64 - 1]
+    with pytest.raises(ValueError, match="shorter"):
+        launch(7, 100)
 
 
 def test_ordered_memory_is_given_back_in_the_streams_order_by_any_thread(driver, calls):

@@ -411,7 +411,7 @@ class Device(Clock, Queue, Protocol):
     def bind_call(
         self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
     ) -> Call | None:
-        """Return a launch on any stream; the adjacent arguments that are `ADDRESS` are given with each call.
+        """Return a launch on any stream; the arguments that are `ADDRESS` are given with each call.
 
         It is None on a device whose memory has no addresses (OpenCL).
         """

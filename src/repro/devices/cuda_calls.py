@@ -7,7 +7,6 @@ the driver: it records no event, waits for no stream, and can be captured into a
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
@@ -17,6 +16,8 @@ from cuda.bindings import driver
 from repro.devices.base import ADDRESS, Argument, LaunchError, OutOfDeviceMemory
 from repro.devices.cuda_driver import check_cuda, pack_arguments
 
+#: Bytes of an address.
+_WORD = 8
 _SUCCESS = driver.CUresult.CUDA_SUCCESS
 #: Bytes of free memory that the driver's pool keeps at a synchronization: all of them.
 _ALL_BYTES = (1 << 64) - 1
@@ -25,12 +26,12 @@ _ALL_BYTES = (1 << 64) - 1
 class StreamLaunch:
     """A launch of one kernel on any stream of its GPU; implements `Call`.
 
-    `arguments` contain `ADDRESS` once for each address that a call gives; these arguments are adjacent. The kernel is
-    `function` of a module that the bindings loaded into `context`; `owner` keeps that module alive.
+    `arguments` contain `ADDRESS` once for each address that a call gives, in the same order. The kernel is `function`
+    of a module that the bindings loaded into `context`; `owner` keeps that module alive.
     """
 
-    __slots__ = ("_addresses", "_block", "_closed", "_context", "_failure", "_function", "_grid", "_held", "_lock",
-                 "_offset", "_pointers", "_shared", "_values")  # fmt: skip
+    __slots__ = ("_block", "_closed", "_context", "_failure", "_function", "_grid", "_held", "_lock", "_places",
+                 "_pointers", "_shared", "_words")  # fmt: skip
 
     def __init__(
         self,
@@ -43,14 +44,15 @@ class StreamLaunch:
         failure: Callable[[str], Exception],
         owner: object = None,
     ) -> None:
-        places = [place for place, argument in enumerate(arguments) if argument is ADDRESS]
-        assert places == list(range(places[0], places[0] + len(places))), "addresses are adjacent arguments"
         packed, offsets = pack_arguments(arguments)
-        self._values = ctypes.create_string_buffer(packed, len(packed))
-        begin = ctypes.addressof(self._values)
+        values = ctypes.create_string_buffer(packed, -(-len(packed) // _WORD) * _WORD)
+        begin = ctypes.addressof(values)
         pointers = (ctypes.c_void_p * len(offsets))(*[begin + offset for offset in offsets])
-        self._pointers, self._offset = ctypes.addressof(pointers), offsets[places[0]]
-        self._addresses = struct.Struct("P" * len(places)).pack_into
+        self._words = (ctypes.c_uint64 * (len(values) // _WORD)).from_buffer(values)
+        self._places = [
+            offset // _WORD for offset, argument in zip(offsets, arguments, strict=True) if argument is ADDRESS
+        ]
+        self._pointers = ctypes.addressof(pointers)
         self._held: tuple[object, ...] = (arguments, pointers, owner)
         self._function, self._grid, self._block, self._shared = function, int(grid), int(block), int(shared)
         self._context, self._failure = context, failure
@@ -58,7 +60,8 @@ class StreamLaunch:
 
     def __call__(self, stream: int, *addresses: int) -> None:
         with self._lock:  # the driver copies the arguments within the call
-            self._addresses(self._values, self._offset, *addresses)
+            for place, address in zip(self._places, addresses, strict=True):
+                self._words[place] = address
             if self._closed:
                 raise LaunchError("the memory of the kernel's arguments was released")
             status = driver.cuLaunchKernel(
