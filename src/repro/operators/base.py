@@ -101,9 +101,12 @@ def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
 class Closeable:
     """Base class of objects that free their device memory in `close`, which the end of a `with` block calls."""
 
+    #: Whether `close` was called.
+    closed: bool = False
+
     @abstractmethod
     def close(self) -> None:
-        """Free the device memory of this object, which cannot be used afterwards."""
+        """Free the device memory of this object, which cannot be used afterwards; a second call has no effect."""
 
     def __enter__(self) -> Self:
         return self

@@ -43,7 +43,7 @@ class ChipSolver(Closeable):
         `cg` or `bicgstab`.
     kept, nbytes
         Bytes of the matrix in device memory: of the part that is kept in shared memory during a launch, and of the
-        whole. In shared memory the part may be compressed to fewer bytes.
+        whole. In shared memory the part may be compressed to fewer bytes. Both are 0 after `close`.
     iterations
         Number of iterations of the last solve.
     device_name
@@ -96,7 +96,7 @@ class ChipSolver(Closeable):
         streams = [vector.stream for vector in (rhs, guess) if isinstance(vector, View)]
         with self._runtime.after(*streams):
             if self._solver is None:
-                raise ReproError("the solver is closed", where=repr(self), todo="make a new one")
+                raise ReproError("the solver is closed", where=repr(self), todo="make a new one by `A.solver()`")
             self._load(rhs, self._solver.b, exponent)
             self._load(guess, self._solver.x, exponent)
             solution = self._solver.solve(tol, max_iterations)
@@ -111,6 +111,7 @@ class ChipSolver(Closeable):
         """Free the memory of the matrix and of the vectors; the solver cannot be used afterwards."""
         with self._runtime.after():
             solver, self._solver = self._solver, None
+            self.closed, self.kept, self.nbytes = True, 0, 0
             if solver is not None:
                 self._runtime.device.synchronize()
                 solver.release()
@@ -206,7 +207,8 @@ class ChipSolver(Closeable):
         raise copy_refusal(self, "make it anew from the operator")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.method}, {self._n} rows of {self._kind.entry} on {self.device_name}>"
+        place = ", closed" if self.closed else f" on {self.device_name}"
+        return f"<{type(self).__name__}: {self.method}, {self._n} rows of {self._kind.entry}{place}>"
 
 
 def _relative(solution: PersistentSolution) -> str:

@@ -247,7 +247,7 @@ class SiacFilter(DeviceOperator, Closeable):
         point's stencil.
     nbytes
         Bytes that the matrix takes on the device, whether it was made or not; 0 if h differs between points, as then
-        no matrix is possible.
+        no matrix is possible, and after `close`.
     device_name
         Name of the device.
     """
@@ -266,7 +266,6 @@ class SiacFilter(DeviceOperator, Closeable):
         self.points, self.basis, self.degree = points, basis, stencil.degree
         self.scale: float | Floats = stencil.scale if local is None else local
         self.derivative = stencil.derivative
-        self._closed = False
         self._filter: FilterMatrix | MatrixFree
         try:
             with ExitStack() as stack, runtime.after():
@@ -319,8 +318,8 @@ class SiacFilter(DeviceOperator, Closeable):
     def close(self) -> None:
         """Free the filter's memory on the device; the filter cannot be used afterwards."""
         with self._ordered():
-            if not self._closed:
-                self._closed = True
+            if not self.closed:
+                self.closed, self.nbytes = True, 0
                 self._runtime.device.synchronize()
                 self.__dict__.pop("_staging", None)
                 self._stack.close()
@@ -361,8 +360,8 @@ class SiacFilter(DeviceOperator, Closeable):
             raise ReproError("the modes are no real numbers", where="modes", actual=array.dtype, todo=todo)
 
     def _require_open(self) -> None:
-        if self._closed:
-            raise ReproError("the filter is closed", todo="make a new one")
+        if self.closed:
+            raise ReproError("the filter is closed", todo="make a new one by repro.siac")
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
@@ -370,7 +369,8 @@ class SiacFilter(DeviceOperator, Closeable):
         order = f", derivative {self.derivative}" if any(self.derivative) else ""
         smallest, largest = np.min(self.scale), np.max(self.scale)
         h = f"h = {smallest:.6g}" if smallest == largest else f"h = {smallest:.6g} to {largest:.6g}"
-        details = f"degree {self.degree}{order}, {h}, {self.pairs:,} pairs, {method} on {self.device_name}"
+        place = "closed" if self.closed else f"{method} on {self.device_name}"
+        details = f"degree {self.degree}{order}, {h}, {self.pairs:,} pairs, {place}"
         return f"<{size} {type(self).__name__}: {details}>"
 
 

@@ -58,7 +58,7 @@ class ProductPlan:
     nnz : int
         Number of entries of C.
     nbytes : int
-        Bytes of the plan on the device, without the three matrices.
+        Bytes of the plan on the device, without the three matrices; 0 after `release`.
 
     Examples
     --------
@@ -200,7 +200,8 @@ class ProductPlan:
 
     def __repr__(self) -> str:
         rows, columns = self.shape
-        return f"<ProductPlan: {rows} x {columns} with {self.nnz:,} entries, {self._c.dtype}, {self.nbytes:,} bytes>"
+        memory = f"{self.nbytes:,} bytes" if self._release.alive else "released"
+        return f"<ProductPlan: {rows} x {columns} with {self.nnz:,} entries, {self._c.dtype}, {memory}>"
 
 
 def _give_back(runtime: Runtime, stack: ExitStack) -> None:

@@ -235,7 +235,7 @@ class SpmvOperator(DeviceOperator, Closeable):
     device_name
         Name of the device.
     nbytes
-        Bytes of the matrix on the device.
+        Bytes of the matrix on the device; 0 after `close`.
     """
 
     def __init__(self, problem: Matrix, product: Product) -> None:
@@ -277,12 +277,14 @@ class SpmvOperator(DeviceOperator, Closeable):
         return self.H.matmat(X)
 
     def solver(self, method: Literal["cg", "bicgstab"] = "cg") -> ChipSolver:
-        """Return a persistent solver with a copy of the matrix; it is made at first use and kept."""
+        """Return a persistent solver with a copy of the matrix; it is made at first use and kept until it is closed."""
         with self._runtime.after():  # the lock lets only one thread make the solver
             self._open()
-            if method not in self._solvers:
-                self._solvers[method] = ChipSolver(self._runtime, self._problem, self.precision, method)
-            return self._solvers[method]
+            solver = self._solvers.get(method)
+            if solver is None or solver.closed:
+                solver = ChipSolver(self._runtime, self._problem, self.precision, method)
+                self._solvers[method] = solver
+            return solver
 
     def solve(
         self,
@@ -300,6 +302,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         """Free the memory of the matrix, of its transposes and solvers; the operator cannot be used afterwards."""
         with self._runtime.after():  # holds the lock, so no other thread is in the middle of a product
             product, self._product = self._product, None
+            self.closed, self.nbytes = True, 0
             for transpose in self._own_transposes.values():
                 transpose.close()
             self._own_transposes.clear()
@@ -326,7 +329,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         with self._runtime.after():  # the lock lets only one thread make the transpose
             product, reference = self._open(), self._transposes.get(conjugate)
             transpose = None if reference is None else reference()
-            if transpose is None or transpose._product is None:
+            if transpose is None or transpose.closed:
                 matrix = transposed(self._problem, conjugate=conjugate)
                 if matrix is self._problem:
                     transpose = self
@@ -366,7 +369,8 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
-        return f"<{size} {type(self).__name__}: {self.entry}, {self.name} on {self.device_name}>"
+        place = ", closed" if self.closed else f" on {self.device_name}"
+        return f"<{size} {type(self).__name__}: {self.entry}, {self.name}{place}>"
 
 
 def operator(
