@@ -94,8 +94,8 @@ def uses(thing: Any) -> Iterator[tuple[str, Callable[[], object]]]:
     yield from {
         "repr": lambda: repr([thing]), "str": lambda: f"{thing}", "copy": lambda: copy.copy(thing),
         "deepcopy": lambda: copy.deepcopy(thing), "pickle": lambda: pickle.dumps(thing), "iter": lambda: list(thing),
-        "len": lambda: len(thing), "==": lambda: thing == thing, "hash": lambda: hash(thing) != 0,
-        "bool": lambda: bool(thing), "with": lambda: thing.__enter__(), "@": lambda: thing @ x,
+        "len": lambda: len(thing), "==": lambda: operator.eq(thing, thing), "hash": lambda: hash(thing) != 0,
+        "bool": lambda: bool(thing), "with": lambda: type(thing).__enter__(thing), "@": lambda: thing @ x,
         "x @": lambda: x @ thing, "()": lambda: thing(x), "2 *": lambda: 2 * thing, "+": lambda: thing + thing,
         "product of a sum": lambda: operator.matmul(thing + thing, x), "asarray": lambda: np.asarray(thing),
     }.items()  # fmt: skip

@@ -152,7 +152,9 @@ class ChipSolver(Closeable):
         if isinstance(vector, View):
             self._vectors.arrange(vector.buffer, target)
         else:
-            self._runtime.device.write(target, np.ldexp(vector, -exponent)[self._rows])
+            with np.errstate(over="ignore"):  # an x0 that is too large for b is refused later
+                scaled = np.ldexp(vector, -exponent)
+            self._runtime.device.write(target, scaled[self._rows])
 
     def _read(self, exponent: int) -> NDArray[Any]:
         assert self._solver is not None
@@ -177,20 +179,27 @@ class ChipSolver(Closeable):
 
     def _refuse(self, solution: PersistentSolution, rhs: NDArray[np.floating] | View) -> None:
         iteration = f"iteration {solution.iterations}"
-        if solution.norm_of_b < MIN_NORM and isinstance(rhs, View):
-            host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
-            self._runtime.device.download(rhs.buffer, host)
+        if solution.norm_of_b < MIN_NORM:
+            host = rhs
+            if isinstance(host, View):
+                host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
+                self._runtime.device.download(rhs.buffer, host)
             if host.any():
                 raise ReproError(
                     "numbers are too small to be squared", where="b", actual=np.abs(host).max(), todo="scale b"
                 )
         if solution.status == "not finite":
+            where, todo = iteration, "the matrix may be singular, or its numbers too large: scale it"
+            if not np.isfinite(solution.norm_of_b):
+                where, todo = "b", "b may have infinite numbers or NaN, or numbers too large to be squared: scale b"
+            elif not solution.iterations:
+                where, todo = "x0", "x0 may have infinite numbers or NaN, or be too large for b: start from 0"
             raise ReproError(
                 "the iteration came to no solution",
-                where=iteration,
+                where=where,
                 expected="finite sums",
                 actual=f"the residual is {solution.residual:.3g}, the norm of b {solution.norm_of_b:.3g}",
-                todo="b may have infinite numbers or NaN, the matrix be singular, or numbers be too large: scale them",
+                todo=todo,
             )
         if solution.status == "breakdown":
             failure, todo = (

@@ -38,6 +38,7 @@ from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
 from repro.sparse.dynamic.kernels import TEMPLATES
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.elementwise import Kernels
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import render_spgemm
 from repro.sparse.spgemm.multiplication import Destinations, Multiplication
@@ -83,6 +84,8 @@ class ProductPlan:
         for matrix in (factors.a, factors.b, c):
             matrix.retain()
             keep(stack, matrix)
+        #: Set by the device if a number is not finite.
+        self._found = keep(stack, runtime.device.allocate(4))
         self._own: Callable[[], None] | None = None
         self._release = finalize(self, _give_back, runtime, stack)
         self._release.atexit = False  # the device may be closed at exit, and the process releases all memory anyway
@@ -113,7 +116,9 @@ class ProductPlan:
         Raises
         ------
         ReproError
-            The number of values differs from the number of entries, or the plan was released.
+            The number of values differs from the number of entries, or the plan was released. Or, unless an operand of
+            `repro.spgemm` was a CuPy matrix, a sum overflows although all values are finite; the values count as those
+            of the last refill.
         """
         if not self._release.alive:
             raise ReproError("the plan was released", todo="make another by repro.spgemm(A, B, plan=True)")
@@ -133,8 +138,10 @@ class ProductPlan:
         try:
             with self._runtime.after(*streams):
                 a, b = (self._value_buffer(storage, new_values[name]) for name, (storage, _) in factors.items())
-                self._launch(a, b, self._c.values if out_view is None else out_view.buffer)
-                return self._read() if out is None else out
+                c = self._c.values if out_view is None else out_view.buffer
+                self._launch(a, b, c)
+                self._refuse_overflow(a, b, c)
+                return self._read(c) if out is None else out
         except OutOfDeviceMemory as error:
             raise self._runtime.out_of_memory_error(error) from None
 
@@ -178,13 +185,29 @@ class ProductPlan:
             if self._destinations.unplanned:
                 self._runtime.device.synchronize()  # wait, as the memory of `stack` is released here
 
-    def _read(self) -> Any:
+    def _refuse_overflow(self, a_values: Buffer, b_values: Buffer, c_values: Buffer) -> None:
+        """Wait, and raise `ReproError` if C has a number that is not finite, unless A or B has one, too."""
+        if self._rows is None or self._are_finite(c_values, self.nnz):
+            return
+        a, b = self._factors.a, self._factors.b
+        if self._are_finite(a_values, a.capacity) and self._are_finite(b_values, b.capacity):
+            raise _overflow_error(self._read(c_values))
+
+    def _are_finite(self, values: Buffer, count: int) -> bool:
+        device, found = self._runtime.device, np.zeros(1, np.int32)
+        device.fill(self._found, 0)
+        kernels = Kernels(device, self._load("arrays"))
+        kernels.over("find_not_finite", count, [np.int32(count), values, self._found])()
+        device.download(self._found, found)
+        return not found[0]
+
+    def _read(self, c_values: Buffer) -> Any:
         if self._rows is None:
             return to_cupy(self._runtime, self._load, self._c)
         indices, indptr = (array.copy() for array in self._rows)
         values = np.empty(self.nnz, self._c.dtype)
         if self.nnz:
-            self._runtime.device.download(self._c.values, values)
+            self._runtime.device.download(c_values, values)
             if self._destinations.unplanned:
                 self._runtime.device.download(self._c.columns, indices)
         rows = sp.csr_array((values, indices, indptr), shape=self.shape)
@@ -303,16 +326,22 @@ def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
 
 
 def _refuse_overflow(product: sp.csr_array, operands: Sequence[Operand]) -> None:
+    if not np.isfinite(product.data).all() and all(
+        sp.issparse(operand.matrix) and np.isfinite(operand.matrix.data).all() for operand in operands
+    ):
+        raise _overflow_error(product)
+
+
+def _overflow_error(product: sp.csr_array) -> ReproError:
     bad = np.flatnonzero(~np.isfinite(product.data))
-    if bad.size and all(sp.issparse(operand.matrix) and np.isfinite(operand.matrix.data).all() for operand in operands):
-        row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
-        raise ReproError(
-            f"sums of the product are too large for {product.dtype}",
-            where=f"row {row}, column {product.indices[bad[0]]}, the first of {bad.size}",
-            expected=f"numbers up to {np.finfo(product.dtype).max:.3g}",
-            actual=product.data[bad[0]],
-            todo="give an operand in float64" if product.dtype == np.float32 else "scale the operands",
-        )
+    row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
+    return ReproError(
+        f"sums of the product are too large for {product.dtype}",
+        where=f"row {row}, column {product.indices[bad[0]]}, the first of {bad.size}",
+        expected=f"numbers up to {np.finfo(product.dtype).max:.3g}",
+        actual=product.data[bad[0]],
+        todo="give an operand in float64" if product.dtype == np.float32 else "scale the operands",
+    )
 
 
 @dataclass(frozen=True)

@@ -449,7 +449,7 @@ def solve(
         A square matrix, as in `repro.operator`; an operator, of which `entry`, `precision` and `device` are taken; or a
         sparse matrix of CuPy, which is packed on the host.
     b
-        `(n,)` or `(n, 1)`, finite. An array of NumPy or PyTorch on the host, converted to the matrix's precision; or a
+        `(n,)` or `(n, 1)`, finite; b = 0 gives the solution 0. An array of NumPy or PyTorch on the host, converted to the matrix's precision; or a
         contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a `DeviceArray`. The solution is of the
         same library.
     method
