@@ -6,7 +6,6 @@ Many iterations run in one launch, which keeps the matrix in shared memory as fa
 from __future__ import annotations
 
 import sys
-import warnings
 from dataclasses import replace
 from typing import Any, Literal, NoReturn
 
@@ -15,9 +14,9 @@ from numpy.typing import NDArray
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.entries import get_entry
-from repro.errors import ReproError
+from repro.errors import ArgumentValueError, ReproError
 from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, is_on_device, refuse_mask
-from repro.operators.base import Closeable, one_of, real_number, whole_number
+from repro.operators.base import Closeable, one_of, public_methods, real_number, warn_caller, whole_number
 from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupy_array, is_from_module
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
@@ -32,6 +31,7 @@ MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10
 MIN_NORM = 1e-140
 
 
+@public_methods
 class ChipSolver(Closeable):
     """A matrix distributed over a device's multiprocessors for one method; made by `SpmvOperator.solver`.
 
@@ -61,7 +61,7 @@ class ChipSolver(Closeable):
         warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
         slices = deal_rows(matrix, kind.scalar, device)
         if method == "cg" and slices.smallest_diagonal.number <= 0:
-            raise ReproError(
+            raise ArgumentValueError(
                 "conjugate gradients need a positive definite matrix",
                 where=f"diagonal, row {slices.smallest_diagonal.row}",
                 expected="a number above 0",
@@ -125,10 +125,10 @@ class ChipSolver(Closeable):
         try:
             vector = np.asarray(array)
         except (TypeError, ValueError) as error:
-            raise ReproError("this is no array of numbers", where=subject, actual=error) from None
+            raise ArgumentValueError("this is no array of numbers", where=subject, actual=error) from None
         kinds = "fiub" + "c" * (self._kind.dtype.kind == "c")
         if vector.shape not in ((size,), (size, 1)) or vector.dtype.kind not in kinds:
-            raise ReproError(
+            raise ArgumentValueError(
                 "this is no vector of the matrix",
                 where=subject,
                 expected=f"{size} {'numbers' if 'c' in kinds else 'real numbers'}",
@@ -136,7 +136,7 @@ class ChipSolver(Closeable):
             )
         if not np.isfinite(vector).all():
             position = int(np.argmin(np.isfinite(vector.ravel())))
-            raise ReproError(
+            raise ArgumentValueError(
                 "a vector has to be finite",
                 where=f"{subject}[{position}]",
                 expected="a finite number",
@@ -164,7 +164,7 @@ class ChipSolver(Closeable):
         with np.errstate(over="ignore"):
             x[self._rows] = np.ldexp(dealt_x, exponent)
         if not np.isfinite(x).all():
-            raise ReproError(
+            raise ArgumentValueError(
                 "the solution is too large for its precision",
                 where="x",
                 todo="scale b, or the matrix; the matrix may be singular",
@@ -180,12 +180,13 @@ class ChipSolver(Closeable):
     def _refuse(self, solution: PersistentSolution, rhs: NDArray[np.floating] | View) -> None:
         iteration = f"iteration {solution.iterations}"
         if solution.norm_of_b < MIN_NORM:
-            host = rhs
-            if isinstance(host, View):
+            if isinstance(rhs, View):
                 host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
                 self._runtime.device.download(rhs.buffer, host)
+            else:
+                host = rhs.ravel()
             if host.any():
-                raise ReproError(
+                raise ArgumentValueError(
                     "numbers are too small to be squared", where="b", actual=np.abs(host).max(), todo="scale b"
                 )
         if solution.status == "not finite":
@@ -194,7 +195,7 @@ class ChipSolver(Closeable):
                 where, todo = "b", "b may have infinite numbers or NaN, or numbers too large to be squared: scale b"
             elif not solution.iterations:
                 where, todo = "x0", "x0 may have infinite numbers or NaN, or be too large for b: start from 0"
-            raise ReproError(
+            raise ArgumentValueError(
                 "the iteration came to no solution",
                 where=where,
                 expected="finite sums",
@@ -208,7 +209,7 @@ class ChipSolver(Closeable):
                 if self.method == "cg"
                 else ("BiCGSTAB breaks down: a divisor is 0", "start from another x0; the matrix may be singular")
             )  # fmt: skip
-            raise ReproError(
+            raise ArgumentValueError(
                 failure, where=iteration, actual=f"a residual of {_relative(solution)} times the norm of b", todo=todo
             )
 
@@ -226,11 +227,10 @@ def _relative(solution: PersistentSolution) -> str:
 
 def _warn(method: str, solved: PersistentSolution, tol: float) -> None:
     why = "; rounding leaves no less" if solved.status == "rounding" else ""
-    warnings.warn(
+    warn_caller(
         f"{method} did not converge to {tol:g} in {solved.iterations} iterations: the residual is {_relative(solved)} "
         f"times the norm of b{why}",
         RuntimeWarning,
-        stacklevel=3,
     )
 
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, OutOfDeviceMemory, Program
-from repro.errors import ReproError
+from repro.errors import ArgumentValueError, ReproError
 from repro.exact_casts import cast
 from repro.operators.arrays import View, copy_refusal, is_on_device, refuse_mask
-from repro.operators.base import one_of
+from repro.operators.base import one_of, public, public_methods
 from repro.operators.device_exchange import (
     CUPYS_MATRICES,
     cupy_device,
@@ -44,6 +44,7 @@ from repro.sparse.spgemm.kernels import render_spgemm
 from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 
 
+@public_methods
 class ProductPlan:
     """The plan of a product C = A B for repetition with other values, made by `repro.spgemm(A, B, plan=True)`.
 
@@ -155,7 +156,7 @@ class ProductPlan:
         refuse_mask(values, subject)
         array = np.asarray(values)
         if array.shape != (count,) or array.dtype.kind not in "fiub":
-            raise ReproError(
+            raise ArgumentValueError(
                 "these are no values of the matrix",
                 where=subject,
                 expected=f"{count:,} real numbers, as it has entries",
@@ -232,6 +233,7 @@ def _give_back(runtime: Runtime, stack: ExitStack) -> None:
         stack.close()
 
 
+@public
 def spgemm(
     a: Any,
     b: Any,
@@ -278,7 +280,7 @@ def spgemm(
     """
     one_of(format, "format", ("csr", "dynamic"))
     if sort and format == "dynamic":
-        raise ReproError("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
+        raise ArgumentValueError("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
     operands = _operand(a, "a"), _operand(b, "b")
     if plan:
         _refuse_plan(sort, format, operands)
@@ -316,9 +318,11 @@ def spgemm(
 def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
     for operand in operands:
         if isinstance(operand.matrix, DynamicCSR):
-            raise ReproError("a matrix that grows keeps no pattern that a plan could be for", where=operand.subject)
+            raise ArgumentValueError(
+                "a matrix that grows keeps no pattern that a plan could be for", where=operand.subject
+            )
     if sort or format != "csr":
-        raise ReproError(
+        raise ArgumentValueError(
             "a product with a plan is CSR, its columns in the order in which they were computed",
             where="sort" if sort else "format",
             todo="sort a copy of the product",
@@ -335,7 +339,7 @@ def _refuse_overflow(product: sp.csr_array, operands: Sequence[Operand]) -> None
 def _overflow_error(product: sp.csr_array) -> ReproError:
     bad = np.flatnonzero(~np.isfinite(product.data))
     row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
-    return ReproError(
+    return ArgumentValueError(
         f"sums of the product are too large for {product.dtype}",
         where=f"row {row}, column {product.indices[bad[0]]}, the first of {bad.size}",
         expected=f"numbers up to {np.finfo(product.dtype).max:.3g}",
@@ -357,7 +361,7 @@ class Operand:
         """Yield the operand as device storage in the given precision."""
         if isinstance(self.matrix, DynamicCSR):
             if self.precision != precision:
-                raise ReproError(
+                raise ArgumentValueError(
                     "a matrix that grows has another dtype than the product",
                     where=self.subject,
                     expected=np.dtype(DTYPES[precision]),
@@ -396,7 +400,7 @@ def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
         runtime = open_runtime(cupy_device(cupys[0].matrix) if device == "auto" and cupys else device)
     for operand in grown:
         if operand.matrix.runtime is not runtime:
-            raise ReproError(
+            raise ArgumentValueError(
                 "the matrix lies on another device",
                 where=operand.subject,
                 expected=runtime.device.name,
@@ -439,7 +443,7 @@ class StoredPattern:
         if not self._has_arrays(matrix):
             matrix = canonical(matrix)
             if not self._has_arrays(matrix):
-                raise ReproError(
+                raise ArgumentValueError(
                     "the matrix has another pattern",
                     where="A",
                     expected=f"entries in the {len(self._columns):,} places of the matrix that was set up, 0 or not",

@@ -6,7 +6,6 @@ that are timed on the matrix.
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,10 +22,10 @@ from repro.codegen.targets import DTYPES, Target
 from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
-from repro.errors import ReproError, Unsupported
+from repro.errors import ArgumentValueError, ReproError, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, is_on_device
-from repro.operators.base import Closeable, DeviceOperator, one_of
+from repro.operators.base import Closeable, DeviceOperator, one_of, public, public_methods, warn_caller
 from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
 from repro.operators.persistent_solver import ChipSolver
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
@@ -57,7 +56,8 @@ class Product:
         self.runtime, self.id, layout = runtime, id, id.layout
         kind = VectorType(matrix.entry, precision)
         target = runtime.device.target
-        source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], target, "operator")
+        with argument_errors():
+            source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], target, "operator")
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
         self._variant = Variant(id, *runtime.compiled(source, name))
         # products are not verified here, so x and the reference are empty
@@ -70,7 +70,7 @@ class Product:
         except OutOfDeviceMemory as error:
             raise runtime.out_of_memory_error(error) from None
         except Unsupported as error:
-            raise ReproError(
+            raise ArgumentValueError(
                 "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
             ) from None
         self.nbytes = self._variant.matrix_bytes
@@ -133,6 +133,7 @@ LAUNCHES, REPLAYS = 20, 5
 CHOICES = "default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/static-256-4"
 
 
+@argument_errors()
 def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
@@ -150,7 +151,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
         on_gpu = target.dialect == "cuda"
         tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
     elif near := nearest(tuned, ("default", "now")):
-        raise ReproError(
+        raise ArgumentValueError(
             "unknown choice of a kernel",
             expected=CHOICES,
             actual=f"{tuned}; did you mean {near}?",
@@ -161,7 +162,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
             results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
         )
         if choice.entry != problem.entry:
-            raise ReproError(
+            raise ArgumentValueError(
                 "the campaign's problem has another entry",
                 where=tuned,
                 expected=problem.entry,
@@ -170,7 +171,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
             )
         tuned = choice.name
     elif "-" not in tuned:  # no layout has such a name
-        raise ReproError("unknown choice of a kernel", expected=CHOICES, actual=tuned)
+        raise ArgumentValueError("unknown choice of a kernel", expected=CHOICES, actual=tuned)
     return exported_variant(tuned, target)
 
 
@@ -210,6 +211,7 @@ class SlowOnCpuWarning(UserWarning):
     """Warns that an operator runs on the CPU, where it is meant to try out code for a GPU."""
 
 
+@public_methods
 class SpmvOperator(DeviceOperator, Closeable):
     """y = A x by a tuned kernel; made by `repro.operator`.
 
@@ -265,7 +267,7 @@ class SpmvOperator(DeviceOperator, Closeable):
     def matmat(self, X: Any) -> Any:
         """Return A X for a NumPy array X `(columns, vectors)`; a device array raises `ReproError`."""
         if is_on_device(X):
-            raise ReproError(
+            raise ArgumentValueError(
                 "several vectors on the device are not multiplied at once",
                 where="X",
                 todo="multiply one after the other by `matvec`, or bring them to the host",
@@ -373,6 +375,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         return f"<{size} {type(self).__name__}: {self.entry}, {self.name}{place}>"
 
 
+@public
 def operator(
     matrix: Any,
     tuned: str = "default",
@@ -426,6 +429,7 @@ def operator(
     return SpmvOperator(problem, Product(runtime, problem, precision, id))
 
 
+@public
 def solve(
     A: Any,
     b: Any,
@@ -449,9 +453,9 @@ def solve(
         A square matrix, as in `repro.operator`; an operator, of which `entry`, `precision` and `device` are taken; or a
         sparse matrix of CuPy, which is packed on the host.
     b
-        `(n,)` or `(n, 1)`, finite; b = 0 gives the solution 0. An array of NumPy or PyTorch on the host, converted to the matrix's precision; or a
-        contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a `DeviceArray`. The solution is of the
-        same library.
+        `(n,)` or `(n, 1)`, finite; b = 0 gives the solution 0. An array of NumPy or PyTorch on the host, converted to
+        the matrix's precision; or a contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a
+        `DeviceArray`. The solution is of the same library.
     method
         `cg`: conjugate gradients, for a symmetric (complex: Hermitian) positive definite matrix. `bicgstab`: BiCGSTAB,
         for any matrix; complex numbers are taken as pairs of real ones. Both with the diagonal as preconditioner.
@@ -496,9 +500,8 @@ def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOpera
 @cache
 def _warn_of_slow_cpu() -> None:
     """Warn that the CPU is slow, once per process, since the cached function runs only once."""
-    warnings.warn(
+    warn_caller(
         "the operator runs on the CPU, where it is for trying out what will run on a GPU: docs/operator.md has times "
         "of it and of SciPy's product that were measured on one CPU, `repro best` those of a campaign",
         SlowOnCpuWarning,
-        stacklevel=3,
     )
