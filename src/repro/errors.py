@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-#: Largest number of characters that a message shows of a part, and of a value such as an argument; elements that it
-#: shows of an array or a long list.
-MAX_PART, MAX_VALUE, SHOWN = 2000, 200, 3
+#: Largest number of characters that a message shows of an argument; elements that it shows of an array or a long list.
+MAX_VALUE, SHOWN = 200, 3
 
 
 class ReproError(Exception):
@@ -29,6 +28,9 @@ class ReproError(Exception):
     todo
         What the user can do about it.
     """
+
+    #: Largest number of characters that the message shows of a part.
+    max_length = 2000
 
     def __init__(
         self,
@@ -59,16 +61,20 @@ class ReproError(Exception):
             ("what to do", self.todo),
         ):
             if value is not None:
-                parts.append(f"  {label}: {_cut(value if isinstance(value, str) else _text(value), MAX_PART)}")
+                parts.append(f"  {label}: {_cut(_text(value), self.max_length)}")
         return "\n".join(parts)
 
 
 class ArgumentValueError(ReproError, ValueError):
     """An argument has a wrong value: a number out of range, or another shape, length, dtype or word."""
 
+    max_length = 2 * MAX_VALUE
+
 
 class ArgumentTypeError(ReproError, TypeError):
     """An argument is an object of the wrong kind, or there is no such argument."""
+
+    max_length = 2 * MAX_VALUE
 
 
 @contextmanager
@@ -86,7 +92,7 @@ def argument_errors() -> Iterator[None]:
 
 def brief(value: object) -> str:
     """Return a user's argument as text that is short for any value: of arrays and lists the size and a few elements."""
-    return _cut(repr(value) if isinstance(value, str) else _text(value, repr), MAX_VALUE)
+    return _cut(_text(value, repr), MAX_VALUE)
 
 
 def _text(value: Any, text: Any = str) -> str:

@@ -153,6 +153,15 @@ def refuse_mask(array: object, subject: str) -> None:
         raise ArgumentValueError("an array with a mask cannot be multiplied", where=subject, todo=todo)
 
 
+def host_array(array: object, subject: str) -> NDArray[Any]:
+    """Return a user's array or list on the host; raise `ReproError` for a mask and for what is no array."""
+    refuse_mask(array, subject)
+    try:
+        return np.asarray(array)
+    except (TypeError, ValueError) as error:
+        raise ArgumentValueError("this is no array of numbers", where=subject, actual=error) from None
+
+
 def is_on_device(array: object) -> bool:
     """Return whether an object is an array on a device."""
     return isinstance(array, DeviceArray) or hasattr(array, INTERFACE)

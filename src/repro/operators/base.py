@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from abc import abstractmethod
@@ -22,7 +23,7 @@ from repro.config.validation_errors import nearest, shorten
 from repro.devices.base import Queue
 from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, brief
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, is_on_device, refuse_mask
+from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, host_array, is_on_device
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
@@ -96,6 +97,17 @@ def real_number(value: Any, subject: str, least: float = -np.inf) -> float:
     return number
 
 
+def yes_or_no(value: Any, subject: str) -> bool:
+    if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
+        raise ArgumentTypeError("neither yes nor no", where=subject, expected="True or False", actual=brief(value))
+    return bool(value)
+
+
+def text(value: Any, subject: str) -> None:
+    if not isinstance(value, str | os.PathLike):
+        raise ArgumentTypeError("this is no text", where=subject, expected="a string", actual=brief(value))
+
+
 def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
     if not isinstance(word, str) or word not in words:
         kind = ArgumentValueError if isinstance(word, str) else ArgumentTypeError
@@ -105,7 +117,7 @@ def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 Class = TypeVar("Class", bound=type)
-#: Methods that `public_methods` does not wrap, since they are called often.
+#: Methods of operators that `public_methods` does not wrap, since they are called often.
 OFTEN_CALLED = {"matvec", "rmatvec", "matmat", "rmatmat", "dot"}
 
 
@@ -127,7 +139,9 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
 def public_methods(decorated: Class) -> Class:
     """Decorate the public methods and the constructor that a class defines as `public` does."""
     for name, member in list(vars(decorated).items()):
-        if name in OFTEN_CALLED or (name.startswith("_") and name != "__init__"):
+        if name.startswith("_") and name != "__init__":
+            continue
+        if name in OFTEN_CALLED and issubclass(decorated, LinearOperator):
             continue
         if isinstance(member, classmethod):
             setattr(decorated, name, classmethod(public(member.__func__)))
@@ -250,9 +264,11 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             raise ArgumentTypeError(
                 "x and out have to be on the same side", expected="both on the device, or both NumPy's"
             )
-        refuse_mask(x, "x")
-        self._check(x)
-        y = super().matvec(np.asarray(x))
+        vector = host_array(x, "x")
+        self._check(vector)
+        if vector.shape not in ((self.shape[1],), (self.shape[1], 1)):
+            raise LengthError("x has another shape", where="x", expected=(self.shape[1],), actual=vector.shape)
+        y = super().matvec(vector)
         if out is None:
             return y
         _write(out, y)
@@ -260,7 +276,6 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     def dot(self, x: Any) -> Any:
         """Return A x as `matvec` does, or A X as `matmat` does; SciPy handles numbers and operators."""
-        refuse_mask(x, "x")
         if is_on_device(x):
             return self.matvec(x)
         self._check(x)
@@ -269,6 +284,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
     def matmat(self, X: Any) -> Any:
         """Return A X for a NumPy array X `(columns, vectors)`; errors as in `matvec`."""
         self._check(X)
+        if np.ndim(X) != 2:
+            expected = f"({self.shape[1]}, vectors)"
+            raise LengthError("X has another shape", where="X", expected=expected, actual=np.shape(X))
         return super().matmat(X)
 
     def __matmul__(self, x: Any) -> Any:
@@ -284,11 +302,12 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         """Refuse unsuitable host arrays; SciPy handles numbers, operators and sparse matrices."""
         if is_on_device(x) or isinstance(x, LinearOperator) or issparse(x):
             return
-        shape, columns = np.shape(x), self.shape[1]
+        array, columns = host_array(x, "x"), self.shape[1]
+        shape = array.shape
         if len(shape) > 2 or (shape and shape[0] != columns):
             raise LengthError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
-        if shape and np.asarray(x).dtype.kind not in "fiubc":
-            raise ArgumentValueError("x is not made of numbers", where="x", actual=np.asarray(x).dtype)
+        if shape and array.dtype.kind not in "fiubc":
+            raise ArgumentValueError("x is not made of numbers", where="x", actual=array.dtype)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if np.iscomplexobj(x) and self.dtype.kind != "c":

@@ -16,8 +16,8 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, brief
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, View, copy_refusal, is_on_device, refuse_mask
-from repro.operators.base import public, public_methods, real_number, warn_caller, whole_number
+from repro.operators.arrays import DeviceArray, View, copy_refusal, host_array, is_on_device
+from repro.operators.base import public, public_methods, real_number, warn_caller, whole_number, yes_or_no
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
@@ -206,6 +206,7 @@ def amg(
         whole_number(max_levels, "max_levels", 1, MAX_COUNT),
     )
     smooths = Smoother(smoother, whole_number(degree, "degree", SMOOTHER_DEGREES[0], SMOOTHER_DEGREES[-1]))
+    refreshable = yes_or_no(refreshable, "refreshable")
     unknowns = whole_number(unknowns, "unknowns", 1, max(n, 1))
     near_null = None if B is None else _vectors(B, n)
     runtime = open_runtime(device)
@@ -457,11 +458,7 @@ class MultilevelSolver:
 
 
 def _host_array(array: Any, subject: str) -> NDArray[Any]:
-    refuse_mask(array, subject)
-    try:
-        return np.ascontiguousarray(array)
-    except (TypeError, ValueError) as error:
-        raise ArgumentValueError("this is no array of numbers", where=subject, actual=error) from None
+    return np.ascontiguousarray(host_array(array, subject))
 
 
 def _on_host(A: Any) -> Any:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from repro.devices.base import OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ArgumentValueError, ReproError
-from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, is_on_device, refuse_mask
+from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, host_array, is_on_device
 from repro.operators.base import Closeable, one_of, public_methods, real_number, warn_caller, whole_number
 from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupy_array, is_from_module
 from repro.operators.runtime import KERNELS, Runtime
@@ -121,11 +121,7 @@ class ChipSolver(Closeable):
         if is_on_device(array):
             entry = self._kind.algebra.size * self._kind.scalar.itemsize
             return self._runtime.view(array, subject, self._kind.dtype, size, min(entry & -entry, 16))
-        refuse_mask(array, subject)
-        try:
-            vector = np.asarray(array)
-        except (TypeError, ValueError) as error:
-            raise ArgumentValueError("this is no array of numbers", where=subject, actual=error) from None
+        vector = host_array(array, subject)
         kinds = "fiub" + "c" * (self._kind.dtype.kind == "c")
         if vector.shape not in ((size,), (size, 1)) or vector.dtype.kind not in kinds:
             raise ArgumentValueError(

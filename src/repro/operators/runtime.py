@@ -18,7 +18,7 @@ from repro.codegen.build_cache import Module, compile_module, compiled_before
 from repro.devices.base import Buffer, Device, DeviceError, OutOfDeviceMemory, Program
 from repro.devices.device_group import Devices
 from repro.devices.selection import open_device, resolve_device
-from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, argument_errors
+from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, argument_errors, brief
 from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, is_on_device, view
 from repro.package_data import shipped
 
@@ -245,6 +245,9 @@ def _describe_device(device: Device) -> str:
 
 def open_runtime(device: str = "auto") -> Runtime:
     """Return the one runtime for a device (`auto`, `cuda:N`, `opencl:N`); raise `ReproError` if it is unavailable."""
+    if not isinstance(device, str):
+        expected = "a string such as auto, cuda:0 or opencl:0"
+        raise ArgumentTypeError("no such device", where="device", expected=expected, actual=brief(device))
     with _opening_lock:  # a second runtime for the same device would refuse arrays of the first one
         try:
             with argument_errors():

@@ -21,6 +21,7 @@ from repro.codegen.targets import DTYPES
 from repro.entries import entries
 from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, argument_errors, brief
 from repro.exact_casts import cast
+from repro.operators.base import one_of
 from repro.problems.assembly import fold
 from repro.problems.matrix import MAX_DIMENSION, Matrix
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
@@ -332,8 +333,10 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
     It raises `ReproError` if the matrix is damaged, not square or not finite, if its values do not suit the entry type,
     or if they exceed the precision.
     """
-    if precision not in (None, *DTYPES):
-        raise ArgumentValueError("unknown precision", expected="single or double", actual=precision)
+    if precision is not None:
+        one_of(precision, "precision", tuple(DTYPES))
+    if entry is not None:
+        one_of(entry, "entry", tuple(sorted(entries())))
     if isinstance(matrix, Matrix):
         if entry not in (None, matrix.entry):
             raise ArgumentValueError("the problem has another entry", expected=matrix.entry, actual=entry)
@@ -349,8 +352,6 @@ def _problem_of_scipy(matrix: Any, entry: str | None, precision: str | None) -> 
         raise ArgumentValueError("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
     blocks = matrix.blocksize if matrix.format == "bsr" else (1, 1)
     entry_name = entry or ("complex" if matrix.dtype.kind == "c" else BLOCK_ENTRIES.get(blocks, "real"))
-    if entry_name not in entries():
-        raise ArgumentValueError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=entry_name)
     working_precision = precision or precision_of_values(matrix.dtype)
     if matrix.dtype.kind in "iu":  # integers become real numbers and may be rounded
         cast(matrix.data, DTYPES[working_precision], "matrix: data", SCALE)

@@ -22,7 +22,7 @@ from repro.filtering.spline_kernel import kernel
 from repro.filtering.stencil_geometry import point_scales, predicted_pairs, scales, triangle_scales
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field, triangulation
 from repro.galerkin import BASES, evaluation_rule, mode_count
-from repro.operators.arrays import VectorType, is_on_device
+from repro.operators.arrays import VectorType, host_array, is_on_device
 from repro.operators.base import (
     Closeable,
     DeviceOperator,
@@ -358,7 +358,7 @@ class SiacFilter(DeviceOperator, Closeable):
         """Raise an error for arrays that do not have the shape of modes; SciPy handles numbers and operators."""
         if is_on_device(x):
             return
-        array, columns = np.asarray(x), self.shape[1]
+        array, columns = host_array(x, "modes"), self.shape[1]
         if array.dtype.kind == "O" and not array.ndim:
             return
         if array.ndim and (array.ndim > 2 or array.shape[0] != columns):

@@ -20,8 +20,8 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, OutOfDeviceMemory, Program
 from repro.errors import ArgumentValueError, ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import View, copy_refusal, is_on_device, refuse_mask
-from repro.operators.base import one_of, public, public_methods
+from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
+from repro.operators.base import one_of, public, public_methods, text, yes_or_no
 from repro.operators.device_exchange import (
     CUPYS_MATRICES,
     cupy_device,
@@ -153,8 +153,7 @@ class ProductPlan:
             return None
         if is_on_device(values):
             return self._runtime.view(values, subject, storage.dtype, count, storage.dtype.itemsize)
-        refuse_mask(values, subject)
-        array = np.asarray(values)
+        array = host_array(values, subject)
         if array.shape != (count,) or array.dtype.kind not in "fiub":
             raise ArgumentValueError(
                 "these are no values of the matrix",
@@ -278,7 +277,9 @@ def spgemm(
     ReproError
         The operands cannot be multiplied, or are on another device; or a sum overflows the dtype of the product.
     """
+    text(device, "device")
     one_of(format, "format", ("csr", "dynamic"))
+    sort, plan = yes_or_no(sort, "sort"), yes_or_no(plan, "plan")
     if sort and format == "dynamic":
         raise ArgumentValueError("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
     operands = _operand(a, "a"), _operand(b, "b")

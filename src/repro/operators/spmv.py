@@ -25,7 +25,7 @@ from repro.entries import get_entry
 from repro.errors import ArgumentValueError, ReproError, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, is_on_device
-from repro.operators.base import Closeable, DeviceOperator, one_of, public, public_methods, warn_caller
+from repro.operators.base import Closeable, DeviceOperator, one_of, public, public_methods, text, warn_caller
 from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
 from repro.operators.persistent_solver import ChipSolver
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
@@ -280,6 +280,7 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     def solver(self, method: Literal["cg", "bicgstab"] = "cg") -> ChipSolver:
         """Return a persistent solver with a copy of the matrix; it is made at first use and kept until it is closed."""
+        one_of(method, "method", METHODS)
         with self._runtime.after():  # the lock lets only one thread make the solver
             self._open()
             solver = self._solvers.get(method)
@@ -418,6 +419,8 @@ def operator(
     SlowOnCpuWarning
         The device is the CPU; given once per process.
     """
+    text(tuned, "tuned")
+    text(results, "results")
     problem, precision = as_problem(matrix, entry, precision)
     runtime: Runtime = open_runtime(device)
     if runtime.device.backend == "opencl":
