@@ -38,6 +38,7 @@ from repro.devices.base import (
     time_stages,
 )
 from repro.devices.locks import exclusive_use
+from repro.errors import ReproError
 
 _FALLBACK_CACHE = 64 << 20
 #: Maximum number of loaded modules to keep for later cases of a batch; building a module takes 10 ms.
@@ -49,16 +50,16 @@ class OpenClBuffer:
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
-        self._owned = True
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.handle.size)
+        self.nbytes = int(handle.size)
 
     def release(self) -> None:
-        if self._owned:
-            self._owned = False
-            self.handle.release()
+        if "handle" in self.__dict__:
+            self.__dict__.pop("handle").release()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "handle":  # OpenCL would read freed memory
+            raise ReproError("the memory on the device was released", todo="make the object that held it anew")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
 
 class OpenClKernel:

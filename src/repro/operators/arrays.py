@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, Device
 from repro.entries import Entry, get_entry
-from repro.errors import ReproError
+from repro.errors import ArgumentValueError, ReproError
 from repro.exact_casts import cast
 
 INTERFACE = "__cuda_array_interface__"
@@ -150,7 +150,16 @@ def refuse_mask(array: object, subject: str) -> None:
     """Raise `ReproError` for a masked host array, whose mask NumPy and SciPy would ignore."""
     if np.ma.is_masked(array):
         todo = "say what masked numbers are by `filled`"
-        raise ReproError("an array with a mask cannot be multiplied", where=subject, todo=todo)
+        raise ArgumentValueError("an array with a mask cannot be multiplied", where=subject, todo=todo)
+
+
+def host_array(array: object, subject: str) -> NDArray[Any]:
+    """Return a user's array or list on the host; raise `ReproError` for a mask and for what is no array."""
+    refuse_mask(array, subject)
+    try:
+        return np.asarray(array)
+    except (TypeError, ValueError) as error:
+        raise ArgumentValueError("this is no array of numbers", where=subject, actual=error) from None
 
 
 def is_on_device(array: object) -> bool:
@@ -175,9 +184,9 @@ def view(array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: 
     _expect(subject, "dtype", dtype, np.dtype(interface["typestr"]))
     _expect(subject, "size", count, math.prod(shape))
     if interface.get("mask") is not None:
-        raise ReproError("an array with a mask cannot be multiplied", where=subject)
+        raise ArgumentValueError("an array with a mask cannot be multiplied", where=subject)
     if not _is_contiguous(shape, interface.get("strides"), dtype.itemsize):
-        raise ReproError(
+        raise ArgumentValueError(
             "an array on the GPU has to be contiguous",
             where=subject,
             expected="C order without gaps",
@@ -185,7 +194,7 @@ def view(array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: 
             todo="copy it first, with `cupy.ascontiguousarray(x)` or `x.contiguous()`",
         )
     if pointer % alignment:
-        raise ReproError(
+        raise ArgumentValueError(
             "an array on the GPU starts at an address that the kernel cannot load from",
             where=subject,
             expected=f"a multiple of {alignment} bytes",
@@ -193,13 +202,13 @@ def view(array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: 
             todo="copy it first: new arrays are aligned, slices need not be",
         )
     if write and read_only:
-        raise ReproError("an array on the GPU cannot be written to", where=subject)
+        raise ArgumentValueError("an array on the GPU cannot be written to", where=subject)
     return View(ExternalArray(pointer, count * dtype.itemsize, array), interface.get("stream"), shape)
 
 
 def _expect(subject: str, quality: str, expected: object, actual: object) -> None:
     if expected != actual:
-        raise ReproError(
+        raise ArgumentValueError(
             f"an array on the device has another {quality}", where=subject, expected=expected, actual=actual
         )
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
+from inspect import isfunction, signature
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
+from repro.config.validation_errors import nearest, shorten
 from repro.devices.base import Queue
-from repro.errors import ReproError
+from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, brief
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, is_on_device, refuse_mask
+from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, host_array, is_on_device
 from repro.operators.calls import DirectCall
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
@@ -58,7 +64,7 @@ def check_shape(shape: Any, segments: int) -> tuple[int, int]:
     try:
         rows, columns = shape
     except (TypeError, ValueError):
-        raise ReproError(
+        raise ArgumentValueError(
             "this is no shape of a matrix", where="shape", expected="two whole numbers", actual=shape
         ) from None
     return (
@@ -71,12 +77,9 @@ def whole_number(value: Any, subject: str, minimum: int, maximum: int) -> int:
     """Return a user's argument as an int; raise `ReproError` unless it is an integer from `minimum` to `maximum`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not minimum <= value <= maximum:
-        raise ReproError(
-            "this is no such number",
-            where=subject,
-            expected=f"a whole number from {minimum:,} to {maximum:,}",
-            actual=repr(value),
-        )
+        kind = ArgumentValueError if whole else ArgumentTypeError
+        expected = f"a whole number from {minimum:,} to {maximum:,}"
+        raise kind("this is no such number", where=subject, expected=expected, actual=brief(value))
     return int(value)
 
 
@@ -90,21 +93,103 @@ def real_number(value: Any, subject: str, least: float = -np.inf) -> float:
     if not (np.isfinite(number) and number >= least):
         limit = "" if least == -np.inf else f" of at least {least:g}"
         expected = f"a finite real number{limit}"
-        raise ReproError("this is no such number", where=subject, expected=expected, actual=repr(value))
+        kind = ArgumentValueError if real else ArgumentTypeError
+        raise kind("this is no such number", where=subject, expected=expected, actual=brief(value))
     return number
+
+
+def yes_or_no(value: Any, subject: str) -> bool:
+    if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
+        raise ArgumentTypeError("neither yes nor no", where=subject, expected="True or False", actual=brief(value))
+    return bool(value)
+
+
+def text(value: Any, subject: str) -> None:
+    if not isinstance(value, str | os.PathLike):
+        raise ArgumentTypeError("this is no text", where=subject, expected="a string", actual=brief(value))
 
 
 def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
     if not isinstance(word, str) or word not in words:
-        raise ReproError(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=repr(word))
+        kind = ArgumentValueError if isinstance(word, str) else ArgumentTypeError
+        raise kind(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=brief(word))
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Class = TypeVar("Class", bound=type)
+#: Methods of operators that `public_methods` does not wrap, since they are called often.
+OFTEN_CALLED = {"matvec", "rmatvec", "matmat", "rmatmat", "dot"}
+
+
+def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorate a public function: a wrong keyword, and missing or surplus arguments, raise `ArgumentTypeError`."""
+
+    @wraps(function)
+    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+        try:
+            return function(*arguments, **keywords)
+        except TypeError as error:
+            if not isinstance(error, ReproError):
+                _refuse_arguments(function, arguments, keywords)
+            raise
+
+    return call
+
+
+def public_methods(decorated: Class) -> Class:
+    """Decorate the public methods and the constructor that a class defines as `public` does."""
+    for name, member in list(vars(decorated).items()):
+        if name.startswith("_") and name != "__init__":
+            continue
+        if name in OFTEN_CALLED and issubclass(decorated, LinearOperator):
+            continue
+        if isinstance(member, classmethod):
+            setattr(decorated, name, classmethod(public(member.__func__)))
+        elif isfunction(member):
+            setattr(decorated, name, public(member))
+    return decorated
+
+
+def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords: Mapping[str, object]) -> None:
+    """Raise `ArgumentTypeError` if a function cannot be called with these arguments."""
+    function_signature = signature(function)
+    names = [name for name in function_signature.parameters if name not in ("self", "cls")]
+    name = function.__qualname__.removesuffix(".__init__")
+    for keyword in keywords:
+        if keyword not in names:
+            near = nearest(keyword, names) or next((name for name in names if name in keyword or keyword in name), None)
+            raise ArgumentTypeError(
+                "there is no such argument",
+                where=f"{name}({shorten(keyword)}=)",
+                expected=", ".join(names) or "none",
+                todo=f"did you mean {near}?" if near else None,
+            ) from None
+    try:
+        function_signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            "these are no such arguments", where=f"{name}()", expected=", ".join(names) or "none", actual=error
+        ) from None
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn, with the place of the first caller outside this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "repro":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 class Closeable:
     """Base class of objects that free their device memory in `close`, which the end of a `with` block calls."""
 
+    #: Whether `close` was called.
+    closed: bool = False
+
     @abstractmethod
     def close(self) -> None:
-        """Free the device memory of this object, which cannot be used afterwards."""
+        """Free the device memory of this object, which cannot be used afterwards; a second call has no effect."""
 
     def __enter__(self) -> Self:
         return self
@@ -115,8 +200,8 @@ class Closeable:
         self.close()
 
 
-class LengthError(ReproError, ValueError):
-    """A vector has the wrong length for an operator; also a `ValueError`, which SciPy's operators raise."""
+class LengthError(ArgumentValueError):
+    """A vector has the wrong length for an operator."""
 
 
 class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
@@ -181,10 +266,14 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         if is_on_device(x):
             return self._on_device(x, out, stream)
         if out is not None and is_on_device(out):
-            raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
-        refuse_mask(x, "x")
-        self._check(x)
-        y = super().matvec(np.asarray(x))
+            raise ArgumentTypeError(
+                "x and out have to be on the same side", expected="both on the device, or both NumPy's"
+            )
+        vector = host_array(x, "x")
+        self._check(vector)
+        if vector.shape not in ((self.shape[1],), (self.shape[1], 1)):
+            raise LengthError("x has another shape", where="x", expected=(self.shape[1],), actual=vector.shape)
+        y = super().matvec(vector)
         if out is None:
             return y
         _write(out, y)
@@ -192,7 +281,6 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     def dot(self, x: Any) -> Any:
         """Return A x as `matvec` does, or A X as `matmat` does; SciPy handles numbers and operators."""
-        refuse_mask(x, "x")
         if is_on_device(x):
             return self.matvec(x)
         self._check(x)
@@ -201,6 +289,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
     def matmat(self, X: Any) -> Any:
         """Return A X for a NumPy array X `(columns, vectors)`; errors as in `matvec`."""
         self._check(X)
+        if np.ndim(X) != 2:
+            expected = f"({self.shape[1]}, vectors)"
+            raise LengthError("X has another shape", where="X", expected=expected, actual=np.shape(X))
         return super().matmat(X)
 
     def __matmul__(self, x: Any) -> Any:
@@ -218,11 +309,12 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         """Refuse unsuitable host arrays; SciPy handles numbers, operators and sparse matrices."""
         if is_on_device(x) or isinstance(x, LinearOperator) or issparse(x):
             return
-        shape, columns = np.shape(x), self.shape[1]
+        array, columns = host_array(x, "x"), self.shape[1]
+        shape = array.shape
         if len(shape) > 2 or (shape and shape[0] != columns):
             raise LengthError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
-        if shape and np.asarray(x).dtype.kind not in "fiubc":
-            raise ReproError("x is not made of numbers", where="x", actual=np.asarray(x).dtype)
+        if shape and array.dtype.kind not in "fiubc":
+            raise ArgumentValueError("x is not made of numbers", where="x", actual=array.dtype)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if np.iscomplexobj(x) and self.dtype.kind != "c":
@@ -268,7 +360,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     def _on_device(self, x: Any, out: Any, stream: int | None) -> Any:
         if out is not None and not is_on_device(out):
-            raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
+            raise ArgumentTypeError(
+                "x and out have to be on the same side", expected="both on the device, or both NumPy's"
+            )
         rows, columns = self.shape
         entry = self._kind.algebra.size * self._kind.scalar.itemsize
         alignment = min(entry & -entry, 16)
@@ -286,7 +380,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             and x_memory.pointer < y_memory.pointer + y_memory.nbytes
             and y_memory.pointer < x_memory.pointer + x_memory.nbytes
         ):
-            raise ReproError("x and out overlap", expected="two arrays", todo="give another `out`, or none")
+            raise ArgumentValueError("x and out overlap", expected="two arrays", todo="give another `out`, or none")
         if stream is not None:
             streams: tuple[int | None, ...] = (stream,)
         else:
@@ -300,11 +394,12 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 def _write(out: Any, y: NDArray[Any]) -> None:
     if not isinstance(out, np.ndarray) or not out.flags.writeable:
         actual = "one that is read-only" if isinstance(out, np.ndarray) else type(out).__name__
-        raise ReproError("out cannot be written to", where="out", expected="a NumPy array", actual=actual)
+        kind = ArgumentValueError if isinstance(out, np.ndarray) else ArgumentTypeError
+        raise kind("out cannot be written to", where="out", expected="a NumPy array", actual=actual)
     if out.shape != y.shape:
-        raise ReproError("out has another shape", where="out", expected=y.shape, actual=out.shape)
+        raise ArgumentValueError("out has another shape", where="out", expected=y.shape, actual=out.shape)
     if out.dtype.kind not in "fc" or not np.can_cast(y.dtype, out.dtype, "same_kind"):
-        raise ReproError(
+        raise ArgumentValueError(
             "out cannot hold the product",
             where="out",
             expected=f"{y.dtype}, or another dtype of its kind",

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import OutOfDeviceMemory, Program, Queue
-from repro.errors import ReproError
+from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError
 from repro.operators.arrays import VectorType, is_on_device
-from repro.operators.base import MAX_SLACK, Capacity, DeviceOperator, check_shape, one_of, whole_number
+from repro.operators.base import MAX_SLACK, Capacity, DeviceOperator, check_shape, one_of, public_methods, whole_number
 from repro.operators.device_exchange import BatchUpload, batch_streams, described, load_module, take_csr
 from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows, precision_of, precision_of_values, sound_arrays
@@ -72,6 +72,7 @@ def _width(target: Target, mean: float) -> int:
     return next((width for width in widths if 4 * width >= mean), widths[-1])
 
 
+@public_methods
 class DynamicCSR(DeviceOperator):
     """A real sparse matrix on a device that grows and shrinks there, and a SciPy `LinearOperator`.
 
@@ -160,7 +161,7 @@ class DynamicCSR(DeviceOperator):
         room = Capacity(segments, slack, capacity, width)
         if isinstance(matrix, (tuple, list)):
             if shape is None or len(matrix) != 3:
-                raise ReproError("these are no arrays of CSR", expected="(data, indices, offsets), and a shape")
+                raise ArgumentValueError("these are no arrays of CSR", expected="(data, indices, offsets), and a shape")
             shape = check_shape(shape, segments)
             if any(is_on_device(array) for array in matrix):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
@@ -175,16 +176,20 @@ class DynamicCSR(DeviceOperator):
         cls, arrays: tuple[Any, Any, Any], shape: tuple[int, int], dtype: DTypeLike | None, room: Capacity, device: str
     ) -> DynamicCSR:
         if not all(is_on_device(array) for array in arrays):
-            raise ReproError("the arrays of CSR have to be on the same side", expected="all on the device, or NumPy's")
+            raise ArgumentTypeError(
+                "the arrays of CSR have to be on the same side", expected="all on the device, or NumPy's"
+            )
         if room.width:
-            raise ReproError("a width is for matrices of the host", expected=0, actual=room.width)
+            raise ArgumentValueError("a width is for matrices of the host", expected=0, actual=room.width)
         data, indices, offsets = arrays
         data_dtype = described(data)[0]
         precision = precision_of_values(data_dtype) if dtype is None else precision_of(dtype)
         count, runtime = math.prod(described(data)[1]), open_runtime(device)
         capacity = room.for_entries(count)
         if count > capacity or capacity > MAX_ENTRIES:
-            raise ReproError("the matrix does not fit into its buffer", expected=f"at most {capacity:,}", actual=count)
+            raise ArgumentValueError(
+                "the matrix does not fit into its buffer", expected=f"at most {capacity:,}", actual=count
+            )
         operator = cls.__new__(cls)
         empty = sp.csr_array(shape, dtype=DTYPES[precision])
         operator._begin(runtime, precision, empty, Capacity(room.segments, room.slack_of(count, shape[0]), capacity))

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, OutOfDeviceMemory, Program
-from repro.errors import ReproError
+from repro.errors import ArgumentValueError, ReproError
 from repro.exact_casts import cast
-from repro.operators.arrays import View, copy_refusal, is_on_device, refuse_mask
-from repro.operators.base import one_of
+from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
+from repro.operators.base import one_of, public, public_methods, text, yes_or_no
 from repro.operators.device_exchange import (
     CUPYS_MATRICES,
     cupy_device,
@@ -38,11 +38,13 @@ from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
 from repro.sparse.dynamic.kernels import TEMPLATES
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.elementwise import Kernels
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import render_spgemm
 from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 
 
+@public_methods
 class ProductPlan:
     """The plan of a product C = A B for repetition with other values, made by `repro.spgemm(A, B, plan=True)`.
 
@@ -58,7 +60,7 @@ class ProductPlan:
     nnz : int
         Number of entries of C.
     nbytes : int
-        Bytes of the plan on the device, without the three matrices.
+        Bytes of the plan on the device, without the three matrices; 0 after `release`.
 
     Examples
     --------
@@ -83,6 +85,8 @@ class ProductPlan:
         for matrix in (factors.a, factors.b, c):
             matrix.retain()
             keep(stack, matrix)
+        #: Set by the device if a number is not finite.
+        self._found = keep(stack, runtime.device.allocate(4))
         self._own: Callable[[], None] | None = None
         self._release = finalize(self, _give_back, runtime, stack)
         self._release.atexit = False  # the device may be closed at exit, and the process releases all memory anyway
@@ -113,7 +117,9 @@ class ProductPlan:
         Raises
         ------
         ReproError
-            The number of values differs from the number of entries, or the plan was released.
+            The number of values differs from the number of entries, or the plan was released. Or, unless an operand of
+            `repro.spgemm` was a CuPy matrix, a sum overflows although all values are finite; the values count as those
+            of the last refill.
         """
         if not self._release.alive:
             raise ReproError("the plan was released", todo="make another by repro.spgemm(A, B, plan=True)")
@@ -133,8 +139,10 @@ class ProductPlan:
         try:
             with self._runtime.after(*streams):
                 a, b = (self._value_buffer(storage, new_values[name]) for name, (storage, _) in factors.items())
-                self._launch(a, b, self._c.values if out_view is None else out_view.buffer)
-                return self._read() if out is None else out
+                c = self._c.values if out_view is None else out_view.buffer
+                self._launch(a, b, c)
+                self._refuse_overflow(a, b, c)
+                return self._read(c) if out is None else out
         except OutOfDeviceMemory as error:
             raise self._runtime.out_of_memory_error(error) from None
 
@@ -145,10 +153,9 @@ class ProductPlan:
             return None
         if is_on_device(values):
             return self._runtime.view(values, subject, storage.dtype, count, storage.dtype.itemsize)
-        refuse_mask(values, subject)
-        array = np.asarray(values)
+        array = host_array(values, subject)
         if array.shape != (count,) or array.dtype.kind not in "fiub":
-            raise ReproError(
+            raise ArgumentValueError(
                 "these are no values of the matrix",
                 where=subject,
                 expected=f"{count:,} real numbers, as it has entries",
@@ -178,13 +185,29 @@ class ProductPlan:
             if self._destinations.unplanned:
                 self._runtime.device.synchronize()  # wait, as the memory of `stack` is released here
 
-    def _read(self) -> Any:
+    def _refuse_overflow(self, a_values: Buffer, b_values: Buffer, c_values: Buffer) -> None:
+        """Wait, and raise `ReproError` if C has a number that is not finite, unless A or B has one, too."""
+        if self._rows is None or self._are_finite(c_values, self.nnz):
+            return
+        a, b = self._factors.a, self._factors.b
+        if self._are_finite(a_values, a.capacity) and self._are_finite(b_values, b.capacity):
+            raise _overflow_error(self._read(c_values))
+
+    def _are_finite(self, values: Buffer, count: int) -> bool:
+        device, found = self._runtime.device, np.zeros(1, np.int32)
+        device.fill(self._found, 0)
+        kernels = Kernels(device, self._load("arrays"))
+        kernels.over("find_not_finite", count, [np.int32(count), values, self._found])()
+        device.download(self._found, found)
+        return not found[0]
+
+    def _read(self, c_values: Buffer) -> Any:
         if self._rows is None:
             return to_cupy(self._runtime, self._load, self._c)
         indices, indptr = (array.copy() for array in self._rows)
         values = np.empty(self.nnz, self._c.dtype)
         if self.nnz:
-            self._runtime.device.download(self._c.values, values)
+            self._runtime.device.download(c_values, values)
             if self._destinations.unplanned:
                 self._runtime.device.download(self._c.columns, indices)
         rows = sp.csr_array((values, indices, indptr), shape=self.shape)
@@ -200,7 +223,8 @@ class ProductPlan:
 
     def __repr__(self) -> str:
         rows, columns = self.shape
-        return f"<ProductPlan: {rows} x {columns} with {self.nnz:,} entries, {self._c.dtype}, {self.nbytes:,} bytes>"
+        memory = f"{self.nbytes:,} bytes" if self._release.alive else "released"
+        return f"<ProductPlan: {rows} x {columns} with {self.nnz:,} entries, {self._c.dtype}, {memory}>"
 
 
 def _give_back(runtime: Runtime, stack: ExitStack) -> None:
@@ -208,6 +232,7 @@ def _give_back(runtime: Runtime, stack: ExitStack) -> None:
         stack.close()
 
 
+@public
 def spgemm(
     a: Any,
     b: Any,
@@ -252,9 +277,11 @@ def spgemm(
     ReproError
         The operands cannot be multiplied, or are on another device; or a sum overflows the dtype of the product.
     """
+    text(device, "device")
     one_of(format, "format", ("csr", "dynamic"))
+    sort, plan = yes_or_no(sort, "sort"), yes_or_no(plan, "plan")
     if sort and format == "dynamic":
-        raise ReproError("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
+        raise ArgumentValueError("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
     operands = _operand(a, "a"), _operand(b, "b")
     if plan:
         _refuse_plan(sort, format, operands)
@@ -292,9 +319,11 @@ def spgemm(
 def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
     for operand in operands:
         if isinstance(operand.matrix, DynamicCSR):
-            raise ReproError("a matrix that grows keeps no pattern that a plan could be for", where=operand.subject)
+            raise ArgumentValueError(
+                "a matrix that grows keeps no pattern that a plan could be for", where=operand.subject
+            )
     if sort or format != "csr":
-        raise ReproError(
+        raise ArgumentValueError(
             "a product with a plan is CSR, its columns in the order in which they were computed",
             where="sort" if sort else "format",
             todo="sort a copy of the product",
@@ -302,16 +331,22 @@ def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
 
 
 def _refuse_overflow(product: sp.csr_array, operands: Sequence[Operand]) -> None:
+    if not np.isfinite(product.data).all() and all(
+        sp.issparse(operand.matrix) and np.isfinite(operand.matrix.data).all() for operand in operands
+    ):
+        raise _overflow_error(product)
+
+
+def _overflow_error(product: sp.csr_array) -> ReproError:
     bad = np.flatnonzero(~np.isfinite(product.data))
-    if bad.size and all(sp.issparse(operand.matrix) and np.isfinite(operand.matrix.data).all() for operand in operands):
-        row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
-        raise ReproError(
-            f"sums of the product are too large for {product.dtype}",
-            where=f"row {row}, column {product.indices[bad[0]]}, the first of {bad.size}",
-            expected=f"numbers up to {np.finfo(product.dtype).max:.3g}",
-            actual=product.data[bad[0]],
-            todo="give an operand in float64" if product.dtype == np.float32 else "scale the operands",
-        )
+    row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
+    return ArgumentValueError(
+        f"sums of the product are too large for {product.dtype}",
+        where=f"row {row}, column {product.indices[bad[0]]}, the first of {bad.size}",
+        expected=f"numbers up to {np.finfo(product.dtype).max:.3g}",
+        actual=product.data[bad[0]],
+        todo="give an operand in float64" if product.dtype == np.float32 else "scale the operands",
+    )
 
 
 @dataclass(frozen=True)
@@ -327,7 +362,7 @@ class Operand:
         """Yield the operand as device storage in the given precision."""
         if isinstance(self.matrix, DynamicCSR):
             if self.precision != precision:
-                raise ReproError(
+                raise ArgumentValueError(
                     "a matrix that grows has another dtype than the product",
                     where=self.subject,
                     expected=np.dtype(DTYPES[precision]),
@@ -366,7 +401,7 @@ def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
         runtime = open_runtime(cupy_device(cupys[0].matrix) if device == "auto" and cupys else device)
     for operand in grown:
         if operand.matrix.runtime is not runtime:
-            raise ReproError(
+            raise ArgumentValueError(
                 "the matrix lies on another device",
                 where=operand.subject,
                 expected=runtime.device.name,
@@ -409,7 +444,7 @@ class StoredPattern:
         if not self._has_arrays(matrix):
             matrix = canonical(matrix)
             if not self._has_arrays(matrix):
-                raise ReproError(
+                raise ArgumentValueError(
                     "the matrix has another pattern",
                     where="A",
                     expected=f"entries in the {len(self._columns):,} places of the matrix that was set up, 0 or not",

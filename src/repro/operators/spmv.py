@@ -6,7 +6,6 @@ that are timed on the matrix.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import cache, cached_property
@@ -21,10 +20,10 @@ from repro.codegen.targets import DTYPES, Target
 from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
-from repro.errors import ReproError, Unsupported
+from repro.errors import ArgumentValueError, ReproError, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, is_on_device
-from repro.operators.base import Closeable, DeviceOperator, one_of
+from repro.operators.base import Closeable, DeviceOperator, one_of, public, public_methods, text, warn_caller
 from repro.operators.calls import DirectCall
 from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
 from repro.operators.persistent_solver import ChipSolver
@@ -54,7 +53,8 @@ class Product:
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
         self.runtime, self.id, layout = runtime, id, id.layout
         kind, device = VectorType(matrix.entry, precision), runtime.device
-        source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], device.target, "operator")
+        with argument_errors():
+            source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], device.target, "operator")
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
         program = runtime.program(source, name)
         rows = None if layout.unknowns == "natural" else permutation(matrix, layout.unknowns)
@@ -76,7 +76,7 @@ class Product:
             except OutOfDeviceMemory as error:
                 raise runtime.out_of_memory_error(error) from None
             except Unsupported as error:
-                raise ReproError(
+                raise ArgumentValueError(
                     "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
                 ) from None
             self._memory = stack.pop_all()
@@ -129,6 +129,7 @@ LAUNCHES, REPLAYS = 20, 5
 CHOICES = "default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/static-256-4"
 
 
+@argument_errors()
 def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
@@ -146,7 +147,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
         on_gpu = target.dialect == "cuda"
         tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
     elif near := nearest(tuned, ("default", "now")):
-        raise ReproError(
+        raise ArgumentValueError(
             "unknown choice of a kernel",
             expected=CHOICES,
             actual=f"{tuned}; did you mean {near}?",
@@ -157,7 +158,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
             results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
         )
         if choice.entry != problem.entry:
-            raise ReproError(
+            raise ArgumentValueError(
                 "the campaign's problem has another entry",
                 where=tuned,
                 expected=problem.entry,
@@ -166,7 +167,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
             )
         tuned = choice.name
     elif "-" not in tuned:  # no layout has such a name
-        raise ReproError("unknown choice of a kernel", expected=CHOICES, actual=tuned)
+        raise ArgumentValueError("unknown choice of a kernel", expected=CHOICES, actual=tuned)
     return exported_variant(tuned, target)
 
 
@@ -206,6 +207,7 @@ class SlowOnCpuWarning(UserWarning):
     """Warns that an operator runs on the CPU, where it is meant to try out code for a GPU."""
 
 
+@public_methods
 class SpmvOperator(DeviceOperator, Closeable):
     """y = A x by a tuned kernel; made by `repro.operator`.
 
@@ -231,7 +233,7 @@ class SpmvOperator(DeviceOperator, Closeable):
     device_name
         Name of the device.
     nbytes
-        Bytes of the matrix on the device.
+        Bytes of the matrix on the device; 0 after `close`.
     """
 
     def __init__(self, problem: Matrix, product: Product) -> None:
@@ -265,7 +267,7 @@ class SpmvOperator(DeviceOperator, Closeable):
     def matmat(self, X: Any) -> Any:
         """Return A X for a NumPy array X `(columns, vectors)`; a device array raises `ReproError`."""
         if is_on_device(X):
-            raise ReproError(
+            raise ArgumentValueError(
                 "several vectors on the device are not multiplied at once",
                 where="X",
                 todo="multiply one after the other by `matvec`, or bring them to the host",
@@ -277,12 +279,15 @@ class SpmvOperator(DeviceOperator, Closeable):
         return self.H.matmat(X)
 
     def solver(self, method: Literal["cg", "bicgstab"] = "cg") -> ChipSolver:
-        """Return a persistent solver with a copy of the matrix; it is made at first use and kept."""
+        """Return a persistent solver with a copy of the matrix; it is made at first use and kept until it is closed."""
+        one_of(method, "method", METHODS)
         with self._runtime.after():  # the lock lets only one thread make the solver
             self._open()
-            if method not in self._solvers:
-                self._solvers[method] = ChipSolver(self._runtime, self._problem, self.precision, method)
-            return self._solvers[method]
+            solver = self._solvers.get(method)
+            if solver is None or solver.closed:
+                solver = ChipSolver(self._runtime, self._problem, self.precision, method)
+                self._solvers[method] = solver
+            return solver
 
     def solve(
         self,
@@ -300,6 +305,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         """Free the memory of the matrix, of its transposes and solvers; the operator cannot be used afterwards."""
         with self._runtime.after():  # holds the lock, so no other thread is in the middle of a product
             product, self._product, self._direct = self._product, None, None
+            self.closed, self.nbytes = True, 0
             for transpose in self._own_transposes.values():
                 transpose.close()
             self._own_transposes.clear()
@@ -326,7 +332,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         with self._runtime.after():  # the lock lets only one thread make the transpose
             product, reference = self._open(), self._transposes.get(conjugate)
             transpose = None if reference is None else reference()
-            if transpose is None or transpose._product is None:
+            if transpose is None or transpose.closed:
                 matrix = transposed(self._problem, conjugate=conjugate)
                 if matrix is self._problem:
                     transpose = self
@@ -369,9 +375,11 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
-        return f"<{size} {type(self).__name__}: {self.entry}, {self.name} on {self.device_name}>"
+        place = ", closed" if self.closed else f" on {self.device_name}"
+        return f"<{size} {type(self).__name__}: {self.entry}, {self.name}{place}>"
 
 
+@public
 def operator(
     matrix: Any,
     tuned: str = "default",
@@ -414,6 +422,8 @@ def operator(
     SlowOnCpuWarning
         The device is the CPU; given once per process.
     """
+    text(tuned, "tuned")
+    text(results, "results")
     problem, precision = as_problem(matrix, entry, precision)
     runtime: Runtime = open_runtime(device)
     if runtime.device.backend == "opencl":
@@ -425,6 +435,7 @@ def operator(
     return SpmvOperator(problem, Product(runtime, problem, precision, id))
 
 
+@public
 def solve(
     A: Any,
     b: Any,
@@ -448,9 +459,9 @@ def solve(
         A square matrix, as in `repro.operator`; an operator, of which `entry`, `precision` and `device` are taken; or a
         sparse matrix of CuPy, which is packed on the host.
     b
-        `(n,)` or `(n, 1)`, finite. An array of NumPy or PyTorch on the host, converted to the matrix's precision; or a
-        contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a `DeviceArray`. The solution is of the
-        same library.
+        `(n,)` or `(n, 1)`, finite; b = 0 gives the solution 0. An array of NumPy or PyTorch on the host, converted to
+        the matrix's precision; or a contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a
+        `DeviceArray`. The solution is of the same library.
     method
         `cg`: conjugate gradients, for a symmetric (complex: Hermitian) positive definite matrix. `bicgstab`: BiCGSTAB,
         for any matrix; complex numbers are taken as pairs of real ones. Both with the diagonal as preconditioner.
@@ -495,9 +506,8 @@ def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOpera
 @cache
 def _warn_of_slow_cpu() -> None:
     """Warn that the CPU is slow, once per process, since the cached function runs only once."""
-    warnings.warn(
+    warn_caller(
         "the operator runs on the CPU, where it is for trying out what will run on a GPU: docs/operator.md has times "
         "of it and of SciPy's product that were measured on one CPU, `repro best` those of a campaign",
         SlowOnCpuWarning,
-        stacklevel=3,
     )

@@ -469,7 +469,7 @@ class Destinations:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stored destinations on the device."""
+        """Bytes of the stored destinations on the device; 0 after `release`."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
     @property
@@ -588,6 +588,7 @@ class Destinations:
 
     def release(self) -> None:
         """Release the memory; a second call has no effect."""
+        self._buffers.clear()
         self._stack.close()
 
 
