@@ -71,7 +71,7 @@ class _PyTorch:
         return int(array.data_ptr())
 
     def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
-        return self._empty_like(like) if shape is None else like.new_empty(shape)
+        return self._empty_like(like) if shape is None else like.new_empty(shape, dtype=self._dtypes[dtype])
 
 
 class _Own:

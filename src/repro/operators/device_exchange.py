@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -226,8 +227,9 @@ class BatchUpload:
         self._scratch.release()
 
 
+@cache
 def load_module(runtime: Runtime, precision: str, module: str) -> Program:
-    """Load a kernel module of dynamic matrices; compile it if it is not in the cache."""
+    """Load a kernel module of dynamic matrices once; compile it if it is not in the cache."""
     source = render_module(KERNELS, f"{precision}/{module}", runtime.device.target, "DynamicCSR")
     return runtime.program(source, f"dynamic/{precision}-{module}")
 

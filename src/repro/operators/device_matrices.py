@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,8 +20,11 @@ class MatrixLibrary(Protocol):
     def arrays(self, matrix: Any) -> tuple[Any, Any, Any] | None:
         """Return values, columns and offsets; None for a matrix in another format, or on the host."""
 
-    def matrix(self, values: Any, columns: Any, offsets: Any, shape: tuple[int, int]) -> Any:
-        """Return a matrix of the library with these arrays, unchecked."""
+    def matrix(self, values: Any, columns: Any, offsets: Any, shape: tuple[int, int], *, long: bool) -> Any:
+        """Return a matrix of the library with these arrays, unchecked; `long`: with indices of int64."""
+
+    def sort(self, matrix: Any) -> Any:
+        """Return a matrix with ascending columns in each row, without duplicates; it may be the same."""
 
     def dtype(self, array: Any) -> np.dtype[Any] | None:
         """Return the dtype of an array of the library, as NumPy's; None for an unusual one."""
@@ -33,12 +37,18 @@ class _CuPyMatrices:
     def arrays(self, matrix: Any) -> tuple[Any, Any, Any] | None:
         return (matrix.data, matrix.indices, matrix.indptr) if matrix.format == "csr" else None
 
-    def matrix(self, values: Any, columns: Any, offsets: Any, shape: tuple[int, int]) -> Any:
+    def matrix(self, values: Any, columns: Any, offsets: Any, shape: tuple[int, int], *, long: bool) -> Any:
         sparse = sys.modules["cupyx.scipy.sparse"]
         unchecked = getattr(sparse.csr_matrix, "_from_parts", None)  # the constructor reads the arrays from the device
+        if long:
+            columns, offsets = columns.astype(np.int64), offsets.astype(np.int64)
         if unchecked is None:
             return sparse.csr_matrix((values, columns, offsets), shape=shape)
         return unchecked(values, columns, offsets, shape)
+
+    def sort(self, matrix: Any) -> Any:
+        matrix.sum_duplicates()
+        return matrix
 
     def dtype(self, array: Any) -> np.dtype[Any] | None:
         return array.dtype  # type: ignore[no-any-return]
@@ -54,9 +64,14 @@ class _PyTorchMatrices:
             return None
         return matrix.values(), matrix.col_indices(), matrix.crow_indices()
 
-    def matrix(self, values: Any, columns: Any, offsets: Any, shape: tuple[int, int]) -> Any:
+    def matrix(self, values: Any, columns: Any, offsets: Any, shape: tuple[int, int], *, long: bool) -> Any:
         torch = sys.modules["torch"]
+        if long:
+            columns, offsets = columns.long(), offsets.long()
         return torch.sparse_csr_tensor(offsets, columns, values, shape, check_invariants=False)
+
+    def sort(self, matrix: Any) -> Any:
+        return matrix.to_sparse_coo().coalesce().to_sparse_csr()
 
     def dtype(self, array: Any) -> np.dtype[Any] | None:
         return _NAMES.get(str(array.dtype))
@@ -111,3 +126,15 @@ def device_matrix(matrix: Any) -> DeviceMatrix | None:
         return None
     rows, columns = matrix.shape
     return DeviceMatrix(library, (rows, columns), dtype, arrays, library.ordinal(arrays[0]), index == _INDEX_DTYPES[1])
+
+
+def new_csr_arrays(runtime: Runtime, shape: tuple[int, int], length: int, arrays: Sequence[Any]) -> CsrArrays:
+    """Return new arrays of a library, values, columns and offsets of int32, as a product writes them."""
+    buffers = []
+    for array, count in zip(arrays, (length, length, shape[0] + 1), strict=True):
+        library, dtype = runtime.libraries[type(array)], np.dtype(str(array.dtype).removeprefix("torch."))
+        assert library is not None
+        pointer = library.address(array, dtype, count, runtime.ordinal)
+        buffers.append(ExternalArray(pointer, count * dtype.itemsize, array))
+    values, columns, offsets = buffers
+    return CsrArrays(shape, length, offsets, columns, values)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 from weakref import finalize
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, OutOfDeviceMemory, Program
-from repro.errors import ArgumentValueError, ReproError
+from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError
 from repro.exact_casts import cast
 from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
 from repro.operators.base import one_of, public, public_methods, text, yes_or_no
@@ -31,6 +31,7 @@ from repro.operators.device_exchange import (
     store_cupys,
     to_cupy,
 )
+from repro.operators.device_matrices import MatrixLibrary, device_matrix, new_csr_arrays
 from repro.operators.dynamic_csr import DynamicCSR
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import SCALE, are_equal, as_rows, canonical, holds_in_slices, precision_of
@@ -40,6 +41,7 @@ from repro.sparse.dynamic.kernels import TEMPLATES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels
 from repro.sparse.spgemm.binned_rows import Factors
+from repro.sparse.spgemm.csr_arrays import CsrReader, UnsuitableCsr
 from repro.sparse.spgemm.kernels import render_spgemm
 from repro.sparse.spgemm.multiplication import Destinations, Multiplication
 
@@ -282,6 +284,8 @@ def spgemm(
     sort, plan = yes_or_no(sort, "sort"), yes_or_no(plan, "plan")
     if sort and format == "dynamic":
         raise ArgumentValueError("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
+    if not plan and format == "csr" and (in_place := _multiply_in_place(a, b, device)) is not None:
+        return in_place.sorted() if sort else in_place.product
     operands = _operand(a, "a"), _operand(b, "b")
     if plan:
         _refuse_plan(sort, format, operands)
@@ -290,8 +294,7 @@ def spgemm(
     try:
         with ExitStack() as stack, runtime.after():
             first, second = (stack.enter_context(operand.stored(runtime, precision)) for operand in operands)
-            load = load_products(runtime, precision)
-            products = Multiplication(runtime.device, load, DTYPES[precision])
+            load, products = load_products(runtime, precision), product_tools(runtime, precision).multiplication
             cupys = any(is_from_module(operand.matrix, CUPYS_MATRICES) for operand in operands)
             grown = any(isinstance(operand.matrix, DynamicCSR) for operand in operands)
             factors = Factors(first, second, "chain" if grown else "exact")
@@ -314,6 +317,91 @@ def spgemm(
     if sort:
         rows.sort_indices()
     return rows
+
+
+class _InPlace(NamedTuple):
+    """A product of matrices that were read where they lie, and the library of both and of it."""
+
+    product: Any
+    library: MatrixLibrary
+
+    def sorted(self) -> Any:
+        return self.library.sort(self.product)
+
+
+def _multiply_in_place(a: Any, b: Any, device: str) -> _InPlace | None:
+    """Return the product of two matrices of one library on one GPU; None if they have to be converted.
+
+    Their arrays are read where they lie, and checked there; the product's arrays are the library's.
+    """
+    first = device_matrix(a)
+    second = first if b is a else device_matrix(b)
+    if first is None or second is None or device not in ("auto", f"cuda:{first.ordinal}"):
+        return None
+    if (first.library, first.dtype, first.ordinal) != (second.library, second.dtype, second.ordinal):
+        return None
+    runtime = _gpu_runtime(first.ordinal)
+    arrays = [matrix.csr_arrays(runtime) for matrix in ((first,) if second is first else (first, second))]
+    if first.shape[1] != second.shape[0] or None in arrays:
+        return None
+    tools = product_tools(runtime, "single" if first.dtype == np.float32 else "double")
+    values = first.arrays[0]
+    arrays_of = runtime.libraries[type(values)]
+    assert arrays_of is not None
+    try:
+        with ExitStack() as stack, runtime.after(arrays_of.stream(first.ordinal)):
+            storages = tools.reader.read([array for array in arrays if array is not None])
+            for storage in storages:
+                keep(stack, storage)
+            factors = Factors(storages[0], storages[-1], "exact")
+            product = tools.multiplication.multiply_in_one_launch(factors)
+            if product is None:
+                product = tools.multiplication.multiply_in_two_phases(factors)
+            keep(stack, product)
+            nnz = product.report().pointer if product.entries is None else product.entries
+            new = [
+                arrays_of.empty(values, (count,), np.dtype(dtype))
+                for count, dtype in ((nnz, first.dtype), (nnz, np.int32), (product.shape[0] + 1, np.int32))
+            ]
+            tools.reader.write(product, new_csr_arrays(runtime, product.shape, nnz, new))
+    except UnsuitableCsr as flaw:
+        if is_from_module(a, CUPYS_MATRICES):
+            return None  # the conversion sorts columns, or says what is damaged
+        if flaw.damaged:
+            raise ArgumentValueError(
+                "the matrix is damaged",
+                where="ab"[flaw.index],
+                expected="row offsets that ascend from 0 to the number of entries, and columns inside of the matrix",
+                todo="see what `torch.sparse.check_sparse_tensor_invariants` says of it",
+            ) from None
+        a, b = (first.library.sort(matrix) for matrix in (a, b))
+        return _multiply_in_place(a, b, device)
+    except OutOfDeviceMemory as error:
+        raise runtime.out_of_memory_error(error) from None
+    new_values, columns, offsets = new
+    matrix = first.library.matrix(new_values, columns, offsets, product.shape, long=first.long)
+    return _InPlace(matrix, first.library)
+
+
+@cache
+def _gpu_runtime(ordinal: int) -> Runtime:
+    return open_runtime(f"cuda:{ordinal}")
+
+
+class ProductTools(NamedTuple):
+    """What products of one precision on a device share."""
+
+    multiplication: Multiplication
+    reader: CsrReader
+
+
+@cache
+def product_tools(runtime: Runtime, precision: str) -> ProductTools:
+    load, dtype = load_products(runtime, precision), np.dtype(DTYPES[precision])
+    with runtime.after():
+        reader = CsrReader(runtime.device, load, dtype)
+    runtime.device.at_close(reader.release)
+    return ProductTools(Multiplication(runtime.device, load, dtype), reader)
 
 
 def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
@@ -385,6 +473,13 @@ class Operand:
 def _operand(matrix: Any, subject: str) -> Operand:
     if isinstance(matrix, DynamicCSR):
         return Operand(matrix, precision_of(matrix.dtype), subject)
+    if is_from_module(matrix, "torch"):
+        raise ArgumentTypeError(
+            "a tensor can only be multiplied where both lie",
+            where=subject,
+            expected="two sparse_csr on one GPU, both float32 or both float64, of shapes that fit, and no plan",
+            actual=f"{matrix.layout}, {matrix.dtype} on {matrix.device}, of shape {tuple(matrix.shape)}",
+        )
     rows, precision = (
         cupys_rows(matrix, subject) if is_from_module(matrix, CUPYS_MATRICES) else as_rows(matrix, subject=subject)
     )

@@ -35,6 +35,17 @@ class CsrArrays(NamedTuple):
     long: bool = False
 
 
+class UnsuitableCsr(Exception):
+    """The matrix with this index in a call of `CsrReader.read` cannot be read in place.
+
+    `damaged`: an offset or a column is wrong; else its columns do not ascend in each row.
+    """
+
+    def __init__(self, index: int, *, damaged: bool) -> None:
+        super().__init__(index, damaged)
+        self.index, self.damaged = index, damaged
+
+
 class CsrReader:
     """Reads and writes CSR arrays of others for products of one dtype on a device; its memory is kept between calls.
 
@@ -49,10 +60,12 @@ class CsrReader:
         device.fill(self._words, 0)
         self._host = device.host_words(AT_ONCE * len(CsrWord))
 
-    def read(self, matrices: Sequence[CsrArrays]) -> list[Storage] | None:
+    def read(self, matrices: Sequence[CsrArrays]) -> list[Storage]:
         """Return the matrices as operands, without copies of columns and values; it waits for the device once.
 
-        It returns None if a matrix is damaged, or if its columns do not ascend in each row.
+        Raises
+        ------
+        UnsuitableCsr
         """
         storages: list[Storage] = []
         try:
@@ -63,15 +76,13 @@ class CsrReader:
                 words = numbers[place * len(CsrWord) :]
                 damaged = words[CsrWord.WRONG] or (not matrix.shape[0] and words[CsrWord.ENTRIES])
                 if damaged or words[CsrWord.UNORDERED]:
-                    break
+                    raise UnsuitableCsr(place, damaged=bool(damaged))
                 storage.entries, storage.longest = words[CsrWord.ENTRIES], words[CsrWord.LONGEST]
-            else:
-                return storages
         except BaseException:
-            _release(storages)
+            for storage in storages:
+                storage.release()
             raise
-        _release(storages)
-        return None
+        return storages
 
     def _queue(self, place: int, matrix: CsrArrays) -> Storage:
         """Queue the reading of a matrix, whose report is the `place`th in the host's words."""
@@ -127,8 +138,3 @@ class CsrReader:
         self._scratch.release()
         self._words.release()
         self._host.release()
-
-
-def _release(storages: Sequence[Storage]) -> None:
-    for storage in storages:
-        storage.release()
