@@ -82,14 +82,14 @@ def driver(monkeypatch):
     bindings.driver = driver
     for name, module in (("cuda", ModuleType("cuda")), ("cuda.bindings", bindings), ("cuda.bindings.driver", driver)):
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, "repro.devices.cuda_calls", raising=False)
+    monkeypatch.delitem(sys.modules, "repro.devices.cuda_bindings", raising=False)
     yield driver
-    sys.modules.pop("repro.devices.cuda_calls", None)
+    sys.modules.pop("repro.devices.cuda_bindings", None)
 
 
 @pytest.fixture
 def calls(driver):
-    return importlib.import_module("repro.devices.cuda_calls")
+    return importlib.import_module("repro.devices.cuda_bindings")
 
 
 @pytest.fixture

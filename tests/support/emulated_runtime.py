@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import scipy.sparse as sp
 
 from repro.operators import runtime as runtimes
 from repro.operators.runtime import Runtime
@@ -69,7 +71,8 @@ class EmulatedRuntime(Runtime):
         self._folder = folder
 
     def program(self, source, name):
-        return compile_kernels(source, self._folder)
+        # the title is the only line that differs from the sources of other tests, which are compiled already
+        return compile_kernels(re.sub(r"^// \w+: ", "// tests: ", source, flags=re.MULTILINE), self._folder)
 
 
 class ndarray:  # noqa: N801
@@ -88,6 +91,11 @@ class ndarray:  # noqa: N801
             "strides": None if self.flags.c_contiguous else (2 * self.dtype.itemsize,), "stream": CURRENT_STREAM,
         }  # fmt: skip
 
+    def astype(self, dtype):
+        numbers = self.get().astype(dtype)
+        memory = Device.upload(Device(), numbers)
+        return ndarray(memory, numbers.shape, numbers.dtype)
+
     def get(self):
         return self.memory.bytes.view(self.dtype).reshape(self.shape).copy()
 
@@ -102,3 +110,37 @@ def install_cupy(monkeypatch, runtime):
     cupy.cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=CURRENT_STREAM))
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     return lambda array: ndarray(device.upload(array), array.shape, array.dtype)
+
+
+class csr_matrix:  # noqa: N801
+    """What a product reads of CuPy's matrix, and how it makes one."""
+
+    format = "csr"
+
+    def __init__(self, data, indices, indptr, shape):
+        self.data, self.indices, self.indptr, self.shape, self.dtype = data, indices, indptr, shape, data.dtype
+
+    @classmethod
+    def _from_parts(cls, data, indices, indptr, shape):
+        return cls(data, indices, indptr, shape)
+
+    def get(self):
+        arrays = (self.data.get(), self.indices.get(), self.indptr.get())
+        return sp.csr_array(arrays, shape=self.shape)
+
+    def sum_duplicates(self):
+        raise AssertionError("sorted only where that is asked for")
+
+
+def install_cupyx(monkeypatch, bring):
+    """Have `cupyx.scipy.sparse` be a library of these matrices; return what brings a CSR matrix there."""
+    sparse = ModuleType("cupyx.scipy.sparse")
+    sparse.csr_matrix = csr_matrix
+    monkeypatch.setattr(csr_matrix, "__module__", "cupyx.scipy.sparse._csr")
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", sparse)
+
+    def bring_matrix(matrix, index=np.int32):
+        indices, indptr = (bring(array.astype(index)) for array in (matrix.indices, matrix.indptr))
+        return csr_matrix(bring(matrix.data), indices, indptr, matrix.shape)
+
+    return bring_matrix

@@ -417,7 +417,7 @@ class CudaDevice:
                 return self._memory.allocate(int(nbytes))
 
     def allocate_ordered(self, nbytes: int) -> Buffer:
-        from repro.devices.cuda_calls import OrderedPool
+        from repro.devices.cuda_bindings import OrderedPool
 
         with self._mapped():
             if self._ordered is None:

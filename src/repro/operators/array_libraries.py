@@ -87,7 +87,7 @@ class _Own:
         return self._empty(like.shape if shape is None else shape, dtype)
 
     def stream(self, ordinal: int) -> int:
-        return int(self._device.stream)
+        return int(getattr(self._device, "stream", 0))  # a CPU's queue has no handle
 
 
 class ArrayLibraries(dict[type, ArrayLibrary | None]):
