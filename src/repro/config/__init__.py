@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -250,7 +250,7 @@ class _Loader(Composer, CParser, SafeConstructor, _CoreSchema):
             raise _refusal("a number beyond the range of double precision", node.start_mark)
         return value
 
-    yaml_constructors = {
+    yaml_constructors: ClassVar[dict[Any, Any]] = {
         **SafeConstructor.yaml_constructors,
         f"{_TAGS}int": construct_yaml_int,
         f"{_TAGS}float": construct_yaml_float,
