@@ -10,15 +10,17 @@ from repro.campaign.steps import Freshness
 from repro.campaign.workflow import (
     Requests,
     begin,
+    configuration_of,
     drop_unasked_limit,
     failures,
+    files_in_order,
     plan_of_run,
     refuse_file_in_the_way,
     report_compiled,
     report_waiting,
 )
 from repro.cli.end_of_run import below_all, print_end_of_run, print_failures
-from repro.config import located, read
+from repro.config import located
 from repro.errors import ReproError
 from repro.package_data import shipped
 
@@ -36,11 +38,9 @@ try:
     # a job on a cluster uses the configuration and the stale steps of its run, also after later edits
     plan = None if workflow.is_main_process else plan_of_run()
     if plan is None:
-        # refuses mistakes that Snakemake's reader accepts, such as duplicate keys
-        read(*workflow.configfiles)
-        files = [Path(path) for path in workflow.configfiles]
+        files = files_in_order(workflow)
         with located(files):
-            plan = make_plan(resolve(config, files))
+            plan = make_plan(resolve(configuration_of(workflow, config, files), files))
     refuse_file_in_the_way(plan)
     batches = ProblemBatches(plan)
     freshness = Freshness(plan) if workflow.is_main_process else None

@@ -13,14 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.campaign.receipts import hash_of
 from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
 from repro.codegen.templates import COMMON
-from repro.config import with_both_places
+from repro.config import dump_yaml, with_both_places
 from repro.config.models import Config, FieldFile, OwnProblem, Rival, StudySettings
 from repro.config.validation_errors import some_of, suggestion
 from repro.errors import MissingFileError, ReproError
@@ -480,7 +478,7 @@ def plan_of_cases(
 
 
 def as_yaml(config: Config) -> str:
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return dump_yaml(config.model_dump(mode="json"))
 
 
 def _name_of(item: Item | OwnProblem) -> str:

@@ -26,6 +26,8 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any, Literal
 
+import yaml
+
 from repro.bench.campaign_folder import RESULTS
 from repro.campaign.configuration import load
 from repro.campaign.estimate import (
@@ -42,7 +44,7 @@ from repro.campaign.receipts import Receipt
 from repro.campaign.steps import CHECK, Freshness, receipt_of
 from repro.codegen.build_cache import MODULES
 from repro.codegen.targets import Target
-from repro.config import read_mapping
+from repro.config import merge, read, read_assignments, read_mapping
 from repro.config.validation_errors import nearest_file
 from repro.errors import ReproError
 from repro.filesystem import describe_process, try_lock, write_holder, write_whole
@@ -82,8 +84,69 @@ def check_configuration_files(words: Sequence[str]) -> None:
                         todo="correct the name; all words after --configfile are files, so a target stands before it",
                     )
                 read_mapping(Path(path))
+                _check_for_snakemake(Path(path))
     except ReproError as error:
         sys.exit(f"error: {error}")
+
+
+def _check_for_snakemake(path: Path) -> None:
+    """Refuse a file with a word that Snakemake's own reader, by YAML 1.1, cannot read, such as `2020-13-45`."""
+    try:
+        yaml.load(path.read_bytes(), Loader=yaml.FullLoader)  # a safe loader, and the one that Snakemake uses
+    except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ReproError(
+            "Snakemake cannot read a word of the configuration file",
+            where=f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else path,
+            expected="words that are text, or a number or date, by YAML 1.1",
+            actual=" ".join(str(getattr(error, "problem", error)).split()),
+            todo="put the word in quotes",
+        ) from None
+
+
+def files_in_order(workflow: Any) -> list[Path]:
+    """Return the configuration files of a Snakemake workflow; later ones lie over earlier ones.
+
+    Those of `--configfile` lie over what a Snakefile names.
+    """
+    given = [Path(path) for path in workflow.overwrite_configfiles]
+    return [*(Path(path) for path in workflow.configfiles if Path(path) not in given), *given]
+
+
+def configuration_of(workflow: Any, config: Mapping[str, Any], files: Sequence[Path]) -> Mapping[str, Any]:
+    """Return what the files and `--config` say, as our reader reads them, in place of Snakemake's `config`.
+
+    Snakemake reads files by YAML 1.1, to which 010 is 8 and `on` true, and `--config` with Python's numbers. A workflow
+    that takes ours as a module may give another `config`, which is returned if its files have no such words.
+
+    Raises
+    ------
+    ReproError
+        A file or a key of `--config` cannot be read, or `config` is another and may have words that were misread.
+    """
+    from snakemake.common.configfile import load_configfile
+    from snakemake.utils import update_config
+
+    written, taken = read(*files), dict[str, Any]()
+    for path in files:
+        update_config(taken, load_configfile(path))
+    is_as_written = _as_json(written) == _as_json(taken)
+    update_config(taken, workflow.config_settings.config)
+    if taken == config:
+        return merge(written, read_assignments(workflow.config_settings.config_args))
+    if not is_as_written:
+        raise ReproError(
+            "the workflow that uses this one as a module passes a configuration with words that Snakemake misread",
+            where=", ".join(map(str, files)),
+            expected="`config: config`, or files whose words mean the same by YAML 1.1 and 1.2",
+            todo="write such words, as on, yes, 010, 1_000, 12:30 or 1e3, in quotes or in plain digits",
+        )
+    return config
+
+
+def _as_json(data: Any) -> str:
+    """Return plain data as text, in which 1 is not true; the order of keys does not count."""
+    return json.dumps(data, sort_keys=True, default=str)
 
 
 def begin(plan: Plan, stale_steps: Mapping[str, str]) -> None:
