@@ -130,7 +130,7 @@ def measuring(
     return Step(
         f"measure {study_name} {problem_name} {precision}",
         receipt_of(plan, study_name, problem_name, precision),
-        tuple(plan.folder.case(study_name, problem_name, precision) / step for step in plan.case_files(study_name)),
+        plan.case_outputs(study_name, problem_name, precision),
         {
             "settings": plan.measured_settings[study_name],
             "parts": get_study(study_name).parts_of(plan.studies[study_name].settings, precision),
