@@ -13,7 +13,7 @@ from repro.campaign.workflow import (
     drop_unasked_limit,
     failures,
     plan_of_run,
-    refuse_file_in_the_way,
+    refuse_what_is_in_the_way,
     report_compiled,
     report_waiting,
 )
@@ -41,10 +41,10 @@ try:
         files = [Path(path) for path in workflow.configfiles]
         with located(files):
             plan = make_plan(resolve(config, files))
-    refuse_file_in_the_way(plan)
     batches = ProblemBatches(plan)
     freshness = Freshness(plan) if workflow.is_main_process else None
     stale = freshness.stale if freshness else {}
+    refuse_what_is_in_the_way(plan, freshness)
 except ReproError as error:
     sys.exit(f"error: {error}")
 except KeyboardInterrupt:

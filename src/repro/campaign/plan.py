@@ -39,6 +39,11 @@ def record_files(raw: Path) -> tuple[Path, ...]:
     return tuple(sorted([*files_below(raw, "*.json"), *files_below(raw, "*.parquet")]))
 
 
+def existing_commits(folder: CampaignFolder) -> tuple[Path, ...]:
+    """Return the file with the commits of a recorded campaign, if it exists."""
+    return (folder.commits,) if folder.commits.exists() else ()
+
+
 def check_beside(config: Config) -> None:
     """Raise `ReproError` if `beside:`, `as_published:` or `later:` names no recorded campaign, or this one itself."""
     checks = [
@@ -316,16 +321,25 @@ class Plan:
 
     @cached_property
     def recorded_files(self) -> tuple[Path, ...]:
-        """Input files of artifacts that are not made by steps: profiler counters; in a replay all recorded files."""
-        raw = self.folder.raw
-        return record_files(raw) if self.config.replay else tuple(sorted(raw.rglob(step_file(raw, "counters").name)))
+        """Input files of artifacts that no step of the plan makes; in a replay all recorded files.
+
+        Without a replay these are profiler counters, rows in merged files, commits, and all environment records, since
+        those of earlier rows remain.
+        """
+        folder = self.folder
+        if self.config.replay:
+            return (*record_files(folder.raw), *existing_commits(folder))
+        counters = step_file(folder.raw, "counters").name
+        files = (*folder.raw.rglob(counters), *folder.raw.glob("*/*.parquet"), *folder.environments.glob("[!.]*.json"))
+        return (*sorted({*files}), *existing_commits(folder))
 
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
         """Recorded files of the campaigns in `beside:`, `as_published:` and `later:`."""
         reference_names = (*self.config.beside, self.config.as_published, self.config.later)
         names = (name for name in reference_names if name is not None)
-        return tuple(path for name in names for path in record_files(CampaignFolder.of(name).raw))
+        folders = [CampaignFolder.of(name) for name in names]
+        return tuple(path for folder in folders for path in (*record_files(folder.raw), *existing_commits(folder)))
 
     def artifact_outputs(self, study_name: str, kind: Literal["tables", "figures"]) -> list[str]:
         """Return the files of a study's tables or figures in all formats."""

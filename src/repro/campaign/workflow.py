@@ -246,11 +246,21 @@ def drop_unasked_limit(workflow: Any) -> None:
         workflow.scheduler.job_rate_limiter = None
 
 
-def refuse_file_in_the_way(plan: Plan) -> None:
-    """Raise an error if a results folder (or a parent) is a file, before Snakemake accesses it."""
+def refuse_what_is_in_the_way(plan: Plan, freshness: Freshness | None) -> None:
+    """Raise an error if a file is in the place of a folder to write to, or a folder in that of a file to write.
+
+    Snakemake would fail, and no job could write the file.
+    """
+    files = [LOCK, Path(plan.config_file), plan.folder.config, *(freshness.stale_files if freshness else ())]
     for folder in (Path(plan.results), *Path(plan.results).parents):
         if folder.exists() and not folder.is_dir():
             raise _not_writable(plan, f"{folder} is a file")
+    for path in files:
+        if path.is_dir():
+            raise ReproError("a folder is where a file should be", where=path, todo="move it away, or delete it")
+    for folder in dict.fromkeys(parent for path in files for parent in path.parents):
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise ReproError("a file is where a folder should be", where=folder, todo="move it away, or delete it")
 
 
 def _take_away_artifacts(plan: Plan) -> None:
