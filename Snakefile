@@ -8,6 +8,7 @@ from repro.campaign.configuration import resolve
 from repro.campaign.plan import ProblemBatches, make_plan
 from repro.campaign.steps import Freshness
 from repro.campaign.workflow import (
+    Interruption,
     Requests,
     begin,
     drop_unasked_limit,
@@ -32,6 +33,10 @@ if not workflow.overwrite_configfiles:
     configfile: str(shipped("config/config.yaml"))
 
 
+interruption = Interruption()
+if workflow.is_main_process:
+    interruption.catch_first()
+
 try:
     # a job on a cluster uses the configuration and the stale steps of its run, also after later edits
     plan = None if workflow.is_main_process else plan_of_run()
@@ -47,9 +52,6 @@ try:
     refuse_what_is_in_the_way(plan, freshness)
 except ReproError as error:
     sys.exit(f"error: {error}")
-except KeyboardInterrupt:
-    print("interrupted", file=sys.stderr)
-    sys.exit(130)
 
 
 made = f"\nreport   {plan.results}/report.html\ntables   {plan.results}/tables\nfigures  {plan.figures}"
@@ -97,6 +99,7 @@ rule all:
 onstart:
     try:
         begin(plan, stale)
+        interruption.catch()
         drop_unasked_limit(workflow)
         report_compiled(plan, stale)
         report_waiting(plan)
@@ -120,4 +123,6 @@ onerror:
         if Path(plan.results, "report.html").exists():
             # the check has the reasons as well
             conclude(reasons=not re.search("^check, ", failed, re.MULTILINE))
-        print_failures(failed, plan.logs, log)
+        print_failures(failed, plan.logs, log, interruption.exit_code)
+    # Snakemake would go on to raise a `WorkflowError`, which says nothing more
+    sys.exit(interruption.exit_code)

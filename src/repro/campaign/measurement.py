@@ -26,7 +26,7 @@ from repro.bench.rows import SCHEMA, Row
 from repro.bench.runnable import Operands, Workspace
 from repro.bench.store import Store, count_rows, crashed_row, read_table, write_rows, write_table
 from repro.bench.trial import Bench, DeviceSamples
-from repro.bench.worker import AGAIN, run_worker
+from repro.bench.worker import AGAIN, BY_SIGNAL, run_worker
 from repro.campaign.configuration import check_study
 from repro.campaign.receipts import code_hash
 from repro.codegen.build_cache import MODULES, MissingModule
@@ -331,8 +331,6 @@ def _write_unavailable(study: Study, problem_name: str, precision: str, reason: 
 
 #: Signals that indicate a crash in a kernel or library; Linux sends SIGKILL if memory runs out.
 CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGKILL}
-#: A shell's exit code for a process killed by a signal is this number plus the signal's number.
-BY_SIGNAL = 128
 
 
 def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> int:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -24,9 +25,11 @@ from functools import cached_property
 from math import ceil
 from pathlib import Path
 from textwrap import indent
-from typing import Any, Literal
+from types import FrameType
+from typing import Any, Literal, NoReturn
 
 from repro.bench.campaign_folder import RESULTS
+from repro.bench.worker import BY_SIGNAL
 from repro.campaign.configuration import load
 from repro.campaign.estimate import (
     FIGURE_SECONDS,
@@ -64,10 +67,12 @@ def check_configuration_files(words: Sequence[str]) -> None:
     """Exit with a message if a file named by `--configfile` on Snakemake's command line cannot be read.
 
     Snakemake opens these files before it reads the Snakefile, and would end in a traceback. Our Snakemake profiles call
-    this function, since profiles are read first.
+    this function, since profiles are read first. So would it where it cannot write to the current folder.
     """
     is_file_list = False
     try:
+        if not any(word.partition("=")[0] in ("--directory", "-d") for word in words):
+            refuse_unwritable([SNAKEMAKES_OWN])
         for word in words:
             option, _, value = word.partition("=")
             if word.startswith("-"):
@@ -86,6 +91,61 @@ def check_configuration_files(words: Sequence[str]) -> None:
         sys.exit(f"error: {error}")
 
 
+#: Folder in which Snakemake keeps its records, below the current one.
+SNAKEMAKES_OWN = Path(".snakemake")
+
+
+def refuse_unwritable(folders: Iterable[Path]) -> None:
+    """Raise `ReproError` if files cannot be made in one of some folders, which need not exist."""
+    for folder in folders:
+        existing_folder = next(path for path in (folder, *folder.parents) if path.is_dir())
+        if not os.access(existing_folder, os.W_OK | os.X_OK):
+            raise ReproError(
+                "no permission to write to a folder",
+                where=existing_folder.absolute(),
+                expected=f"one in which {folder} can be made or changed",
+                todo="make it writable, or run the same in another folder",
+            )
+
+
+class Interruption:
+    """The signal that asked a run to end, from which the run's exit code follows.
+
+    Snakemake itself exits with 1 after Ctrl-C while jobs run, and in a traceback before that.
+    """
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._has_begun = False
+
+    def catch_first(self) -> None:
+        """Exit at SIGINT with one word until `catch` is called, unless SIGINT is ignored, for example under `nohup`."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._end)
+
+    def catch(self) -> None:
+        """Let Snakemake's scheduler end its jobs at SIGINT and SIGTERM as it does, and remember the signal."""
+        self._has_begun = True
+        if callable(end_gracefully := signal.getsignal(signal.SIGTERM)):
+
+            def remember(number: int, frame: FrameType | None) -> None:
+                self._signal = number
+                end_gracefully(number, frame)
+
+            signal.signal(signal.SIGTERM, remember)
+
+    def _end(self, number: int, frame: FrameType | None) -> NoReturn:
+        self._signal = number
+        if not self._has_begun:
+            print("interrupted", file=sys.stderr)
+        sys.exit(BY_SIGNAL + number)  # the scheduler catches this like `KeyboardInterrupt`
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a run that did not make everything."""
+        return BY_SIGNAL + self._signal if self._signal else 1
+
+
 def begin(plan: Plan, stale_steps: Mapping[str, str]) -> None:
     """Begin a run: lock the folder, write the configuration, and delete outdated artifacts.
 
@@ -99,7 +159,9 @@ def begin(plan: Plan, stale_steps: Mapping[str, str]) -> None:
     try:
         LOCK.parent.mkdir(parents=True, exist_ok=True)
         _held.append(_take_run_lock(plan.config.campaign, LOCK))
-        if Freshness(plan).stale != stale_steps:
+        freshness = Freshness(plan)
+        refuse_unwritable(dict.fromkeys([Path(plan.logs), *(path.parent for path in freshness.stale_files)]))
+        if freshness.stale != stale_steps:
             raise ReproError(
                 "the campaign changed since this run was planned",
                 where=plan.results,

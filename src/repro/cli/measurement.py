@@ -137,8 +137,8 @@ def time_again(
     context: typer.Context, config: Config, study: str, problem: str, precision: str, config_file: Path
 ) -> None:
     """Time the winner of a case in a second process; a failure is printed, and leaves a file without rows."""
-    from repro.bench.worker import run_worker
-    from repro.campaign.measurement import BY_SIGNAL, record_no_repeat
+    from repro.bench.worker import BY_SIGNAL, run_worker
+    from repro.campaign.measurement import record_no_repeat
 
     path = step_file(CampaignFolder.of(config.campaign).case(study, problem, precision), REPEAT)
     path.unlink(missing_ok=True)
