@@ -118,7 +118,9 @@ onsuccess:
 
 
 onerror:
-    failed = "\n\n".join(filter(None, map(failures, map(Path, log))))
+    interrupted = interruption.exit_code != 1
+    said = [failures(Path(path), is_interrupted=interrupted) for path in log]
+    failed = "\n\n".join(filter(None, said))
     with below_all():
         if Path(plan.results, "report.html").exists():
             # the check has the reasons as well

@@ -31,7 +31,7 @@ def trace(event, arguments):
 sys.addaudithook(trace)
 """
 #: Files whose content stands in the receipts as values: the configuration, and definitions of problems.
-AS_VALUES = ("config/problems.yaml", "results/b/configs")
+AS_VALUES = ("config/problems.yaml", "config/collections/", "config/studies/", "results/b/configs")
 #: Files of the workflow itself: receipts, stores of rows that continue a killed job, times of compilations.
 OF_THE_WORKFLOW = ("results/b/receipts", "results/b/store", "modules")
 

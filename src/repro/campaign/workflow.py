@@ -260,15 +260,20 @@ _FAILED = re.compile(r"^Error in rule (\S+):\n(?: {4}.*\n)*? {4}log: ([^,\n]+?)(
 STEPS_TOLD, LINES_TOLD = 5, 40
 
 
-def failures(record: Path) -> str:
+#: Last lines of the logs of steps that Ctrl-C ended.
+_INTERRUPTED = (["interrupted"], ["KeyboardInterrupt"])
+
+
+def failures(record: Path, *, is_interrupted: bool = False) -> str:
     """Return the last lines from the logs of a run's failed steps; `record` is Snakemake's own log, which names them.
 
     Snakemake prints the log's name only when the step fails, between the step's inputs and commands. A step that Ctrl-C
-    ended has not failed.
+    ended has not failed; nor has one that said nothing, if the run `is_interrupted`.
     """
     rules = {log: rule for rule, log in _FAILED.findall(record.read_text("utf-8", "replace"))}
     lines_by_log = {log: _lines(Path(log)) for log in rules}
-    rules = {log: rule for log, rule in rules.items() if lines_by_log[log][-1:] != ["interrupted"]}
+    ended = (*_INTERRUPTED, []) if is_interrupted else _INTERRUPTED
+    rules = {log: rule for log, rule in rules.items() if lines_by_log[log][-1:] not in ended}
     failure_texts = []
     for log, rule in [*rules.items()][:STEPS_TOLD]:
         lines = lines_by_log[log]
