@@ -166,6 +166,30 @@ def test_the_receipt_of_a_case_has_the_file_that_a_second_process_writes(
         assert not read_rows(plan.folder.study(STUDY), "repeat").num_rows
 
 
+@pytest.mark.parametrize(("disturbed", "times"), [([], 1), ([True], 2), ([True, True], 2)])
+def test_a_case_whose_winner_was_disturbed_is_measured_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disturbed: list[bool], times: int
+) -> None:
+    runs: list[str] = []
+    maker = SmallCampaign(tmp_path, "opencl")
+    settings = Config(campaign=maker.campaign, device="opencl", studies={STUDY: {"problems": "generated"}})
+    maker.study = STUDY
+
+    def supervise(command: Sequence[str], store: object, run: str) -> int:
+        runs.append(run)
+        status = "disturbed" if disturbed and disturbed.pop() else "ok"
+        rows = [maker.row("grid", "double", "variant", FAST, 10.0, ["event"], phase="report", status=status)]
+        maker.write("grid", "double", "report", rows)
+        maker.choose("grid", "double", {("joint", "event"): (FAST, [])})
+        return 0
+
+    monkeypatch.setattr("repro.campaign.measurement.supervise", supervise)
+    monkeypatch.chdir(tmp_path)
+    context = SimpleNamespace(find_root=lambda: SimpleNamespace(params={}))
+    commands.measure_case(context, settings, None, (STUDY, "grid", "double"), Path("c.yaml"), [], record_failures=True)
+    assert len(runs) == len(set(runs)) == times  # a run of its own, which times again what the first one stored
+
+
 @pytest.mark.parametrize("study", ["dynamic_csr", "spgemm_amg", "dg_postprocessing"])
 def test_rows_of_every_study_keep_their_samples(study: str) -> None:
     """Columns of samples belong to all rows, whatever a study adds; `Bench.measured` fills them in every report."""

@@ -274,6 +274,17 @@ def record_no_repeat(config: Config, study_name: str, problem_name: str, precisi
     return write_step(get_study(study_name), problem_name, precision, REPEAT, [], case)
 
 
+def has_disturbed_winner(config: Config, study_name: str, problem_name: str, precision: str) -> bool:
+    """Return whether a measured case chose a variant whose reported times were all disturbed."""
+    case = CampaignFolder.of(config.campaign).case(study_name, problem_name, precision)
+    paths = [step_file(case, step) for step in ("choices", "report")]
+    if not all(path.is_file() for path in paths):
+        return False
+    choices, report = (read_table(path).to_pylist() for path in paths)
+    disturbed_names = {row["name"] for row in report if row["status"] == "disturbed" and row["cache"] == "warm"}
+    return any(choice["name"] in disturbed_names for choice in choices)
+
+
 def record_failure(config: Config, study_name: str, problem_name: str, precision: str, reason: str) -> list[Path]:
     """Write the files of a case with one row that states the reason why the case was not measured."""
     case = CampaignFolder.of(config.campaign).case(study_name, problem_name, precision)

@@ -93,7 +93,7 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
     """Run this command in a child process that measures the stale cases, and restart it after crashes."""
     from repro.campaign.completeness import record_case, stale_cases
     from repro.campaign.configuration import check_study, load
-    from repro.campaign.measurement import record_failure, store_path, supervise
+    from repro.campaign.measurement import has_disturbed_winner, record_failure, store_path, supervise
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.steps import measuring
     from repro.cli.measurement import measure_case, python
@@ -115,10 +115,10 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
     def store() -> Path:
         return store_path(config, study, next_problem() or stale_names[-1], precision)
 
+    words = ["--config", str(config_file), "--jobs", str(jobs)]
     # the second process that times the winner of the study's first case again needs the devices, which a batch holds
     if first := next((name for name in stale_names if (study, name, precision) in plan.repeated), None):
         start_time = time.monotonic()
-        words = ["--config", str(config_file), "--jobs", str(jobs)]
         measure_case(context, config, plan, (study, first, precision), config_file, words, True)
         _tell(stale_names, first, precision, start_time)
     run = uuid.uuid4().hex
@@ -134,6 +134,9 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
             typer.echo(f"error: {failure}", err=True)
             with record_case(plan, study, name, precision):
                 record_failure(config, study, name, precision, str(failure))
+    for name in stale_names:
+        if name != first and has_disturbed_winner(config, study, name, precision):
+            measure_case(context, config, plan, (study, name, precision), config_file, words, True)
 
 
 def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jobs: int) -> None:

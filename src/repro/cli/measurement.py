@@ -120,15 +120,21 @@ def measure_case(
 ) -> None:
     """Measure a case in child processes, and of a study's first case time the winner again.
 
-    A receipt is written if there is a plan; without one, the configuration need not name the problem.
+    A case whose winner was disturbed is measured once more. A receipt is written if there is a plan; without one, the
+    configuration need not name the problem.
     """
     from repro.campaign.completeness import record_case
+    from repro.campaign.measurement import has_disturbed_winner
     from repro.campaign.plan import first_cases
     from repro.problems.registry import load_registry
 
     with record_case(plan, *case) if plan else nullcontext():
-        if code := _supervise(context, config, *case, options, record_failures):
-            raise typer.Exit(code)
+        for is_last in (False, True):
+            if code := _supervise(context, config, *case, options, record_failures):
+                raise typer.Exit(code)
+            if is_last or not has_disturbed_winner(config, *case):
+                break
+            typer.echo("the times of the chosen variant were disturbed: what was disturbed is measured again")
         if case in first_cases(config, load_registry(Path(config.registry))):
             time_again(context, config, *case, config_file)
 
