@@ -142,3 +142,27 @@ def test_an_svg_file_has_coordinates_of_three_decimals(tmp_path: Path) -> None:
     assert rounded(here) == rounded(there) == '<path d="M 46.086 225.895 L 0 7"/>'
     kept = '<g transform="scale(0.015625)"><title>0.123456</title></g>'  # a scale of letters, and a text
     assert rounded(kept) == kept
+
+
+def test_ids_of_an_svg_file_depend_on_no_last_bit_of_a_coordinate(tmp_path: Path) -> None:
+    """Matplotlib makes ids of hashes, which differ between machines whose sums end in other bits."""
+
+    def drawn_at(left: float) -> str:
+        def draw() -> Any:
+            drawing = canvas(2, 2)
+            drawing.set_layout_engine(None)
+            for bottom in (0.1, 0.6):
+                axes = drawing.add_axes((left, bottom, 0.8, 0.3))
+                axes.plot([1, 2, 3], [1, 3, 2], marker="o")
+                axes.bar([1], [1], hatch="//")
+            return drawing
+
+        path = tmp_path / f"{left}.svg"
+        save(Figure(draw, CAPTION), [path], "A figure")
+        return path.read_text()
+
+    here, there = drawn_at(0.1), drawn_at(0.1 + 1e-12)
+    assert here == there
+    defined = re.findall(r'\bid="(\w+)"', here)
+    assert {"p", "m", "h"} <= {name.rstrip("0123456789") for name in defined}
+    assert set(re.findall(r"url\(#(\w+)\)", here)) <= set(defined)

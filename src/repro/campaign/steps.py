@@ -20,7 +20,7 @@ from repro.codegen.templates import COMMON, SUFFIXES
 from repro.config.models import Config
 from repro.package_data import shipped
 from repro.problems.problem import Outline
-from repro.studies import get_study, study_module, study_names
+from repro.studies import CostModel, get_study, study_module, study_names
 
 #: Packages whose versions are inputs of building problems, rendering modules, measuring, and making artifacts.
 BUILDING = ("numpy", "scipy", "scikit-fem", "meshio", "pyarrow", "gmsh", "tetgen", "pymeshfix", "fast-simplification")
@@ -130,7 +130,7 @@ def measuring(
     return Step(
         f"measure {study_name} {problem_name} {precision}",
         receipt_of(plan, study_name, problem_name, precision),
-        tuple(plan.folder.case(study_name, problem_name, precision) / step for step in plan.case_files(study_name)),
+        plan.case_outputs(study_name, problem_name, precision),
         {
             "settings": plan.measured_settings[study_name],
             "parts": get_study(study_name).parts_of(plan.studies[study_name].settings, precision),
@@ -138,6 +138,7 @@ def measuring(
             "device": [plan.device, *_machine(plan.device)],
             "packages": _versions((*MEASURING, *get_study(study_name).packages)),
             "code": code_hash("repro.campaign.measurement", *_modules(study_name, "study")),
+            **({"slowdown": _slowdown(plan, study_name)} if plan.gpu else {}),
             **({"rivals": [rival.model_dump(mode="json") for rival in rivals]} if rivals else {}),
             **({"modules": _compiled_from(study_name, plan.target, Path(plan.config.kernels))} if on_demand else {}),
         },
@@ -223,6 +224,12 @@ def _reading_values(plan: Plan, study_name: str) -> dict[str, Any]:
         "later": plan.config.later,
         "packages": _versions(PRESENTING),
     }
+
+
+def _slowdown(plan: Plan, study_name: str) -> float:
+    """Return the factor by which measuring multiplies a study's time-out; it depends on `config/gpus.csv`."""
+    assert plan.gpu is not None
+    return plan.gpu.slowdown(get_study(study_name).cost_models.get("cuda", CostModel()).intensity)
 
 
 def _training(plan: Plan, study_name: str) -> tuple[Path, ...]:
@@ -323,6 +330,11 @@ class Freshness:
     @property
     def stale_outputs(self) -> list[Path]:
         return [path for step in self._steps if step.name in self.stale for path in step.outputs]
+
+    @property
+    def stale_files(self) -> list[Path]:
+        """Planned outputs and receipts of stale steps."""
+        return [path for step in self._steps if step.name in self.stale for path in (step.receipt, *step.outputs)]
 
     @cached_property
     def unlike(self) -> Mapping[str, str]:

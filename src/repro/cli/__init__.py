@@ -26,6 +26,9 @@ def main() -> None:
             todo=install("campaign"),
         )
         sys.exit(f"error: {error}")
-    from repro.cli.app import run
-
+    try:
+        from repro.cli.app import run
+    except KeyboardInterrupt:  # imports take a second
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
     run()
