@@ -151,6 +151,25 @@ class Once(Right):
         self.done = True
 
 
+class WhileNan(Right):
+    """It computes only while its result is NaN."""
+
+    def run(self):
+        if np.isnan(self.problem.y).all():
+            super().run()
+
+
+class WhileOther(Right):
+    """It computes only while its result is not the one that it has left."""
+
+    left = None
+
+    def run(self):
+        if self.left is None or not np.array_equal(self.problem.y, self.left):
+            super().run()
+            self.left = self.problem.y.copy()
+
+
 class Tiring(Right):
     """It is right three times, and writes zeros ever after."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -102,6 +102,29 @@ class Runnable:
 
     def erase_result(self, workspace: Workspace) -> None:
         """Overwrite the last result, so that verification fails if a launch does not write a result, or adds to it."""
+
+    @property
+    def remark(self) -> str | None:
+        """What a row says of the runnable beside its times, such as what a rival changed in this process."""
+        return None
+
+    def contained(self) -> AbstractContextManager[None]:
+        """Keep apart what the runnable's code does in the body from this process; only rivals need that."""
+        return nullcontext()
+
+    def rounds(self, launches: int) -> list[int]:
+        """Split timed launches into rounds; `disturb` is called before each, and the result is verified after it."""
+        return [launches]
+
+    def disturb(self) -> str | None:
+        """Change an operand, so that a launch that is skipped is found; return what was changed, or None if nothing
+        was.
+        """
+        return None
+
+    def as_left(self) -> AbstractContextManager[None]:
+        """Let launches do nothing in the body, in which the result of the last timed launch is verified."""
+        return nullcontext()
 
     def result(self) -> Any:
         """Return the result of a launch for `Operands.check`; None if there is nothing to verify."""
@@ -309,9 +332,9 @@ class Workspace:
             return
         self._packed = None  # the host keeps at most one packed operand
         with self.device_lent(), suppress(Unsupported, MemoryError):
-            start = time.perf_counter()
+            start = perf_counter()
             facts, arrays = self._packed_now(packing, pack)
-            self._packed = _Packed(packing, facts, arrays, time.perf_counter() - start)
+            self._packed = _Packed(packing, facts, arrays, perf_counter() - start)
 
     @contextmanager
     def device_lent(self) -> Iterator[None]:
@@ -360,7 +383,7 @@ class Workspace:
 
     def _clock(self) -> float:
         """Return the host's clock in seconds, advanced by the time that cached values saved."""
-        return time.perf_counter() + self._saved_seconds
+        return perf_counter() + self._saved_seconds
 
     def _evict(self, nbytes: int) -> None:
         """Free least recently used packed operands until `nbytes` of new memory fit."""

@@ -10,6 +10,7 @@ with zeros in place of the digest, because page checksums do not protect the fil
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -32,8 +33,21 @@ from filelock import FileLock, Timeout
 
 from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import is_record
-from repro.bench.rows import SCHEMA, TRY_AGAIN, ColumnType, Misfit, Row, is_valid, misfit, other_types, schema_of
+from repro.bench.rows import (
+    OUTSIDE,
+    SCHEMA,
+    TRY_AGAIN,
+    ColumnType,
+    Misfit,
+    Row,
+    is_valid,
+    misfit,
+    other_types,
+    schema_of,
+)
+from repro.bench.worker import UnableToStore
 from repro.config.validation_errors import suggestion
+from repro.containment import ENDING
 from repro.errors import ReproError
 from repro.filesystem import write_whole
 from repro.problems.registry import check_name
@@ -211,10 +225,12 @@ class Store:
     """
 
     def __init__(self, path: Path, run: str | None = None, environments: Path | None = None) -> None:
-        self._path = path
-        self._environments = environments
+        self._path = path.absolute()
+        self._environments = environments and environments.absolute()
         self._run = run or uuid.uuid4().hex
         self._rows: dict[str, Row] = {}
+        #: Whether a row of a rival is being measured.
+        self._in_flight = False
         self._writing = threading.Lock()
 
     def __enter__(self) -> Store:
@@ -240,11 +256,14 @@ class Store:
         }
         self._file = self._path.open("a")
         self._note = _note_path(self._path).open("w")
+        self._identities = [_identity(file.fileno()) for file in (self._file, self._note)]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and issubclass(kind, (UnableToStore, *(ENDING if self._in_flight else ()))):
+            return  # the process ends, and the parent reads the note
         try:
             with _name_file_in_errors(self._path):
                 self._note.close()
@@ -257,7 +276,7 @@ class Store:
         return self._rows.get(key)
 
     def add(self, row: Row) -> Row:
-        with _name_file_in_errors(self._path), self._writing:  # the watchdog's thread also adds rows
+        with self._able_to_write(self._path), self._writing:  # the watchdog's thread also adds rows
             self._file.write(_line(row, self._run) + "\n")
             self._file.flush()
         self._rows[row.key] = row
@@ -267,17 +286,46 @@ class Store:
     def in_flight(self, row: Row) -> Iterator[None]:
         """Save the row that the body is measuring, so that `crashed_row` can report it if the process dies."""
         self._write_note(_line(row, self._run))
+        self._in_flight = row.kind == OUTSIDE
         try:
             yield
-        finally:
+        except (UnableToStore, *ENDING):  # a rival may have sent the signal
+            if not self._in_flight:
+                self._write_note("")
+            raise
+        except BaseException:
             self._write_note("")
+            raise
+        self._write_note("")
+        self._in_flight = False
 
     def _write_note(self, text: str) -> None:
-        with _name_file_in_errors(_note_path(self._path)):
+        with self._able_to_write(_note_path(self._path)):
             self._note.seek(0)
             self._note.truncate()
             self._note.write(text)
             self._note.flush()
+
+    @contextmanager
+    def _able_to_write(self, path: Path) -> Iterator[None]:
+        """Raise `UnableToStore` if a rival has closed or redirected the descriptors, or lowered the size of files."""
+        if [_identity(file.fileno()) for file in (self._file, self._note)] != self._identities:
+            raise UnableToStore(f"{path}, whose descriptor was closed or redirected")
+        try:
+            with _name_file_in_errors(path):
+                yield
+        except OSError as error:
+            if self._in_flight and error.errno == errno.EFBIG:
+                raise UnableToStore(f"{path}, which may not grow any more") from None
+            raise
+
+
+def _identity(number: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(number)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def crashed_row(path: Path, run: str) -> Row | None:

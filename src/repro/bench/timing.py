@@ -8,9 +8,9 @@ time.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter, sleep
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,8 +243,20 @@ def full(timing: Timing, cold: bool = False) -> SamplingPlan:
     return SamplingPlan(timing.launches, timing.search_graph_launches, timing.search_graph_replays, cold)
 
 
-def take_samples(devices: Devices, runnable: Runnable, effort: SamplingPlan, timing: Timing) -> Samples:
+#: Function that verifies the result of a runnable's last timed launch, given what was changed before the launches.
+Verify = Callable[[str], None]
+
+
+def take_samples(
+    devices: Devices,
+    runnable: Runnable,
+    effort: SamplingPlan,
+    timing: Timing,
+    verify: Verify = lambda disturbance: None,
+) -> Samples:
     """Time a prepared runnable by its clocks.
+
+    A rival's operands change between rounds of launches, after each of which `verify` is called; neither is timed.
 
     A throttled or disturbed sample is repeated a few times, each time after a pause. The configured time budget is
     meant for `timing.launches` launches; a plan with fewer launches gets a proportional share of the budget.
@@ -270,7 +282,7 @@ def take_samples(devices: Devices, runnable: Runnable, effort: SamplingPlan, tim
     least = initial_launches(launch_seconds, whole)
     fitted_effort = fit_to_budget(effort, launch_seconds, budget, least)
     tolerance = timing.tolerance(devices.backend, len(devices))
-    samples = _sample(devices, runnable, fitted_effort, tolerance)
+    samples = _sample(devices, runnable, fitted_effort, tolerance, verify)
     # A pause does not help if a single launch is long enough to throttle a cool device.
     clock_pauses = [] if effort.screening or least < MIN_SAMPLES else [*RESTS]
     calm_pauses = [*(SCREENING_RESTS if effort.screening else CALM_RESTS)]
@@ -278,8 +290,8 @@ def take_samples(devices: Devices, runnable: Runnable, effort: SamplingPlan, tim
         waits_for_clock = samples.throttle is not None and bool(clock_pauses)
         if not waits_for_clock and (samples.disturbed is None or not calm_pauses):
             return samples
-        time.sleep((clock_pauses if waits_for_clock else calm_pauses).pop(0))
-        repeated_samples = _sample(devices, runnable, fitted_effort, tolerance)
+        sleep((clock_pauses if waits_for_clock else calm_pauses).pop(0))
+        repeated_samples = _sample(devices, runnable, fitted_effort, tolerance, verify)
         attempts = samples.attempts + 1 if samples.throttle and repeated_samples.throttle else 1
         samples = replace(repeated_samples, attempts=attempts, discarded=repeated_samples.discarded + samples.taken)
 
@@ -304,10 +316,10 @@ def host_seconds(devices: Devices, runnable: Runnable) -> float:
     """Return the seconds of one launch by the host's clock, from idle devices to idle devices."""
     runnable.before()
     devices.synchronize()
-    start = time.perf_counter()
+    start = perf_counter()
     runnable.launch()
     devices.synchronize()
-    return time.perf_counter() - start
+    return perf_counter() - start
 
 
 def initial_launches(launch_seconds: float, budget: float) -> int:
@@ -329,18 +341,33 @@ def fit_to_budget(effort: SamplingPlan, launch_seconds: float, budget: float, le
     )
 
 
-def _sample(devices: Devices, runnable: Runnable, effort: SamplingPlan, tolerance: float) -> Samples:
+def _sample(devices: Devices, runnable: Runnable, effort: SamplingPlan, tolerance: float, verify: Verify) -> Samples:
     before = _before(devices, runnable, effort.cold)
     seconds: dict[str, Seconds] = {}
     message = None
-    if "event" in runnable.clocks:
-        seconds["event"] = devices.time_events(runnable.launch, effort.launches, before)
-    if "host" in runnable.clocks:
-        seconds["host"] = devices.time_host(runnable.launch, effort.launches, before)
+
+    def rounds(clock: Callable[[int], Seconds], lengths: Sequence[int]) -> Seconds:
+        parts = []
+        for length in lengths:
+            disturbance = runnable.disturb()
+            parts.append(clock(length))
+            if disturbance:
+                verify(disturbance)
+        return np.concatenate(parts)
+
+    for clock, time_by in (("event", devices.time_events), ("host", devices.time_host)):
+        if clock in runnable.clocks:
+            seconds[clock] = rounds(
+                lambda count, time_by=time_by: time_by(runnable.launch, count, before),  # type: ignore[misc]
+                runnable.rounds(effort.launches),
+            )
     # The cache cannot be flushed between launches in a graph, so cold timing uses no graph.
     if "graph" in runnable.clocks and effort.graph_launches and not effort.cold:
         try:
-            seconds["graph"] = devices.time_graph(runnable.launch, effort.graph_launches, effort.graph_replays)
+            seconds["graph"] = rounds(
+                lambda replays: devices.time_graph(runnable.launch, effort.graph_launches, replays),
+                [effort.graph_replays],
+            )
         except CaptureError as error:
             message = f"no graph clock: {error}"
     stages: dict[str, Seconds] = {}

@@ -7,12 +7,12 @@ device copy, are measured once for all cases of a batch.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from time import monotonic, perf_counter
 from typing import Any
 
 from repro.bench import timing
@@ -20,6 +20,7 @@ from repro.bench.rows import NO_COLUMNS, REPORT, ColumnType, Row, split_columns
 from repro.bench.runnable import Candidate, Runnable, Workspace
 from repro.bench.timing import Samples, SamplingPlan, TooSlow
 from repro.config.models import Timing
+from repro.containment import text_of
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.devices.device_group import Devices
 from repro.errors import IncorrectError, ModuleError, ReproError, UnstableError, Unsupported
@@ -38,7 +39,7 @@ class ContentionMonitor:
 
     def look(self) -> list[str]:
         """Return one line for each other process that uses a device now, and print newly found ones."""
-        self._next_look = time.monotonic() + LOOK_SECONDS
+        self._next_look = monotonic() + LOOK_SECONDS
         idle = self._idle()
         others = list(dict.fromkeys(line for device in self._devices for line in device.other_processes(idle)))
         for line in others:
@@ -52,7 +53,7 @@ class ContentionMonitor:
         return others
 
     def look_if_due(self) -> None:
-        if time.monotonic() >= self._next_look:
+        if monotonic() >= self._next_look:
             self.look()
 
 
@@ -127,6 +128,11 @@ FAILURES: dict[type[Exception], str] = {
 }
 
 
+def skipping(disturbance: str) -> str:
+    """Say how a result was found to be wrong that was right before an operand changed between timed launches."""
+    return f"right at first, wrong after timed launches before which {disturbance}"
+
+
 class Bench:
     """Verifies and times runnables on one problem in one precision, and makes their rows.
 
@@ -197,6 +203,8 @@ class Bench:
 
     def row(self, runnable: Runnable, phase: str, effort: SamplingPlan, status: str, **columns: Any) -> Row:
         # A runnable's own columns, such as its preprocessing time, replace columns with equal names.
+        if runnable.remark is not None:
+            columns["message"] = "; ".join(filter(None, (columns.get("message"), runnable.remark)))
         row_columns = {
             **columns,
             **self.operands.columns,
@@ -246,10 +254,10 @@ class Bench:
         return self._prepare(runnable) if seconds is None else seconds
 
     def _prepare(self, runnable: Runnable) -> float:
-        start, packing_before = time.perf_counter(), self.workspace.packed_seconds
+        start, packing_before = perf_counter(), self.workspace.packed_seconds
         runnable.prepare(self.workspace)
         self.devices.synchronize()
-        seconds = time.perf_counter() - start + self.workspace.packed_seconds - packing_before
+        seconds = perf_counter() - start + self.workspace.packed_seconds - packing_before
         self._shared.note_preparation(runnable, seconds)
         return seconds
 
@@ -260,9 +268,10 @@ class Bench:
         if self._shared.skips_preparation(runnable):
             return None
         self._timed_launches[runnable.name] = 0
-        runnable.erase_result(self.workspace)
         try:
-            error = self.operands.check(runnable, self.workspace)
+            with runnable.contained():
+                runnable.erase_result(self.workspace)
+                error = self.operands.check(runnable, self.workspace)
         except IncorrectError as wrong:
             raise IncorrectError(
                 "; ".join([str(wrong), *self.workspace.guards.out_of_bounds_writes()]), wrong.error
@@ -279,13 +288,24 @@ class Bench:
             message = f"right at first, wrong after {launches} timed launches: {wrong}"
             raise IncorrectError(message, wrong.error) from None
 
+    def _check_disturbed(self, runnable: Runnable, disturbance: str) -> None:
+        """Verify the result of the last timed launch, before which an operand was changed."""
+        try:
+            with runnable.as_left():
+                self.operands.check(runnable, self.workspace)
+        except IncorrectError as wrong:
+            raise IncorrectError(f"{skipping(disturbance)}: {wrong}", wrong.error) from None
+
     def sample(self, runnable: Runnable, effort: SamplingPlan) -> Samples:
         prepare, take = partial(self._prepare, runnable), partial(self._sample, runnable, effort)
         return self._shared.sample(runnable, effort, prepare, take)
 
     def _sample(self, runnable: Runnable, effort: SamplingPlan) -> Samples:
         self.neighbours.look_if_due()
-        samples = timing.take_samples(self.devices, runnable, effort, self.timing)
+        with runnable.contained():
+            samples = timing.take_samples(
+                self.devices, runnable, effort, self.timing, partial(self._check_disturbed, runnable)
+            )
         self._timed_launches[runnable.name] += samples.launches
         self.workspace.guards.check()
         if samples.disturbed and (others := self.neighbours.look()):
@@ -318,7 +338,7 @@ class Bench:
                 self.lost = late.sticky
         status = next(status for kind, status in FAILURES.items() if isinstance(failure, kind))
         error = getattr(failure, "error", None)
-        return self.row(runnable, phase, effort, status, message=str(failure), error=error)
+        return self.row(runnable, phase, effort, status, message=text_of(failure), error=error)
 
     def release(self) -> None:
         if not self.lost:

@@ -11,12 +11,14 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from time import monotonic
 from types import TracebackType
 from typing import NoReturn
+
+from repro.containment import release_streams
 
 #: Seconds between two checks of the time; timeouts are minutes.
 POLL_SECONDS = 0.5
@@ -26,24 +28,32 @@ MISSED = 2
 AGAIN = 75
 #: A shell's exit code for a process that a signal ended is this number plus the signal's number.
 BY_SIGNAL = 128
+#: Exit code of a worker that cannot store its rows any more, since foreign code has changed its process.
+UNABLE = 76
 
 
 class ContextLost(Exception):
     """The device's context is lost. The row is already stored; only a new process can continue."""
 
 
-def restart(reason: str) -> NoReturn:
-    """End this process at once, with the exit code that asks the parent to start a new worker."""
-    print(f"{reason}; going on in a new process", flush=True)
-    sys.stderr.flush()
-    os._exit(AGAIN)  # a normal exit would wait for the hung device
+def restart(reason: str, code: int = AGAIN) -> NoReturn:
+    """End this process at once, with an exit code that asks the parent to start a new worker."""
+    release_streams()
+    with suppress(OSError, ValueError):
+        print(f"{reason}; going on in a new process", flush=True)
+        sys.stderr.flush()
+    os._exit(code)  # a normal exit would wait for the hung device
+
+
+class UnableToStore(ContextLost):
+    """Foreign code keeps this process from storing rows. The parent stores the row that was noted; see `Store`."""
 
 
 class _Guard:
     """One watched block of code: start time, function to call on timeout, and elapsed seconds without suspension."""
 
     def __init__(self, expired: Callable[[], None]) -> None:
-        self.began, self.expired, self.awake = time.monotonic(), expired, 0.0
+        self.began, self.expired, self.awake = monotonic(), expired, 0.0
 
 
 class Watchdog:
@@ -80,9 +90,9 @@ class Watchdog:
             self._active_guard = None
 
     def _watch(self) -> None:
-        last = time.monotonic()
+        last = monotonic()
         while not self._ended.wait(self._interval):
-            now = time.monotonic()
+            now = monotonic()
             guard = self._active_guard
             if guard:
                 guard.awake += min(now - max(last, guard.began), MISSED * self._interval)
@@ -137,6 +147,8 @@ def run_worker(command: Sequence[str]) -> End:
     while True:
         ended_pid, status = os.waitpid(child, os.WNOHANG)
         if ended_pid:
+            if requested_signal is None and (signal_info := signal.sigtimedwait(end_signals, 0)):
+                requested_signal = signal_info.si_signo  # it arrived while the worker ended
             return End(os.waitstatus_to_exitcode(status), requested_signal)
         signal_info = signal.sigtimedwait({*end_signals, signal.SIGCHLD}, _LOOK)
         if signal_info is not None and signal_info.si_signo in end_signals:

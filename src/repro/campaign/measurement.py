@@ -22,11 +22,11 @@ import pyarrow as pa
 from repro.bench.campaign_folder import REPEAT, CampaignFolder, step_file
 from repro.bench.environment import describe_environment, record
 from repro.bench.records import read_problem
-from repro.bench.rows import SCHEMA, Row
+from repro.bench.rows import OUTSIDE, SCHEMA, Row
 from repro.bench.runnable import Operands, Workspace
 from repro.bench.store import Store, count_rows, crashed_row, read_table, write_rows, write_table
 from repro.bench.trial import Bench, DeviceSamples
-from repro.bench.worker import AGAIN, BY_SIGNAL, run_worker
+from repro.bench.worker import AGAIN, BY_SIGNAL, UNABLE, run_worker
 from repro.campaign.configuration import check_study
 from repro.campaign.receipts import code_hash
 from repro.codegen.build_cache import MODULES, MissingModule
@@ -363,12 +363,12 @@ def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> in
     rows = (store(), 0)
     while True:
         end = run_worker(command)
-        crash = signal.Signals(-end.code) if end.code < 0 else None
-        if end.asked and (crash or end.code == AGAIN):
+        crash, row = signal.Signals(-end.code) if end.code < 0 else None, crashed_row(store(), run)
+        if end.asked and (crash or end.code in (AGAIN, BY_SIGNAL + end.asked)):
             return BY_SIGNAL + end.asked
-        if crash is not None and crash not in CRASHES:
+        if crash is not None and crash not in CRASHES and not (row and row.kind == OUTSIDE):
             return BY_SIGNAL + crash
-        if crash is None and end.code != AGAIN and crashed_row(store(), run) is None:
+        if crash is None and end.code not in (AGAIN, UNABLE) and row is None:
             return end.code
         if end.code != AGAIN:
             _store_crash(store(), run, _words(end.code))
@@ -398,8 +398,11 @@ def _store_crash(path: Path, run: str, words: str) -> None:
 
 def _words(code: int) -> str:
     """Describe the end of a process from its exit code: by which signal, or with which code."""
-    if code >= 0:
+    if code == UNABLE:
+        return "kept from storing rows: its descriptors were closed or redirected, or its files may not grow any more"
+    by_handled_signal = code - BY_SIGNAL in (signal.SIGINT, signal.SIGTERM)
+    if code >= 0 and not by_handled_signal:
         return f"ended by exit({code})"
-    crash = signal.Signals(-code)
+    crash = signal.Signals(code - BY_SIGNAL if by_handled_signal else -code)
     often = ", as Linux does where memory runs out" if crash == signal.SIGKILL else ""
     return f"ended by {crash.name} ({signal.strsignal(crash)}){often}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib.util import find_spec
 
 #: Modules that packages of the extra `campaign` have; commands import them, operators do not.
@@ -28,7 +29,19 @@ def main() -> None:
         sys.exit(f"error: {error}")
     try:
         from repro.cli.app import run
+        from repro.containment import leave
     except KeyboardInterrupt:  # imports take a second
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    run()
+
+    try:
+        run()
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            leave(ended.code or 0)
+        raise
+    except BaseException:
+        traceback.print_exc()
+        leave(1)
+        raise SystemExit(1) from None
+    leave(0)

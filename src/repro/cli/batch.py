@@ -140,7 +140,7 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
 
 
 def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jobs: int) -> None:
-    from repro.bench.worker import ContextLost, end_with_parent, restart
+    from repro.bench.worker import UNABLE, ContextLost, UnableToStore, end_with_parent, restart
     from repro.campaign.completeness import record_case
     from repro.campaign.configuration import load
     from repro.campaign.measurement import measure, opened_once
@@ -164,8 +164,10 @@ def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jo
                 ):
                     measure(config, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
                 _tell(problems, name, precision, start_time)
+    except UnableToStore as error:
+        restart(f"this process is kept from storing rows in {error}", UNABLE)
     except ContextLost as error:
-        restart(f"the device's context was lost by {error}")
+        restart(f"this process or its device cannot be used any more after {error}")
 
 
 def _tell(problems: Sequence[str], name: str, precision: str, start_time: float) -> None:

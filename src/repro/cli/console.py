@@ -19,6 +19,8 @@ from itertools import accumulate
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from repro.containment import Interrupted, Terminated
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
@@ -94,10 +96,6 @@ INTERRUPTED, TERMINATED = 130, 143
 GRACE = 5.0
 
 
-class Terminated(BaseException):
-    """Raised at SIGTERM; not an `Exception`, so that `except Exception` does not catch it."""
-
-
 @contextmanager
 def handle_signals() -> Iterator[None]:
     """End the body at SIGTERM or SIGINT, with a short message on stderr and the usual exit code.
@@ -118,7 +116,13 @@ def handle_signals() -> Iterator[None]:
         signal_children(signal.SIGTERM)
         raise Terminated
 
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
     earlier = signal.signal(signal.SIGTERM, terminate)
+    is_handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not ignored, as under `nohup`
+    if is_handled:
+        signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     except KeyboardInterrupt:
@@ -128,6 +132,8 @@ def handle_signals() -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(earlier_sender)
         signal.signal(signal.SIGTERM, earlier)
+        if is_handled:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         ended.set()
         os.close(sender)  # ends the waiting thread
 

@@ -203,7 +203,7 @@ def python() -> list[str]:
 def _measure(
     study: str, problem: str, precision: str, config_file: Path, record_failures: bool, turns: int, jobs: int, run: str
 ) -> None:
-    from repro.bench.worker import ContextLost, end_with_parent, restart
+    from repro.bench.worker import UNABLE, ContextLost, UnableToStore, end_with_parent, restart
     from repro.campaign import measurement
     from repro.campaign.configuration import load
     from repro.cli.console import Progress
@@ -217,8 +217,10 @@ def _measure(
         ):
             for path in measurement.measure(config, study, problem, precision, progress, run, turns=turns, jobs=jobs):
                 typer.echo(f"wrote {path}")
+    except UnableToStore as error:
+        restart(f"this process is kept from storing rows in {error}", UNABLE)
     except ContextLost as error:
-        restart(f"the device's context was lost by {error}")
+        restart(f"this process or its device cannot be used any more after {error}")
 
 
 @contextmanager

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import accumulate
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import Target
+from repro.containment import State
 from repro.errors import ReproError
 
 
@@ -41,11 +42,11 @@ def time_stages(
         if before is not None:
             before()
         synchronize()
-        sample[0] = time.perf_counter()
+        sample[0] = perf_counter()
         for number, stage in enumerate(stages, 1):
             stage()
             synchronize()
-            sample[number] = time.perf_counter()
+            sample[number] = perf_counter()
     return np.diff(readings, axis=1)
 
 
@@ -329,6 +330,10 @@ class Device(Clock, Queue, Protocol):
     sm_count: int
     #: Bytes of the last-level cache; `flush` overwrites this cache.
     l2_bytes: int
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """Parts of the process that belong to the device and that foreign code can change."""
 
     def environment(self) -> dict[str, Any]:
         """Return properties of device, driver and runtime that affect times."""

@@ -7,6 +7,7 @@ blocks the stream. The measured work then runs without gaps that would come from
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import get_target
+from repro.containment import State
 from repro.devices.base import (
     Argument,
     Buffer,
@@ -348,6 +350,25 @@ class CudaDevice:
                 pop()
 
         return inside
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        driver = ctypes.CDLL("libcuda.so.1")
+
+        def current() -> int:
+            context = ctypes.c_void_p()
+            driver.cuCtxGetCurrent(ctypes.byref(context))
+            return context.value or 0
+
+        def put(context: int) -> None:
+            """Remove what lies above a context on the stack of this thread, and push it if it is not there."""
+            top = ctypes.c_void_p()
+            while current() not in (0, context) and not driver.cuCtxPopCurrent_v2(ctypes.byref(top)):
+                pass
+            if context and current() != context and driver.cuCtxSetCurrent(ctypes.c_void_p(context)):
+                raise OSError("the CUDA context is gone")
+
+        return (State("changes the current CUDA context", current, put),)
 
     def new_queue(self) -> CudaQueue:
         return CudaQueue(self.name, self._cuda, self._context, self.failure)

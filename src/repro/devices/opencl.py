@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from repro.codegen import opencl_runtime
 from repro.codegen.opencl_runtime import FLAGS, environment
 from repro.codegen.targets import CPU
+from repro.containment import State
 from repro.devices.base import (
     Argument,
     Buffer,
@@ -105,6 +106,7 @@ class OpenClDevice:
 
     backend = "opencl"
     target = CPU
+    states: tuple[State, ...] = ()  # an OpenCL call names its context, so foreign code cannot change it
 
     def __init__(self, ordinal: int = 0, part: SubDevice | None = None) -> None:
         self._cl = opencl_runtime.load()

@@ -19,7 +19,7 @@ from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan, full, screen
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.variant_id import BaseId
-from repro.bench.worker import ContextLost, Watchdog, restart
+from repro.bench.worker import UNABLE, ContextLost, UnableToStore, Watchdog, restart
 from repro.config.models import Timing
 from repro.tuning.strategies import Exhaustive, Strategy, budgeted_count
 
@@ -198,6 +198,8 @@ def attempt(
         reason = f"{runnable.name} did not end within {bench.timing.timeout:g} s"
         try:
             store.add(bench.row(runnable, phase, effort, "timeout", message=reason))
+        except UnableToStore as error:
+            restart(f"{reason}; it cannot be stored in {error}", UNABLE)
         except OSError as error:  # an exception in the watchdog's thread would be lost
             reason = f"{reason}, which cannot be stored: {error}"
         restart(reason)

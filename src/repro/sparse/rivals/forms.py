@@ -17,10 +17,13 @@ from pathlib import Path
 from traceback import FrameSummary, extract_tb, format_exception_only, format_list
 from typing import Any, Protocol, cast
 
+from repro.bench.timing import TooSlow
+from repro.bench.worker import ContextLost
 from repro.codegen import nvcc
 from repro.codegen.build_cache import MODULES
 from repro.codegen.targets import Target, get_target
 from repro.config.models import Rival, RivalTask
+from repro.containment import ENDING, text_of
 from repro.devices.base import Argument, Device, LaunchError, OutOfDeviceMemory
 from repro.errors import IncorrectError, ModuleError, ReproError, Unsupported
 from repro.filesystem import write_whole
@@ -177,47 +180,47 @@ class PythonRival:
     def __init__(self, dotted_name: str, task: RivalTask) -> None:
         self._task = task
         module_name, _, name = dotted_name.rpartition(":")
-        with _foreign("importing it"):
+        with foreign("importing it"):
             module = _load(Path(module_name)) if module_name.endswith(PYTHON) else _import(module_name)
-        if not hasattr(module, name):
-            raise ModuleError(f"{module_name} has no {name}")
-        with _foreign("making it"):
+            if not hasattr(module, name):
+                raise ModuleError(f"{module_name} has no {name}")
+        with foreign("making it"):
             attribute = getattr(module, name)
             self._object: Any = attribute() if isinstance(attribute, type) else attribute
-        absent = [method for method in FUNCTIONS[task] if not callable(getattr(self._object, method, None))]
+            absent = [method for method in FUNCTIONS[task] if not callable(getattr(self._object, method, None))]
         if absent:
             raise ModuleError(f"{dotted_name} has no method {', '.join(absent)}")
         self._was_set_up = False
 
     @property
     def label(self) -> str:
-        with _foreign("asking its name"):
+        with foreign("asking its name"):
             texts = (getattr(self._object, key, None) for key in ("name", "version"))
             return shown(" ".join(str(text) for text in texts if text))
 
     def setup(self, problem: RivalProblem) -> None:
-        with _foreign("setup"):
+        with foreign("setup"):
             self._object.setup(problem)
         self._was_set_up = True
 
     def launcher(self, batches: Sequence[RivalBatch] = ()) -> Callable[[], None]:
+        with foreign("asking its methods"):
+            timed_method = self._object.update if self._task == "updates" else self._object.run
         if self._task == "updates":
-            update = self._object.update
 
             def launch_updates() -> None:
                 try:  # no context manager, which is slower, since this code is timed
                     for batch in batches:
-                        update(batch)
-                except (Exception, SystemExit) as error:
+                        timed_method(batch)
+                except BaseException as error:
                     raise _translated_error("update", error) from None
 
             return launch_updates
-        run = self._object.run
 
         def launch() -> None:
             try:
-                run()
-            except (Exception, SystemExit) as error:
+                timed_method()
+            except BaseException as error:
                 raise _translated_error("run", error) from None
 
         return launch
@@ -225,13 +228,13 @@ class PythonRival:
     def collect(self) -> None:
         """Let a rival for updates report its matrix by `run`; other rivals have written their result already."""
         if self._task == "updates":
-            with _foreign("run"):
+            with foreign("run"):
                 self._object.run()
 
     def teardown(self) -> None:
         if self._was_set_up:
             self._was_set_up = False
-            with _foreign("teardown"):
+            with foreign("teardown"):
                 self._object.teardown()
 
 
@@ -261,26 +264,32 @@ def _import(name: str) -> Any:
 
 
 @contextmanager
-def _foreign(function: str) -> Iterator[None]:
+def foreign(function: str) -> Iterator[None]:
     """Convert errors of foreign code in the body to errors of a runnable."""
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise _translated_error(function, error) from None
 
 
-def _translated_error(function: str, error: BaseException) -> Exception:
+#: Errors of a runnable, which stay as they are. Foreign code may raise them too, but no subclass of its own.
+_OWN_ERRORS = (Unsupported, ModuleError, LaunchError, OutOfDeviceMemory, IncorrectError, TooSlow, MemoryError)
+
+
+def _translated_error(function: str, error: BaseException) -> BaseException:
     """Return the error of a runnable that corresponds to an error of foreign code; its note has the traceback."""
-    if isinstance(error, Unsupported | ModuleError | LaunchError | OutOfDeviceMemory | IncorrectError | MemoryError):
+    if isinstance(error, (*ENDING, ContextLost)) or type(error) in _OWN_ERRORS:
         return error
-    words = shown(error) or type(error).__name__
+    words = shown(text_of(error)) or type(error).__name__
+    if isinstance(error, MemoryError):
+        return MemoryError(words)
     if isinstance(error, NotImplementedError):
         return Unsupported(words)
     if "out of memory" in words.lower():
         return OutOfDeviceMemory(words)
     frames = _foreign_frames(error)
     if isinstance(error, ModuleNotFoundError):
-        failure: Exception = _missing_module(error, words)
+        failure: BaseException = _missing_module(error, words)
     else:
         failure = LaunchError(f"{function} raised {type(error).__name__}: {words}{_place(frames)}")
     failure.add_note("".join([*format_list(frames), *format_exception_only(error)]))

@@ -80,8 +80,8 @@ class RivalArrays:
         self._device, self._guards = device, guards
         self.on_gpu = device.backend == "cuda"
         self._allocated: list[Guarded | GuardedArray] = []
-        #: Read-only arrays: name, memory, and checksum of the content.
-        self._read_only: list[tuple[str, RivalArray, int]] = []
+        #: Read-only arrays: name, array, its buffer on a GPU, and checksum of the content.
+        self._read_only: list[tuple[str, RivalArray, Buffer | None, int]] = []
         #: Memory that the rival requested in its last run, in the order of its requests; and how many of these the
         #: current run has reused.
         self._results: list[tuple[int, RivalArray, Guarded | GuardedArray]] = []
@@ -102,29 +102,42 @@ class RivalArrays:
         else:
             copy[...] = array
             copy.flags.writeable = False
-        self._read_only.append((name, copy, zlib.crc32(np.ascontiguousarray(array).data)))
+        self._read_only.append((name, copy, buffer, zlib.crc32(np.ascontiguousarray(array).data)))
         return copy
+
+    def rewrite(self, array: RivalArray, content: NDArray[Any]) -> None:
+        """Replace the content of an array from `give`, after waiting for the device."""
+        for place, (name, copy, buffer, _) in enumerate(self._read_only):
+            if copy is not array:
+                continue
+            if isinstance(copy, np.ndarray):
+                copy.flags.writeable = True
+                copy[...] = content.reshape(copy.shape)
+                copy.flags.writeable = False
+            elif buffer is not None and content.size:
+                self._device.write(buffer, content)
+            self._read_only[place] = name, copy, buffer, zlib.crc32(np.ascontiguousarray(content).data)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> tuple[RivalArray, Buffer | None]:
         """Return an array for a result, filled with bytes 0xFF, which are NaN; on a GPU also its buffer."""
         array, buffer = self._allocate(shape, np.dtype(dtype), name)
-        self.fill_with_nan(array, buffer)
+        self.fill(array, buffer, NAN_BYTE)
         return array, buffer
 
-    def fill_with_nan(self, array: RivalArray, buffer: Buffer | None) -> None:
-        """Fill an array from `empty` with bytes 0xFF, which are NaN."""
+    def fill(self, array: RivalArray, buffer: Buffer | None, byte: int) -> None:
+        """Fill an array from `empty` with a byte."""
         if buffer is not None:
-            self._device.fill(buffer, NAN_BYTE)
+            self._device.fill(buffer, byte)
         elif isinstance(array, np.ndarray):
-            array.view(np.uint8)[...] = NAN_BYTE
+            array.view(np.uint8)[...] = byte
 
-    def erase(self, array: RivalArray) -> None:
-        """Fill an array that the rival has allocated, or a result, with NaN, unless it is read-only."""
+    def overwrite(self, array: RivalArray, byte: int) -> None:
+        """Fill an array that the rival has allocated, or a result, with a byte, unless it is read-only."""
         if isinstance(array, GpuArray):
             if array.nbytes:
-                self._device.fill(cast("Buffer", array), NAN_BYTE)  # it has a `pointer` and bytes, as buffers do
+                self._device.fill(cast("Buffer", array), byte)  # it has a `pointer` and bytes, as buffers do
         elif array.flags.writeable and np.issubdtype(array.dtype, np.floating):
-            array.fill(np.nan)
+            array.fill(np.full(array.dtype.itemsize, byte, np.uint8).view(array.dtype)[0])
 
     def allocate_result(self, nbytes: int) -> RivalArray:
         """Return memory that a run requests for its result.
@@ -180,7 +193,7 @@ class RivalArrays:
 
     def check_read_only(self) -> None:
         """Raise `IncorrectError` if the rival has changed a read-only operand."""
-        for name, array, checksum in self._read_only:
+        for name, array, _, checksum in self._read_only:
             current = array if isinstance(array, np.ndarray) else self.read(array)
             if zlib.crc32(np.ascontiguousarray(current).data) != checksum:
                 raise IncorrectError(f"writes to {name}, which it may only read")

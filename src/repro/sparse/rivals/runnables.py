@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property, partial
+from random import SystemRandom
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -14,18 +16,36 @@ from numpy.typing import NDArray
 
 from repro.bench.rows import OUTSIDE
 from repro.bench.runnable import Runnable, Workspace, not_prepared
-from repro.bench.worker import Watchdog, restart
+from repro.bench.worker import ContextLost, Watchdog, restart
 from repro.config.models import Rival
-from repro.devices.base import Buffer, Device
+from repro.containment import ENDING, Containment, text_of
+from repro.devices.base import Buffer, Device, LaunchError
 from repro.errors import IncorrectError
 from repro.sparse.expansions import Bsr, real_expansion, to_bsr
 from repro.sparse.operands import ProductRunnable, operands_of
 from repro.sparse.rivals.files import rival_identity
-from repro.sparse.rivals.forms import RivalBackend, compile_source, compile_without_gpu, open_form
-from repro.sparse.rivals.problem import RivalArray, RivalArrays, RivalBatch, RivalProblem, as_array, give_matrix
+from repro.sparse.rivals.forms import RivalBackend, compile_source, compile_without_gpu, foreign, open_form
+from repro.sparse.rivals.problem import (
+    NAN_BYTE,
+    RivalArray,
+    RivalArrays,
+    RivalBatch,
+    RivalProblem,
+    as_array,
+    give_matrix,
+)
 
 #: Time limit in seconds for a rival's teardown.
 TEARDOWN_SECONDS = 60.0
+#: By what the operand is multiplied between timed launches, and so its result, without rounding.
+FACTORS = (1.0, -1.0, 0.5, -0.5)
+#: Bytes that overwrite a result between timed launches: as floating-point numbers they are 0, about 1, and about -30.
+RESULT_BYTES = (0x00, 0x3F, 0xC0)
+_RANDOM = SystemRandom()  # a rival must not foresee it
+
+
+def printed(line: str) -> str:
+    return f"it prints: {line}"
 
 
 class RivalRunnable(Runnable):
@@ -41,10 +61,19 @@ class RivalRunnable(Runnable):
         self.launch = not_prepared
         self._form: RivalBackend | None = None
         self._arrays: RivalArrays | None = None
+        self._problem_of_rival: RivalProblem | None = None
         self._told_problem: RivalProblem | None = None
         self._label = ""
-        #: Called with the message of a teardown that failed.
+        #: Called with a message of a teardown that failed, and with each line that the rival prints.
         self.warn: Callable[[str], object] = partial(print, flush=True)
+        self.containment = Containment(self.name)
+        #: The vector of its result, and its buffer on a GPU; None if its result is a matrix.
+        self._y: tuple[RivalArray, Buffer | None] | None = None
+        #: The operand that `disturb` multiplies, with its content and its name; None if there is none.
+        self._scaled: tuple[RivalArray, NDArray[Any], str] | None = None
+        self._factor = 1.0
+        #: What the next calls of `disturb` fill the result with; None leaves it.
+        self._fillings: list[int | None] = []
         #: Seconds that its last set-up took.
         self.setup_seconds: float | None = None
 
@@ -67,23 +96,115 @@ class RivalRunnable(Runnable):
         else:
             compile_without_gpu(self.rival, precision, block)
 
+    @property
+    def remark(self) -> str | None:
+        return self.containment.message
+
+    @contextmanager
+    def contained(self) -> Iterator[None]:
+        """Call the rival in the body; what it raises is its failure, and what it changes in this process is put back.
+
+        Raises
+        ------
+        LaunchError
+            It raised what is no error of a runnable, or changed what cannot be put back, which only a new process can
+            go on without (`sticky`).
+        """
+        try:
+            with self._kept_apart(), foreign("it"):
+                yield
+        except ENDING:
+            raise
+        except BaseException as error:
+            if beyond_repair := self.containment.beyond_repair:
+                raise LaunchError(f"{text_of(error)}; {beyond_repair}", sticky=True) from None
+            raise
+        if beyond_repair := self.containment.beyond_repair:
+            raise LaunchError(beyond_repair, sticky=True)
+
+    @contextmanager
+    def _kept_apart(self) -> Iterator[None]:
+        """Hold the state of the process during the body, and pass on what was printed."""
+        lines = {*self.containment.lines}
+        try:
+            with self.containment.call():
+                yield
+        finally:
+            for line in self.containment.lines:
+                if line not in lines:
+                    self.warn(f"{self.name}: {printed(line)}")
+
     def prepare(self, workspace: Workspace) -> None:
         self.release()
+        self.containment.states = (*workspace.device.states,)
+        with self.contained():
+            self._prepare(workspace)
+
+    def _prepare(self, workspace: Workspace) -> None:
         device = workspace.device
         form = open_form(self.rival, device, workspace.operands.precision, self._block(workspace))
         self._label = form.label
+        self._factor, self._scaled = 1.0, None
         self._arrays = arrays = RivalArrays(device, workspace.guards)
-        self._told_problem = problem = self._problem(workspace, arrays)
+        self._problem_of_rival = problem = self._problem(workspace, arrays)
+        #: What the harness reads, since the rival may change its own copy.
+        self._told_problem = replace(problem)
         device.synchronize()
         self._form = form  # from here on, the rival has to be torn down
-        start = time.perf_counter()
+        start = perf_counter()
         form.setup(problem)
         device.synchronize()
-        self.setup_seconds = time.perf_counter() - start
+        self.setup_seconds = perf_counter() - start
         self._set_launch(form)
 
     def _set_launch(self, form: RivalBackend) -> None:
         self.launch = form.launcher()
+
+    def rounds(self, launches: int) -> list[int]:
+        """Split timed launches into rounds of lengths that the rival cannot foresee, one of them of one launch."""
+        if launches < 3:
+            return [launches]
+        lengths = [1, first := _RANDOM.randint(1, launches - 2), launches - 1 - first]
+        _RANDOM.shuffle(lengths)
+        return lengths
+
+    def disturb(self) -> str | None:
+        """Change an operand if a rival must read it in each run; overwrite the last result, or leave it as it is.
+
+        Return what was done.
+        """
+        if self._arrays is None or self._form is None:
+            return None
+        if self._scaled is None:
+            return "its result was overwritten" if self._overwrite_result(_RANDOM.choice(RESULT_BYTES)) else None
+        array, content, name = self._scaled
+        self._factor = _RANDOM.choice([factor for factor in FACTORS if factor != self._factor])
+        self._arrays.rewrite(array, content * content.dtype.type(self._factor))
+        if not self._fillings:
+            self._fillings = [None, _RANDOM.choice(RESULT_BYTES)]
+            _RANDOM.shuffle(self._fillings)
+        if (byte := self._fillings.pop()) is None:
+            return f"{name} was changed and its result left as it was"
+        self._overwrite_result(byte)
+        return f"{name} was changed and its result overwritten"
+
+    def _overwrite_result(self, byte: int) -> bool:
+        """Fill the memory of the last result with a byte; return whether there is such memory."""
+        if self._y is None or self._arrays is None:
+            return False
+        self._arrays.fill(*self._y, byte)
+        return True
+
+    @contextmanager
+    def as_left(self) -> Iterator[None]:
+        """Let launches do nothing in the body, so that a check is one of the last timed launch's result."""
+        launch, self.launch = self.launch, lambda: None
+        self.before = lambda: None  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            self.launch = launch
+            del self.before
 
     def _block(self, workspace: Workspace) -> int:
         """Return the block size of the rival's matrix."""
@@ -103,22 +224,33 @@ class RivalRunnable(Runnable):
         }
 
     def release(self) -> None:
+        """Tear the rival down. Its times stay valid if that fails, or changes what cannot be put back.
+
+        Raises
+        ------
+        ContextLost
+            It changed what cannot be put back: only a new process can go on.
+        """
         self.launch = not_prepared
         form, self._form = self._form, None
         arrays, self._arrays = self._arrays, None
-        self._told_problem = None
+        self._told_problem = self._problem_of_rival = None
         if form is not None:
 
             def expired() -> None:
                 restart(f"{self.name} did not end its teardown within {TEARDOWN_SECONDS:g} s")
 
-            with Watchdog(TEARDOWN_SECONDS) as watchdog, watchdog.guard(expired):
+            with Watchdog(TEARDOWN_SECONDS) as watchdog, watchdog.guard(expired), self._kept_apart():
                 try:
-                    form.teardown()
-                except Exception as error:  # its times stay valid; its memory is lost until this process ends
-                    self.warn(f"warning: {self.name}: {error}")
+                    with foreign("teardown"):
+                        form.teardown()
+                except Exception as error:  # its memory is lost until this process ends
+                    self.warn(f"warning: {self.name}: {text_of(error)}")
+            self.containment.note_threads()
         if arrays is not None:
             arrays.release()
+        if form is not None and self.containment.beyond_repair:
+            raise ContextLost(f"{self.name}, whose teardown {self.containment.beyond_repair}")
 
 
 class RivalProduct(RivalRunnable, ProductRunnable):
@@ -128,7 +260,6 @@ class RivalProduct(RivalRunnable, ProductRunnable):
         super().__init__(rival)
         self._representation = real_expansion(entry)
         self.arrangement = f"{self._representation.arrangement}@natural"
-        self._y: tuple[RivalArray, Buffer | None] | None = None
         self._device: Device | None = None
         self._uploaded: Buffer | None = None
 
@@ -152,17 +283,17 @@ class RivalProduct(RivalRunnable, ProductRunnable):
         bsr = to_bsr(operands.problem, self._representation, operands.dtype)
         a, self.matrix_bytes = give_matrix(arrays, self.rival, bsr, operands.problem.shape[1], "the matrix")
         x = arrays.give(operands.x.ravel(), "x")
+        self._scaled = x, operands.x.ravel(), "x"
         self._device = workspace.device
         self._y = y, _ = arrays.empty((a.shape[0],), operands.dtype, "its result")
         self.bytes_moved = self.matrix_bytes + operands.dtype.itemsize * sum(a.shape)
         return RivalProblem(**self._common_fields(workspace, arrays), a=a, x=x, y=y)
 
     def erase_result(self, workspace: Workspace) -> None:
-        if self._y is not None and self._arrays is not None:
-            self._arrays.fill_with_nan(*self._y)
+        self._overwrite_result(NAN_BYTE)
 
     def result(self) -> Buffer | None:
-        """Return y; on the CPU it is uploaded to a new buffer.
+        """Return y for the study's x; on the CPU, and for a multiple of this x, it is uploaded to a new buffer.
 
         Only verification calls this, so it also checks that the rival has not changed the matrix and x.
         """
@@ -170,11 +301,11 @@ class RivalProduct(RivalRunnable, ProductRunnable):
             return None
         self._arrays.check_read_only()
         array, buffer = self._y
-        if buffer is not None:
+        if buffer is not None and self._factor == 1:
             return buffer
         self._drop_upload()
-        assert isinstance(array, np.ndarray)
-        self._uploaded = self._device.upload(array)
+        y = self._arrays.read(array)
+        self._uploaded = self._device.upload(y / y.dtype.type(self._factor))
         return self._uploaded
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -204,15 +335,17 @@ class RivalWithMatrix(RivalRunnable):
 
     def result(self) -> sp.csr_array:
         """Wait, and return the last result; raise `IncorrectError` if it is not a valid CSR matrix."""
-        problem = self._told_problem
+        problem, problem_of_rival = self._told_problem, self._problem_of_rival
         assert self._arrays is not None
         assert self._form is not None
         assert problem is not None
+        assert problem_of_rival is not None
         self._form.collect()
         self._arrays.check_read_only()
-        if problem.c is None:
+        if problem_of_rival.c is None:
             raise IncorrectError("it set no result: c is None")
-        offsets, indices, values = (self._arrays.read(as_array(array)) for array in problem.c)
+        with foreign("reading c"):
+            offsets, indices, values = (self._arrays.read(as_array(array)) for array in problem_of_rival.c)
         rows, columns = problem.a.shape[0], (problem.b or problem.a).shape[1]
         fits = offsets.shape == (rows + 1,) and indices.shape == values.shape == (int(offsets[-1]),)
         if not fits or offsets[0] != 0 or (np.diff(offsets) < 0).any():
@@ -234,13 +367,18 @@ class RivalMultiplication(RivalWithMatrix):
 
     def erase_result(self, workspace: Workspace) -> None:
         """Fill the values of C with NaN, if a run or the set-up has already reported their address."""
-        form, arrays, problem = self._form, self._arrays, self._told_problem
+        self._overwrite_result(NAN_BYTE)
+
+    def _overwrite_result(self, byte: int) -> bool:
+        form, arrays, problem = self._form, self._arrays, self._problem_of_rival
         if form is None or arrays is None or problem is None:
-            return
+            return False
         with suppress(IncorrectError):  # no result is reported yet
             form.collect()
-            if problem.c is not None:
-                arrays.erase(as_array(problem.c[2]))
+            with foreign("reading c"):
+                if problem.c is not None:
+                    arrays.overwrite(as_array(problem.c[2]), byte)
+        return problem.c is not None
 
     def _problem(self, workspace: Workspace, arrays: RivalArrays) -> RivalProblem:
         a, b = (
@@ -298,7 +436,7 @@ class RivalUpdates(RivalWithMatrix):
         super().before()
         if self._fresh:
             return
-        form, device, problem = self._form, self._device, self._told_problem
+        form, device, problem = self._form, self._device, self._problem_of_rival
         assert form is not None
         assert device is not None
         assert problem is not None
@@ -321,7 +459,6 @@ class RivalSolution(RivalRunnable):
 
     def __init__(self, rival: Rival) -> None:
         super().__init__(rival)
-        self._y: tuple[RivalArray, Buffer | None] | None = None
         self._most = 0
         #: Iterations of the verified run, if the rival reports them.
         self.iterations: int | None = None
@@ -337,27 +474,30 @@ class RivalSolution(RivalRunnable):
         matrix, right, tolerance, self._most = self._system(workspace)
         a, _ = give_matrix(arrays, self.rival, as_bsr(matrix), matrix.shape[1], "the matrix")
         x = arrays.give(right, "the right-hand side")
+        self._scaled = x, right, "the right-hand side"
         self._y = y, _ = arrays.empty((a.shape[0],), right.dtype, "its result")
         common_fields = self._common_fields(workspace, arrays)
         return RivalProblem(**common_fields, a=a, x=x, y=y, tolerance=tolerance, iterations=self._most)
 
     def before(self) -> None:
         """Overwrite the last solution, so that no solve starts from it."""
-        if self._y is not None and self._arrays is not None and self._told_problem is not None:
-            self._arrays.fill_with_nan(*self._y)
-            self._told_problem.iterations = self._most
+        self._overwrite_result(_RANDOM.choice((NAN_BYTE, *RESULT_BYTES)))
+        if self._problem_of_rival is not None:
+            self._problem_of_rival.iterations = self._most
 
     def result(self) -> NDArray[Any]:
         """Wait, and return the last solution y `(rows,)`."""
         assert self._arrays is not None
         assert self._form is not None
         assert self._y is not None
-        assert self._told_problem is not None
+        assert self._problem_of_rival is not None
         self._arrays.check_read_only()
         self._form.collect()
-        reported_iterations = self._told_problem.iterations
+        with foreign("reading iterations"):
+            reported_iterations = int(self._problem_of_rival.iterations)
         self.iterations = reported_iterations if 0 < reported_iterations < self._most else None
-        return self._arrays.read(self._y[0])
+        y = self._arrays.read(self._y[0])
+        return np.asarray(y / y.dtype.type(self._factor))
 
 
 def as_bsr(matrix: sp.csr_array) -> Bsr:

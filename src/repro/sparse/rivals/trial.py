@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import gc
 import multiprocessing
+import os
 import signal
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,9 +25,11 @@ from numpy.typing import DTypeLike, NDArray
 from repro.bench.rows import PRECISIONS
 from repro.bench.runnable import Operands, Workspace
 from repro.bench.timing import host_seconds
-from repro.bench.trial import FAILURES
+from repro.bench.trial import FAILURES, skipping
+from repro.bench.worker import UNABLE, ContextLost
 from repro.codegen.targets import Target
 from repro.config.models import Rival, RivalTask
+from repro.containment import Containment, text_of
 from repro.devices.device_group import Devices
 from repro.devices.selection import open_devices
 from repro.entries import get_entry
@@ -40,7 +44,9 @@ from repro.sparse.rivals.runnables import (
     RivalRunnable,
     RivalSolution,
     RivalUpdates,
+    printed,
 )
+from repro.untrusted_files import shown
 
 #: Number of rows of a small matrix: more than a warp, and no multiple of a warp.
 ROWS = 75
@@ -91,10 +97,12 @@ class TrialOutcome:
     error: float = 0.0
     setup: float = 0.0
     seconds: float = 0.0
-    #: What the teardown raised, each once.
+    #: What the teardown raised, what the rival printed and what it changed in its process, each once.
     warnings: tuple[str, ...] = ()
     #: Traceback of an exception in Python, from the rival's own code on; empty if there is none.
     trace: str = ""
+    #: Whether the rival changed what cannot be put back, so that other trials need another process.
+    ends_process: bool = False
 
 
 def trials_of(rival: Rival) -> list[Trial]:
@@ -122,23 +130,51 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
     try:
         runnable.pack(workspace)
         runnable.prepare(workspace)
-        error = max(_launch(runnable, workspace, check) for _ in range(2))
-        seconds = min(host_seconds(devices, runnable) for _ in range(LAUNCHES))
-        try:
-            _launch(runnable, workspace, check)
-        except IncorrectError as wrong:
-            raise IncorrectError(f"right at first, wrong after {LAUNCHES} timed launches: {wrong}") from None
+        with runnable.contained():
+            error = max(_launch(runnable, workspace, check) for _ in range(2))
+            seconds = _timed(runnable, workspace, check)
         outcome = TrialOutcome(trial, "ok", "", runnable.label, error, runnable.setup_seconds or 0.0, seconds)
         if leak := _leak(runnable, workspace):
             outcome = TrialOutcome(trial, "leak", leak, runnable.label)
     except tuple(FAILURES) as failure:
         status = next(status for kind, status in FAILURES.items() if isinstance(failure, kind))
         trace = "".join(getattr(failure, "__notes__", ()))
-        outcome = TrialOutcome(trial, status, str(failure), runnable.label, trace=trace)
-    finally:
+        outcome = TrialOutcome(trial, status, text_of(failure), runnable.label, trace=trace)
+    except ContextLost as failure:
+        outcome = TrialOutcome(trial, "launch_error", str(failure), runnable.label)
+    try:
         runnable.release()
         workspace.release()
-    return replace(outcome, warnings=tuple(warnings))
+    except ContextLost as failure:
+        outcome = TrialOutcome(trial, "launch_error", str(failure), runnable.label)
+    if runnable.remark:
+        warnings[f"it {runnable.remark}"] = None
+    return replace(outcome, warnings=tuple(warnings), ends_process=bool(runnable.containment.beyond_repair))
+
+
+def _timed(runnable: RivalRunnable, workspace: Workspace, check: Check) -> float:
+    """Return the seconds of the fastest launch; before each, an operand changes, and after it the result is verified.
+
+    Raises
+    ------
+    IncorrectError
+        A launch did not compute the product of the changed operand, or computed wrong numbers.
+    """
+    readings = []
+    for _ in range(LAUNCHES):
+        disturbance = runnable.disturb()
+        readings.append(host_seconds(workspace.devices, runnable))
+        if disturbance:
+            try:
+                with runnable.as_left():
+                    check(workspace)
+            except IncorrectError as wrong:
+                raise IncorrectError(f"{skipping(disturbance)}: {wrong}") from None
+    try:
+        _launch(runnable, workspace, check)
+    except IncorrectError as wrong:
+        raise IncorrectError(f"right at first, wrong after {LAUNCHES} timed launches: {wrong}") from None
+    return min(readings)
 
 
 #: A trial consists of the runnable, its operands, and a function that returns the last launch's largest ratio of error
@@ -317,9 +353,10 @@ def _leak(runnable: RivalRunnable, workspace: Workspace) -> str:
     readings: list[dict[str, int]] = []
     for _ in range(CYCLES):
         runnable.prepare(workspace)
-        runnable.before()
-        runnable.launch()
-        workspace.devices.synchronize()
+        with runnable.contained():
+            runnable.before()
+            runnable.launch()
+            workspace.devices.synchronize()
         runnable.release()
         gc.collect()
         readings.append(_used_bytes(workspace))
@@ -444,12 +481,18 @@ def _served(
                     yield TrialOutcome(trial, "launch_error", _ended(process.exitcode or 0))
                     return
             yield outcome
+            if outcome.ends_process:
+                return
     finally:
         process.kill()
         process.join()
 
 
 def _ended(code: int) -> str:
+    if code == UNABLE:
+        return (
+            "it changes what cannot be put back: closes or redirects descriptors of its process, or lowers its limits"
+        )
     if code >= 0:
         return f"the process was ended by exit({code})"
     return f"the process was ended by {signal.Signals(-code).name} ({signal.strsignal(-code)})"
@@ -457,14 +500,42 @@ def _ended(code: int) -> str:
 
 def _serve(rival: Rival, device: str, trials: Sequence[Trial], connection: Connection) -> None:
     devices = open_devices(device)
+    empty = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(empty, number)  # for what a rival's threads print between its calls
+    containment, pipe = Containment(f"rival/{rival.name}"), os.fstat(connection.fileno())
     with suppress(*FAILURES):  # the trial reports the failure
         if rival.python is not None:
-            PythonRival(rival.python, rival.of)
+            with containment.call():
+                PythonRival(rival.python, rival.of)
         elif rival.source is not None and devices.first.backend == "cuda":
             for precision, block in dict.fromkeys((trial.precision, _block(rival, trial)) for trial in trials):
                 compile_source(rival, devices.first.target, precision, block)
+    if containment.beyond_repair:
+        os._exit(UNABLE)
     for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT):
         signal.signal(number, signal.SIG_DFL)  # Intel's OpenCL would report a rival's crash as its own bug
-    connection.send(None)
+    first_warnings = [
+        *map(printed, containment.lines),
+        *(f"when imported it {change}" for change in containment.changes),
+    ]
+
+    def send(outcome: TrialOutcome | None) -> None:
+        try:
+            if not os.path.samestat(os.fstat(connection.fileno()), pipe):
+                os._exit(UNABLE)
+            connection.send(outcome)
+        except OSError:
+            os._exit(UNABLE)
+
+    send(None)
     for trial in trials:
-        connection.send(try_rival(rival, trial, devices))
+        try:
+            outcome = try_rival(rival, trial, devices)
+        except Exception as bug:
+            outcome = TrialOutcome(trial, "launch_error", shown(text_of(bug)), trace=traceback.format_exc())
+        send(replace(outcome, warnings=(*first_warnings, *outcome.warnings)))
+        first_warnings = []
+        if outcome.ends_process:
+            break
+    os._exit(0)  # whatever threads and exit functions the rival has left
