@@ -6,10 +6,11 @@ import scipy.sparse as sp
 
 import repro
 from repro.devices.base import LaunchError
+from repro.errors import ReproError
 from repro.operators import sparse_products
 from repro.sparse.spgemm.csr_arrays import CsrArrays, CsrReader, UnsuitableCsr
 from support.emulated_cuda import needs_compiler
-from support.emulated_runtime import EmulatedRuntime, csr_matrix, install_cupy, install_cupyx
+from support.emulated_runtime import CURRENT_STREAM, EmulatedRuntime, csr_matrix, install_cupy, install_cupyx
 from support.matrices import poisson, random
 
 pytestmark = [pytest.mark.slow, needs_compiler]  # the emulator takes long to compile these modules
@@ -124,3 +125,56 @@ def test_other_operands_are_converted(bring, monkeypatch):
     for operands in ((a, single), (a, random(20, 20, 0.2)), (a, bring(sp.csr_array(random(21, 20, 0.2))))):
         assert sparse_products._multiply_in_place(*operands, "auto") is None
     assert sparse_products._multiply_in_place(a, a, "cuda:1") is None
+
+
+@pytest.fixture
+def planned(runtime, bring):
+    """A product with its plan, whose matrices are of the emulated CuPy, and the matrices on the host."""
+    a, b = (sp.csr_array(matrix) for matrix in (random(40, 60, 0.1), random(60, 30, 0.2)))
+    for matrix in (a, b):
+        matrix.sort_indices()
+    load = sparse_products.load_products(runtime, "double")
+    storages = [sparse_products.matrix_on_device(runtime, matrix, np.dtype(np.float64)) for matrix in (a, b)]
+    factors = sparse_products.Factors(*storages)
+    product = sparse_products.product_tools(runtime, "double").multiplication.multiply_in_two_phases(factors)
+    c = product.download().to_csr()
+    return a, b, c, sparse_products.ProductPlan(runtime, load, factors, product, bring(c))
+
+
+def test_a_refill_is_queued_on_the_stream_of_its_values(planned, runtime, monkeypatch):
+    a, b, c, plan = planned
+    put = install_cupy(monkeypatch, runtime)
+    new_a, new_b = (np.random.default_rng(seed).random(len(m.data)) for seed, m in ((1, a), (2, b)))
+    expected = sp.csr_array((new_a, a.indices, a.indptr), a.shape) @ sp.csr_array((new_b, b.indices, b.indptr), b.shape)
+    out = put(np.zeros(c.nnz))
+    runtime.device.streams.clear()
+    runtime._streams.waited.clear()
+    assert plan.refill(put(new_a), put(new_b), out=out) is out
+    assert abs(sp.csr_array((out.get(), c.indices, c.indptr), c.shape) - expected).max() < 1e-12
+    refilled = plan.refill(put(new_a), put(new_b))
+    assert type(refilled) is csr_matrix and abs(refilled.get() - expected).max() < 1e-12
+    plan.refill(b_values=put(new_b), out=out)  # the values of A stay
+    assert (
+        abs(
+            sp.csr_array((out.get(), c.indices, c.indptr), c.shape)
+            - a @ sp.csr_array((new_b, b.indices, b.indptr), b.shape)
+        ).max()
+        < 1e-12
+    )
+    assert set(runtime.device.streams) == {CURRENT_STREAM} and not runtime._streams.waited
+
+
+def test_a_refill_that_does_not_fit_ends_in_a_message(planned, runtime, monkeypatch):
+    a, _, c, plan = planned
+    put = install_cupy(monkeypatch, runtime)
+    out = put(np.zeros(c.nnz))
+    for values, target in (
+        (np.zeros(a.nnz + 1), out),
+        (np.zeros(a.nnz, np.float32), out),
+        (np.zeros(a.nnz), put(np.zeros(c.nnz - 1))),
+    ):
+        with pytest.raises(ReproError, match="another"):
+            plan.refill(put(values), out=target)
+    plan.release()
+    with pytest.raises(ReproError, match="released"):
+        plan.refill(put(np.zeros(a.nnz)), out=out)

@@ -60,7 +60,7 @@ class _CuPyMatrices:
 class _PyTorchMatrices:
     def arrays(self, matrix: Any) -> tuple[Any, Any, Any] | None:
         torch = sys.modules["torch"]
-        if matrix.layout is not torch.sparse_csr or matrix.dim() != 2 or matrix.get_device() < 0:
+        if matrix.layout is not torch.sparse_csr or matrix.dim() != 2:
             return None
         return matrix.values(), matrix.col_indices(), matrix.crow_indices()
 
@@ -111,7 +111,8 @@ class DeviceMatrix(NamedTuple):
 
 
 _NAMES = {f"torch.{name}": np.dtype(name) for name in ("float32", "float64", "int32", "int64")}
-_LIBRARIES: dict[str, MatrixLibrary] = {"cupyx": _CuPyMatrices(), "torch": _PyTorchMatrices()}
+CUPY_MATRICES = _CuPyMatrices()
+_LIBRARIES: dict[str, MatrixLibrary] = {"cupyx": CUPY_MATRICES, "torch": _PyTorchMatrices()}
 _VALUE_DTYPES, _INDEX_DTYPES = ([np.dtype(name) for name in names] for names in (("f4", "f8"), ("i4", "i8")))
 
 
@@ -124,8 +125,9 @@ def device_matrix(matrix: Any) -> DeviceMatrix | None:
     dtype, index, other = map(library.dtype, arrays)
     if dtype not in _VALUE_DTYPES or index not in _INDEX_DTYPES or index != other:
         return None
+    ordinal = library.ordinal(arrays[0])
     rows, columns = matrix.shape
-    return DeviceMatrix(library, (rows, columns), dtype, arrays, library.ordinal(arrays[0]), index == _INDEX_DTYPES[1])
+    return None if ordinal < 0 else DeviceMatrix(library, (rows, columns), dtype, arrays, ordinal, index.itemsize == 8)
 
 
 def new_csr_arrays(runtime: Runtime, shape: tuple[int, int], length: int, arrays: Sequence[Any]) -> CsrArrays:

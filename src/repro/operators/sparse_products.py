@@ -17,12 +17,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES
-from repro.devices.base import Buffer, OutOfDeviceMemory, Program
+from repro.devices.base import Buffer, Call, LaunchError, OutOfDeviceMemory, Program
+from repro.devices.cuda_driver import pointer_of
 from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError
 from repro.exact_casts import cast
 from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
 from repro.operators.base import one_of, public, public_methods, text, yes_or_no
+from repro.operators.calls import refused_launch
 from repro.operators.device_exchange import (
+    CUPYS_ARRAYS,
     CUPYS_MATRICES,
     cupy_device,
     cupys_rows,
@@ -31,7 +34,7 @@ from repro.operators.device_exchange import (
     store_cupys,
     to_cupy,
 )
-from repro.operators.device_matrices import MatrixLibrary, device_matrix, new_csr_arrays
+from repro.operators.device_matrices import CUPY_MATRICES, MatrixLibrary, device_matrix, new_csr_arrays
 from repro.operators.dynamic_csr import DynamicCSR
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import SCALE, are_equal, as_rows, canonical, holds_in_slices, precision_of
@@ -77,8 +80,9 @@ class ProductPlan:
 
     def __init__(self, runtime: Runtime, load: Load, factors: Factors, c: Storage, rows: Any) -> None:
         self._runtime, self._load, self._factors, self._c = runtime, load, factors, c
+        self._is_on_host = isinstance(rows, sp.csr_array)
         # copies, as a user may sort the columns of the returned matrix
-        self._rows = (rows.indices.astype(np.int32), rows.indptr.copy()) if isinstance(rows, sp.csr_array) else None
+        self._rows = rows.indices.astype(np.int32), rows.indptr.copy()
         self.shape: tuple[int, int] = c.shape
         self.nnz = int(rows.nnz)
         self._destinations = Destinations(runtime.device, load, factors, c)
@@ -90,6 +94,10 @@ class ProductPlan:
         #: Set by the device if a number is not finite.
         self._found = keep(stack, runtime.device.allocate(4))
         self._own: Callable[[], None] | None = None
+        #: The refill on any stream, called with the addresses of the values of A, B and C.
+        self._call = self._destinations.bind_call(factors, c)
+        if self._call is not None:
+            stack.callback(self._call.close)
         self._release = finalize(self, _give_back, runtime, stack)
         self._release.atexit = False  # the device may be closed at exit, and the process releases all memory anyway
 
@@ -119,12 +127,17 @@ class ProductPlan:
         Raises
         ------
         ReproError
-            The number of values differs from the number of entries, or the plan was released. Or, unless an operand of
-            `repro.spgemm` was a CuPy matrix, a sum overflows although all values are finite; the values count as those
-            of the last refill.
+            The number of values differs from the number of entries, or the plan was released. Or a sum overflows
+            although all values are finite; the values count as those of the last refill. Refills of arrays on a GPU,
+            into `out` or into a CuPy matrix, do not wait for the device, and so do not check sums.
         """
         if not self._release.alive:
             raise ReproError("the plan was released", todo="make another by repro.spgemm(A, B, plan=True)")
+        if (
+            self._call is not None
+            and (product := self._refill_on_stream(self._call, a_values, b_values, out)) is not None
+        ):
+            return product
         if out is not None and self._destinations.unplanned:
             raise ReproError(
                 "some rows have no destinations, and may change the order of their columns",
@@ -147,6 +160,37 @@ class ProductPlan:
                 return self._read(c) if out is None else out
         except OutOfDeviceMemory as error:
             raise self._runtime.out_of_memory_error(error) from None
+
+    def _refill_on_stream(self, call: Call, a_values: Any, b_values: Any, out: Any) -> Any:
+        """Queue the refill on the stream of the arrays' library; None if the arrays do not fit, or lie on the host.
+
+        It neither waits nor checks the sums.
+        """
+        runtime, dtype, a, b = self._runtime, self._c.dtype, self._factors.a, self._factors.b
+        given = [values for values in (a_values, b_values, out) if values is not None]
+        library = runtime.libraries[type(given[0])] if given else None
+        if library is None or any(type(values) is not type(given[0]) for values in given):
+            return None
+        if out is None and (self._is_on_host or not is_from_module(given[0], CUPYS_ARRAYS)):
+            return None  # the product is SciPy's, or of another library than the values
+        target = library.empty(given[0], (self.nnz,), dtype) if out is None else out
+        addresses = []
+        for values, storage in ((a_values, a), (b_values, b)):
+            own = pointer_of(storage.values)
+            address = own if values is None else library.address(values, dtype, storage.capacity, runtime.ordinal)
+            addresses.append((address, storage.capacity * dtype.itemsize))
+        written, nbytes = library.address(target, dtype, self.nnz, runtime.ordinal), self.nnz * dtype.itemsize
+        overlap = any(start < written + nbytes and written < start + size for start, size in addresses)
+        if not written or overlap or not all(start for start, _ in addresses):
+            return None
+        try:
+            call(library.stream(runtime.ordinal), *(start for start, _ in addresses), written)
+        except LaunchError as error:
+            raise refused_launch(error) from None
+        if out is not None:
+            return out
+        columns, offsets = (array.copy() for array in self._rows)
+        return CUPY_MATRICES.matrix(target, columns, offsets, self.shape, long=False)
 
     def _values(self, storage: Storage, values: Any, subject: str) -> NDArray[np.floating] | View | None:
         """Return checked values: a host array in the product's dtype, or a view of a device array; None for None."""
@@ -189,7 +233,7 @@ class ProductPlan:
 
     def _refuse_overflow(self, a_values: Buffer, b_values: Buffer, c_values: Buffer) -> None:
         """Wait, and raise `ReproError` if C has a number that is not finite, unless A or B has one, too."""
-        if self._rows is None or self._are_finite(c_values, self.nnz):
+        if not self._is_on_host or self._are_finite(c_values, self.nnz):
             return
         a, b = self._factors.a, self._factors.b
         if self._are_finite(a_values, a.capacity) and self._are_finite(b_values, b.capacity):
@@ -204,7 +248,7 @@ class ProductPlan:
         return not found[0]
 
     def _read(self, c_values: Buffer) -> Any:
-        if self._rows is None:
+        if not self._is_on_host:
             return to_cupy(self._runtime, self._load, self._c)
         indices, indptr = (array.copy() for array in self._rows)
         values = np.empty(self.nnz, self._c.dtype)
