@@ -47,7 +47,7 @@ class ReproError(Exception):
     def at(self, where: object) -> ReproError:
         """Return the same error with another `where`, for example with the configuration key that names the file."""
         # errors of arguments have the same constructor as this class
-        kind = type(self) if isinstance(self, (ArgumentValueError, ArgumentTypeError)) else ReproError
+        kind = type(self) if isinstance(self, (ReproErrorOfValue, ReproErrorOfType)) else ReproError
         return kind(self.what, where=where, expected=self.expected, actual=self.actual, todo=self.todo)
 
     @property
@@ -65,13 +65,13 @@ class ReproError(Exception):
         return "\n".join(parts)
 
 
-class ArgumentValueError(ReproError, ValueError):
+class ReproErrorOfValue(ReproError, ValueError):
     """An argument has a wrong value: a number out of range, or another shape, length, dtype or word."""
 
     max_length = 2 * MAX_VALUE
 
 
-class ArgumentTypeError(ReproError, TypeError):
+class ReproErrorOfType(ReproError, TypeError):
     """An argument is an object of the wrong kind, or there is no such argument."""
 
     max_length = 2 * MAX_VALUE
@@ -79,13 +79,13 @@ class ArgumentTypeError(ReproError, TypeError):
 
 @contextmanager
 def argument_errors() -> Iterator[None]:
-    """Raise a plain `ReproError` of the body, which checks arguments, as an `ArgumentValueError`."""
+    """Raise a plain `ReproError` of the body, which checks arguments, as a `ReproErrorOfValue`."""
     try:
         yield
     except ReproError as error:
         if type(error) is not ReproError:
             raise
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             error.what, where=error.where, expected=error.expected, actual=error.actual, todo=error.todo
         ) from error.__cause__
 

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import repro
-from repro.errors import ArgumentTypeError, ArgumentValueError, MissingFileError, ReproError
+from repro.errors import MissingFileError, ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.operators.base import OFTEN_CALLED
 from repro.operators.runtime import open_runtime
 from support.triangulations import hexagonal
@@ -138,15 +138,15 @@ def test_a_wrong_keyword_is_told_with_the_right_ones(made, name):
         with pytest.raises(TypeError):
             function(**accepted, spam=1)
         return
-    with pytest.raises(ArgumentTypeError, match="there is no such argument") as refusal:
+    with pytest.raises(ReproErrorOfType, match="there is no such argument") as refusal:
         function(**accepted, spam=1)
     assert "spam=" in str(refusal.value)
     parameters = [name for name in inspect.signature(function).parameters if name != "self"]
     assert refusal.value.expected == ", ".join(parameters)
-    with pytest.raises(ArgumentTypeError, match="no such arguments"):
+    with pytest.raises(ReproErrorOfType, match="no such arguments"):
         function(*range(20))
     if any(value.default is inspect.Parameter.empty for value in inspect.signature(function).parameters.values()):
-        with pytest.raises(ArgumentTypeError, match="missing a required argument"):
+        with pytest.raises(ReproErrorOfType, match="missing a required argument"):
             function()
 
 
@@ -163,13 +163,13 @@ def test_a_wrong_keyword_is_told_with_the_right_ones(made, name):
     ],
 )
 def test_the_nearest_right_keyword_is_named(call, near):
-    with pytest.raises(ArgumentTypeError, match=f"did you mean {near}"):
+    with pytest.raises(ReproErrorOfType, match=f"did you mean {near}"):
         call()
 
 
 def test_an_error_of_an_argument_keeps_its_class_and_a_mistake_of_ours_its_own():
-    error = ArgumentValueError("wrong", where="b").at("c")
-    assert (type(error), error.where) == (ArgumentValueError, "c")
+    error = ReproErrorOfValue("wrong", where="b").at("c")
+    assert (type(error), error.where) == (ReproErrorOfValue, "c")
     assert type(MissingFileError("none", path="p").at("c")) is MissingFileError
 
     from repro.operators.base import public

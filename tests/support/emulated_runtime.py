@@ -122,6 +122,7 @@ class csr_matrix:  # noqa: N801
 
     def __init__(self, data, indices, indptr, shape):
         self.data, self.indices, self.indptr, self.shape, self.dtype = data, indices, indptr, shape, data.dtype
+        self.nnz = data.size
 
     @classmethod
     def _from_parts(cls, data, indices, indptr, shape):

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, Device
 from repro.entries import Entry, get_entry
-from repro.errors import ArgumentValueError, ReproError
+from repro.errors import ReproError, ReproErrorOfValue
 from repro.exact_casts import cast
 
 INTERFACE = "__cuda_array_interface__"
@@ -150,7 +150,7 @@ def refuse_mask(array: object, subject: str) -> None:
     """Raise `ReproError` for a masked host array, whose mask NumPy and SciPy would ignore."""
     if np.ma.is_masked(array):
         todo = "say what masked numbers are by `filled`"
-        raise ArgumentValueError("an array with a mask cannot be multiplied", where=subject, todo=todo)
+        raise ReproErrorOfValue("an array with a mask cannot be multiplied", where=subject, todo=todo)
 
 
 def host_array(array: object, subject: str) -> NDArray[Any]:
@@ -159,7 +159,7 @@ def host_array(array: object, subject: str) -> NDArray[Any]:
     try:
         return np.asarray(array)
     except (TypeError, ValueError) as error:
-        raise ArgumentValueError("this is no array of numbers", where=subject, actual=error) from None
+        raise ReproErrorOfValue("this is no array of numbers", where=subject, actual=error) from None
 
 
 def is_on_device(array: object) -> bool:
@@ -184,9 +184,9 @@ def view(array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: 
     _expect(subject, "dtype", dtype, np.dtype(interface["typestr"]))
     _expect(subject, "size", count, math.prod(shape))
     if interface.get("mask") is not None:
-        raise ArgumentValueError("an array with a mask cannot be multiplied", where=subject)
+        raise ReproErrorOfValue("an array with a mask cannot be multiplied", where=subject)
     if not _is_contiguous(shape, interface.get("strides"), dtype.itemsize):
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "an array on the GPU has to be contiguous",
             where=subject,
             expected="C order without gaps",
@@ -194,7 +194,7 @@ def view(array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: 
             todo="copy it first, with `cupy.ascontiguousarray(x)` or `x.contiguous()`",
         )
     if pointer % alignment:
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "an array on the GPU starts at an address that the kernel cannot load from",
             where=subject,
             expected=f"a multiple of {alignment} bytes",
@@ -202,13 +202,13 @@ def view(array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: 
             todo="copy it first: new arrays are aligned, slices need not be",
         )
     if write and read_only:
-        raise ArgumentValueError("an array on the GPU cannot be written to", where=subject)
+        raise ReproErrorOfValue("an array on the GPU cannot be written to", where=subject)
     return View(ExternalArray(pointer, count * dtype.itemsize, array), interface.get("stream"), shape)
 
 
 def _expect(subject: str, quality: str, expected: object, actual: object) -> None:
     if expected != actual:
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             f"an array on the device has another {quality}", where=subject, expected=expected, actual=actual
         )
 

@@ -21,7 +21,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from repro.config.validation_errors import nearest, shorten
 from repro.devices.base import Queue
-from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, brief
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
 from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, host_array, is_on_device
 from repro.operators.calls import DirectCall
@@ -64,7 +64,7 @@ def check_shape(shape: Any, segments: int) -> tuple[int, int]:
     try:
         rows, columns = shape
     except (TypeError, ValueError):
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "this is no shape of a matrix", where="shape", expected="two whole numbers", actual=shape
         ) from None
     return (
@@ -77,7 +77,7 @@ def whole_number(value: Any, subject: str, minimum: int, maximum: int) -> int:
     """Return a user's argument as an int; raise `ReproError` unless it is an integer from `minimum` to `maximum`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not minimum <= value <= maximum:
-        kind = ArgumentValueError if whole else ArgumentTypeError
+        kind = ReproErrorOfValue if whole else ReproErrorOfType
         expected = f"a whole number from {minimum:,} to {maximum:,}"
         raise kind("this is no such number", where=subject, expected=expected, actual=brief(value))
     return int(value)
@@ -93,25 +93,25 @@ def real_number(value: Any, subject: str, least: float = -np.inf) -> float:
     if not (np.isfinite(number) and number >= least):
         limit = "" if least == -np.inf else f" of at least {least:g}"
         expected = f"a finite real number{limit}"
-        kind = ArgumentValueError if real else ArgumentTypeError
+        kind = ReproErrorOfValue if real else ReproErrorOfType
         raise kind("this is no such number", where=subject, expected=expected, actual=brief(value))
     return number
 
 
 def yes_or_no(value: Any, subject: str) -> bool:
     if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
-        raise ArgumentTypeError("neither yes nor no", where=subject, expected="True or False", actual=brief(value))
+        raise ReproErrorOfType("neither yes nor no", where=subject, expected="True or False", actual=brief(value))
     return bool(value)
 
 
 def text(value: Any, subject: str) -> None:
     if not isinstance(value, str | os.PathLike):
-        raise ArgumentTypeError("this is no text", where=subject, expected="a string", actual=brief(value))
+        raise ReproErrorOfType("this is no text", where=subject, expected="a string", actual=brief(value))
 
 
 def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
     if not isinstance(word, str) or word not in words:
-        kind = ArgumentValueError if isinstance(word, str) else ArgumentTypeError
+        kind = ReproErrorOfValue if isinstance(word, str) else ReproErrorOfType
         raise kind(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=brief(word))
 
 
@@ -123,7 +123,7 @@ OFTEN_CALLED = {"matvec", "rmatvec", "matmat", "rmatmat", "dot"}
 
 
 def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorate a public function: a wrong keyword, and missing or surplus arguments, raise `ArgumentTypeError`."""
+    """Decorate a public function: a wrong keyword, and missing or surplus arguments, raise `ReproErrorOfType`."""
 
     @wraps(function)
     def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
@@ -152,14 +152,14 @@ def public_methods(decorated: Class) -> Class:
 
 
 def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords: Mapping[str, object]) -> None:
-    """Raise `ArgumentTypeError` if a function cannot be called with these arguments."""
+    """Raise `ReproErrorOfType` if a function cannot be called with these arguments."""
     function_signature = signature(function)
     names = [name for name in function_signature.parameters if name not in ("self", "cls")]
     name = function.__qualname__.removesuffix(".__init__")
     for keyword in keywords:
         if keyword not in names:
             near = nearest(keyword, names) or next((name for name in names if name in keyword or keyword in name), None)
-            raise ArgumentTypeError(
+            raise ReproErrorOfType(
                 "there is no such argument",
                 where=f"{name}({shorten(keyword)}=)",
                 expected=", ".join(names) or "none",
@@ -168,7 +168,7 @@ def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords:
     try:
         function_signature.bind(*arguments, **keywords)
     except TypeError as error:
-        raise ArgumentTypeError(
+        raise ReproErrorOfType(
             "these are no such arguments", where=f"{name}()", expected=", ".join(names) or "none", actual=error
         ) from None
 
@@ -200,7 +200,7 @@ class Closeable:
         self.close()
 
 
-class LengthError(ArgumentValueError):
+class LengthError(ReproErrorOfValue):
     """A vector has the wrong length for an operator."""
 
 
@@ -266,7 +266,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         if is_on_device(x):
             return self._on_device(x, out, stream)
         if out is not None and is_on_device(out):
-            raise ArgumentTypeError(
+            raise ReproErrorOfType(
                 "x and out have to be on the same side", expected="both on the device, or both NumPy's"
             )
         vector = host_array(x, "x")
@@ -314,7 +314,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         if len(shape) > 2 or (shape and shape[0] != columns):
             raise LengthError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
         if shape and array.dtype.kind not in "fiubc":
-            raise ArgumentValueError("x is not made of numbers", where="x", actual=array.dtype)
+            raise ReproErrorOfValue("x is not made of numbers", where="x", actual=array.dtype)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if np.iscomplexobj(x) and self.dtype.kind != "c":
@@ -360,7 +360,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     def _on_device(self, x: Any, out: Any, stream: int | None) -> Any:
         if out is not None and not is_on_device(out):
-            raise ArgumentTypeError(
+            raise ReproErrorOfType(
                 "x and out have to be on the same side", expected="both on the device, or both NumPy's"
             )
         rows, columns = self.shape
@@ -380,7 +380,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             and x_memory.pointer < y_memory.pointer + y_memory.nbytes
             and y_memory.pointer < x_memory.pointer + x_memory.nbytes
         ):
-            raise ArgumentValueError("x and out overlap", expected="two arrays", todo="give another `out`, or none")
+            raise ReproErrorOfValue("x and out overlap", expected="two arrays", todo="give another `out`, or none")
         if stream is not None:
             streams: tuple[int | None, ...] = (stream,)
         else:
@@ -394,12 +394,12 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 def _write(out: Any, y: NDArray[Any]) -> None:
     if not isinstance(out, np.ndarray) or not out.flags.writeable:
         actual = "one that is read-only" if isinstance(out, np.ndarray) else type(out).__name__
-        kind = ArgumentValueError if isinstance(out, np.ndarray) else ArgumentTypeError
+        kind = ReproErrorOfValue if isinstance(out, np.ndarray) else ReproErrorOfType
         raise kind("out cannot be written to", where="out", expected="a NumPy array", actual=actual)
     if out.shape != y.shape:
-        raise ArgumentValueError("out has another shape", where="out", expected=y.shape, actual=out.shape)
+        raise ReproErrorOfValue("out has another shape", where="out", expected=y.shape, actual=out.shape)
     if out.dtype.kind not in "fc" or not np.can_cast(y.dtype, out.dtype, "same_kind"):
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "out cannot hold the product",
             where="out",
             expected=f"{y.dtype}, or another dtype of its kind",

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import OutOfDeviceMemory, Program, Queue
-from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.operators.arrays import VectorType, is_on_device
 from repro.operators.base import MAX_SLACK, Capacity, DeviceOperator, check_shape, one_of, public_methods, whole_number
 from repro.operators.device_exchange import BatchUpload, batch_streams, described, load_module, take_csr
@@ -161,7 +161,7 @@ class DynamicCSR(DeviceOperator):
         room = Capacity(segments, slack, capacity, width)
         if isinstance(matrix, (tuple, list)):
             if shape is None or len(matrix) != 3:
-                raise ArgumentValueError("these are no arrays of CSR", expected="(data, indices, offsets), and a shape")
+                raise ReproErrorOfValue("these are no arrays of CSR", expected="(data, indices, offsets), and a shape")
             shape = check_shape(shape, segments)
             if any(is_on_device(array) for array in matrix):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
@@ -176,18 +176,18 @@ class DynamicCSR(DeviceOperator):
         cls, arrays: tuple[Any, Any, Any], shape: tuple[int, int], dtype: DTypeLike | None, room: Capacity, device: str
     ) -> DynamicCSR:
         if not all(is_on_device(array) for array in arrays):
-            raise ArgumentTypeError(
+            raise ReproErrorOfType(
                 "the arrays of CSR have to be on the same side", expected="all on the device, or NumPy's"
             )
         if room.width:
-            raise ArgumentValueError("a width is for matrices of the host", expected=0, actual=room.width)
+            raise ReproErrorOfValue("a width is for matrices of the host", expected=0, actual=room.width)
         data, indices, offsets = arrays
         data_dtype = described(data)[0]
         precision = precision_of_values(data_dtype) if dtype is None else precision_of(dtype)
         count, runtime = math.prod(described(data)[1]), open_runtime(device)
         capacity = room.for_entries(count)
         if count > capacity or capacity > MAX_ENTRIES:
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "the matrix does not fit into its buffer", expected=f"at most {capacity:,}", actual=count
             )
         operator = cls.__new__(cls)

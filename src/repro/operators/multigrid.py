@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from repro.codegen.targets import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
-from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, brief
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
 from repro.operators.arrays import DeviceArray, View, copy_refusal, host_array, is_on_device
 from repro.operators.base import public, public_methods, real_number, warn_caller, whole_number, yes_or_no
@@ -316,9 +316,9 @@ class MultilevelSolver:
             matrix's precision changes b by more than the tolerance.
         """
         if accel is not None and not (isinstance(accel, str) and accel == "cg"):
-            raise ArgumentValueError("unknown acceleration", where="accel", expected="cg or None", actual=brief(accel))
+            raise ReproErrorOfValue("unknown acceleration", where="accel", expected="cg or None", actual=brief(accel))
         if residuals is not None and not isinstance(residuals, list):
-            raise ArgumentTypeError(
+            raise ReproErrorOfType(
                 "this is no list", where="residuals", expected="a list", actual=type(residuals).__name__
             )
         tol = real_number(tol, "tol", 0.0)
@@ -369,7 +369,7 @@ class MultilevelSolver:
             values = self._pattern.values_of(matrix, self._dtype)
             if not self._pattern.has_sound_values(values):
                 check_diagonal(values[self._pattern.diagonal])
-                raise ArgumentValueError("multigrid needs finite numbers", where="A")
+                raise ReproErrorOfValue("multigrid needs finite numbers", where="A")
             self._memory.whole = False
             try:
                 if values.size:
@@ -420,7 +420,7 @@ class MultilevelSolver:
     def _host_vector(self, array: Any, subject: str) -> NDArray[Any]:
         vector = _host_array(array, subject)
         if vector.shape != (self._n,) or vector.dtype.kind not in "fiub":
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "this is no vector of the matrix",
                 where=subject,
                 expected=f"{self._n} real numbers",
@@ -474,7 +474,7 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
     if vectors.ndim == 1:
         vectors = vectors[:, None]
     if vectors.ndim != 2 or vectors.shape[0] != n_rows or not vectors.shape[1] or vectors.dtype.kind not in "fiub":
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "these are no vectors of the matrix",
             where="B",
             expected=f"({n_rows}, k) real numbers",
@@ -485,11 +485,11 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
     if not np.isfinite(largest).all():
         i, j = np.argwhere(~np.isfinite(vectors))[0]
         expected = "finite numbers"
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "multigrid needs finite vectors", where=f"B[{i}, {j}]", expected=expected, actual=vectors[i, j]
         )
     if n_rows and not largest.any():
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "all vectors are 0", where="B", expected="vectors that the matrix nearly takes to 0", todo="leave B out"
         )
     exponents = np.frexp(largest)[1]
@@ -502,7 +502,7 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
 def _report(result: SolveResult, tol: float) -> None:
     steps = len(result.residuals) - 1
     if not np.isfinite(result.reached):
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "the iteration came to no solution",
             where=f"step {steps}",
             expected="a finite residual",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.entries import get_entry
-from repro.errors import ArgumentValueError, ReproError
+from repro.errors import ReproError, ReproErrorOfValue
 from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, host_array, is_on_device
 from repro.operators.base import Closeable, one_of, public_methods, real_number, warn_caller, whole_number
 from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupy_array, is_from_module
@@ -61,7 +61,7 @@ class ChipSolver(Closeable):
         warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
         slices = deal_rows(matrix, kind.scalar, device)
         if method == "cg" and slices.smallest_diagonal.number <= 0:
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "conjugate gradients need a positive definite matrix",
                 where=f"diagonal, row {slices.smallest_diagonal.row}",
                 expected="a number above 0",
@@ -124,7 +124,7 @@ class ChipSolver(Closeable):
         vector = host_array(array, subject)
         kinds = "fiub" + "c" * (self._kind.dtype.kind == "c")
         if vector.shape not in ((size,), (size, 1)) or vector.dtype.kind not in kinds:
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "this is no vector of the matrix",
                 where=subject,
                 expected=f"{size} {'numbers' if 'c' in kinds else 'real numbers'}",
@@ -132,7 +132,7 @@ class ChipSolver(Closeable):
             )
         if not np.isfinite(vector).all():
             position = int(np.argmin(np.isfinite(vector.ravel())))
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "a vector has to be finite",
                 where=f"{subject}[{position}]",
                 expected="a finite number",
@@ -160,7 +160,7 @@ class ChipSolver(Closeable):
         with np.errstate(over="ignore"):
             x[self._rows] = np.ldexp(dealt_x, exponent)
         if not np.isfinite(x).all():
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "the solution is too large for its precision",
                 where="x",
                 todo="scale b, or the matrix; the matrix may be singular",
@@ -182,7 +182,7 @@ class ChipSolver(Closeable):
             else:
                 host = rhs.ravel()
             if host.any():
-                raise ArgumentValueError(
+                raise ReproErrorOfValue(
                     "numbers are too small to be squared", where="b", actual=np.abs(host).max(), todo="scale b"
                 )
         if solution.status == "not finite":
@@ -191,7 +191,7 @@ class ChipSolver(Closeable):
                 where, todo = "b", "b may have infinite numbers or NaN, or numbers too large to be squared: scale b"
             elif not solution.iterations:
                 where, todo = "x0", "x0 may have infinite numbers or NaN, or be too large for b: start from 0"
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "the iteration came to no solution",
                 where=where,
                 expected="finite sums",
@@ -205,7 +205,7 @@ class ChipSolver(Closeable):
                 if self.method == "cg"
                 else ("BiCGSTAB breaks down: a divisor is 0", "start from another x0; the matrix may be singular")
             )  # fmt: skip
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 failure, where=iteration, actual=f"a residual of {_relative(solution)} times the norm of b", todo=todo
             )
 

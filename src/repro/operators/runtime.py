@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from repro.codegen.build_cache import Module, compile_module, compiled_before
 from repro.devices.base import Buffer, Device, DeviceError, OutOfDeviceMemory, Program
 from repro.devices.selection import open_device, resolve_device
-from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, argument_errors, brief
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.operators.array_libraries import ArrayLibraries
 from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, is_on_device, view
 from repro.package_data import shipped
@@ -114,7 +114,7 @@ class Runtime:
     ) -> View:
         """Check that an array is on this device, and return a view of its memory; see `repro.operators.arrays.view`."""
         if not is_on_device(array):
-            raise ArgumentTypeError(
+            raise ReproErrorOfType(
                 "this is no array on the device",
                 where=subject,
                 expected=f"an array on {self.device.name}",
@@ -132,7 +132,7 @@ class Runtime:
         return array_view
 
     def _elsewhere(self, subject: str, actual: str) -> ReproError:
-        return ArgumentValueError(
+        return ReproErrorOfValue(
             "an array lies on another device",
             where=subject,
             expected=f"memory of {_describe_device(self.device)}",
@@ -235,7 +235,7 @@ class _Streams:
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         status, *result = function(*arguments)
         if int(status):
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "the GPU refused to order its streams",
                 where=function.__name__,
                 actual=status,
@@ -252,7 +252,7 @@ def open_runtime(device: str = "auto") -> Runtime:
     """Return the one runtime for a device (`auto`, `cuda:N`, `opencl:N`); raise `ReproError` if it is unavailable."""
     if not isinstance(device, str):
         expected = "a string such as auto, cuda:0 or opencl:0"
-        raise ArgumentTypeError("no such device", where="device", expected=expected, actual=brief(device))
+        raise ReproErrorOfType("no such device", where="device", expected=expected, actual=brief(device))
     with _opening_lock:  # a second runtime for the same device would refuse arrays of the first one
         try:
             with argument_errors():

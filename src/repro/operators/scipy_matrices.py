@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from repro.codegen.targets import DTYPES
 from repro.entries import entries
-from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, argument_errors, brief
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.exact_casts import cast
 from repro.operators.base import one_of
 from repro.problems.assembly import fold
@@ -35,7 +35,7 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
     `coo`.
     """
     if isinstance(matrix, str | os.PathLike):
-        raise ArgumentTypeError(
+        raise ReproErrorOfType(
             "this is the name of a file, not a matrix",
             where=subject,
             expected="a SciPy sparse matrix or array",
@@ -43,7 +43,7 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
             todo="read it with scipy.io.mmread, which takes Matrix Market files, and give what it returns",
         )
     if not sp.issparse(matrix):
-        raise ArgumentTypeError(
+        raise ReproErrorOfType(
             "this is no sparse matrix",
             where=subject,
             expected="a SciPy sparse matrix or array",
@@ -53,7 +53,7 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
     check_extent(matrix.shape, subject, max_rows)
     read = _FORMATS.get(matrix.format)
     if read is None:
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "unknown format", where=subject, expected=f"one of {', '.join(_FORMATS)}", actual=matrix.format
         )
     return read(matrix, subject)
@@ -68,7 +68,7 @@ def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) ->
     try:
         data, indices, offsets = (np.asarray(array) for array in arrays)
     except (TypeError, ValueError) as error:
-        raise ArgumentValueError("these are no arrays of CSR", where=subject, actual=error) from None
+        raise ReproErrorOfValue("these are no arrays of CSR", where=subject, actual=error) from None
     for name, array in zip(names, (data, indices, offsets), strict=True):
         _check_axes(array, 1, f"{subject}: {name}")
     columns, ends = _whole(indices), _whole(offsets)
@@ -80,12 +80,12 @@ def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) ->
 def check_extent(shape: Any, subject: str, max_rows: int = MAX_DIMENSION) -> None:
     """Raise `ReproError` for a shape without two dimensions, or with too many rows or columns."""
     if len(shape) != 2:
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "this is no matrix", where=subject, expected="rows and columns", actual=f"shape {shape}"
         )
     for count, limit, name in zip(shape, (max_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
         if not 0 <= count <= limit:
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 f"the matrix has more {name} than can be told apart" if count > 0 else "the matrix has a negative size",
                 where=subject,
                 expected=f"at most {limit:,} {name}",
@@ -148,7 +148,7 @@ def _check_whole(array: Any, subject: str) -> None:
 
 
 def _damage_error(where: str, expected: str, actual: object) -> ReproError:
-    return ArgumentValueError("the matrix is damaged", where=where, expected=expected, actual=actual)
+    return ReproErrorOfValue("the matrix is damaged", where=where, expected=expected, actual=actual)
 
 
 # one reader for each format
@@ -272,7 +272,7 @@ def _shape(matrix: Any) -> tuple[int, int]:
 def _values(matrix: Any, subject: str, axes: int = 1) -> NDArray[Any]:
     values = _plain(getattr(matrix, "data", None), f"{subject}: data", axes)
     if values.dtype.kind not in "biufc":
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "these are no numbers", where=f"{subject}: data", expected="numbers", actual=values.dtype
         )
     return values.astype(np.float64) if values.dtype == np.float16 else values  # SciPy has no float16
@@ -339,7 +339,7 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
         one_of(entry, "entry", tuple(sorted(entries())))
     if isinstance(matrix, Matrix):
         if entry not in (None, matrix.entry):
-            raise ArgumentValueError("the problem has another entry", expected=matrix.entry, actual=entry)
+            raise ReproErrorOfValue("the problem has another entry", expected=matrix.entry, actual=entry)
         problem, working_precision = matrix.validate().require_product(), precision or "double"
     else:
         problem, working_precision = _problem_of_scipy(sound(matrix, "matrix"), entry, precision)
@@ -349,7 +349,7 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
 
 def _problem_of_scipy(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
     if matrix.shape[0] != matrix.shape[1]:
-        raise ArgumentValueError("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
+        raise ReproErrorOfValue("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
     blocks = matrix.blocksize if matrix.format == "bsr" else (1, 1)
     entry_name = entry or ("complex" if matrix.dtype.kind == "c" else BLOCK_ENTRIES.get(blocks, "real"))
     working_precision = precision or precision_of_values(matrix.dtype)
@@ -371,7 +371,7 @@ def as_rows(
     """
     matrix_rows = sound(matrix, subject, max_rows)
     if matrix_rows.dtype.kind == "c":
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "the matrix is not real", where=subject, expected="real numbers", actual=matrix_rows.dtype
         )
     precision = precision_of_values(matrix_rows.dtype) if dtype is None else precision_of(dtype)
@@ -422,7 +422,7 @@ def precision_of(dtype: DTypeLike) -> str:
         for name, dtype_of_name in DTYPES.items():
             if requested == np.dtype(dtype_of_name):
                 return name
-    raise ArgumentValueError(
+    raise ReproErrorOfValue(
         "a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype
     )
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from repro.devices.base import OutOfDeviceMemory, Program
-from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError, argument_errors, brief
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.exact_casts import cast
 from repro.filtering.grids import SortedCells
 from repro.filtering.kernels import DEGREES, render_siac
@@ -55,7 +55,7 @@ def as_triangulation(mesh: Any) -> tuple[Triangulation, Flags | None]:
     elif isinstance(mesh, (tuple, list)) and len(mesh) == 2:
         vertices, cells = _numbers(mesh[0], "the vertices"), _array(mesh[1], "the triangles")
     else:
-        raise ArgumentTypeError(
+        raise ReproErrorOfType(
             "this is no mesh",
             where="mesh",
             expected="vertices and triangles, a mesh of meshio, or a Field",
@@ -68,7 +68,7 @@ def as_triangulation(mesh: Any) -> tuple[Triangulation, Flags | None]:
 def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
     cells, points = mesh.cells_dict, _numbers(mesh.points, "the vertices")
     if not isinstance(cells, Mapping) or points.ndim != 2 or points.shape[1] not in (2, 3):
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "this is no mesh of meshio",
             where="mesh",
             expected="points (v, 2) or (v, 3), and cells by their kind",
@@ -76,11 +76,11 @@ def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
         )
     kinds = set(cells) - set(WITHOUT_AREA)
     if kinds != {"triangle"}:
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "the mesh is not of triangles alone", where="mesh", expected="triangle", actual=", ".join(sorted(kinds))
         )
     if len(points) and points.shape[1] == 3 and np.ptp(points[:, 2]) != 0:
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "the mesh is not in a plane", where="mesh", expected="one z", actual=np.ptp(points[:, 2])
         )
     return points[:, :2], _array(cells["triangle"], "the triangles")
@@ -91,12 +91,12 @@ def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[in
     if isinstance(mesh, Field):
         for attribute, argument, stated in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
             if argument not in (None, stated):
-                raise ArgumentValueError(
+                raise ReproErrorOfValue(
                     f"the field has another {attribute}", where=attribute, expected=stated, actual=argument
                 )
         degree, basis = mesh.degree, mesh.basis
     elif degree is None:
-        raise ArgumentValueError("the degree is not given", where="degree", expected="that of the field's polynomials")
+        raise ReproErrorOfValue("the degree is not given", where="degree", expected="that of the field's polynomials")
     basis = "dubiner" if basis is None else basis
     one_of(basis, "basis", tuple(BASES))
     return whole_number(degree, "degree", DEGREES[0], DEGREES[-1]), basis
@@ -125,7 +125,7 @@ def as_orders(derivative: Any) -> tuple[int, int]:
     try:
         along_x, along_y = derivative
     except (TypeError, ValueError):
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "this is no derivative", where="derivative", expected="its orders along x and y", actual=brief(derivative)
         ) from None
     along = [whole_number(order, "derivative", 0, DEGREES[-1]) for order in (along_x, along_y)]
@@ -135,7 +135,7 @@ def as_orders(derivative: Any) -> tuple[int, int]:
 def _numbers(array: Any, subject: str) -> Floats:
     numbers = _array(array, subject)
     if numbers.dtype.kind not in "fiu":
-        raise ArgumentValueError("these are no real numbers", where=subject, actual=numbers.dtype)
+        raise ReproErrorOfValue("these are no real numbers", where=subject, actual=numbers.dtype)
     return cast(numbers, np.float64, subject)
 
 
@@ -143,7 +143,7 @@ def _array(array: Any, subject: str) -> NDArray[Any]:
     try:
         return np.asarray(array)
     except ValueError as error:
-        raise ArgumentValueError("this is no array", where=subject, actual=error) from None
+        raise ReproErrorOfValue("this is no array", where=subject, actual=error) from None
 
 
 #: `matrix="auto"` makes a matrix if it takes at most this share of free device memory; fields need the remainder.
@@ -212,14 +212,14 @@ def siac(
         A stencil meets so many triangles that filtering takes long, as when one long edge makes h large.
     """
     if not isinstance(matrix, bool | int | np.bool_ | str) or matrix not in (True, False, "auto"):
-        raise ArgumentValueError("unknown wish", where="matrix", expected="True, False or 'auto'", actual=brief(matrix))
+        raise ReproErrorOfValue("unknown wish", where="matrix", expected="True, False or 'auto'", actual=brief(matrix))
     with argument_errors():
         triangles, clockwise = as_triangulation(mesh)
         degree, basis = as_polynomials(mesh, degree, basis)
         given_points = None if points is None else as_points(points, triangles)
         all_points = evaluation_points(triangles, degree) if given_points is None else given_points
     if not len(all_points):
-        raise ArgumentValueError("there are no points to filter at", where="points", expected="(n, 2), at least one")
+        raise ReproErrorOfValue("there are no points to filter at", where="points", expected="(n, 2), at least one")
     for items, count in (("points", len(all_points)), ("triangles", len(triangles.triangles))):
         whole_number(count, f"number of {items}", 1, MAX_COUNT)
     with argument_errors():
@@ -307,7 +307,7 @@ class SiacFilter(DeviceOperator, Closeable):
         rows, columns = self.shape
         shape = described(X)[1]
         if len(shape) != 2 or shape[0] != columns:
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "these are no modes of the fields", where="X", expected=f"({columns}, fields)", actual=shape
             )
         x_view = self._runtime.view(X, "X", self.dtype, columns * shape[1], self.dtype.itemsize)
@@ -372,7 +372,7 @@ class SiacFilter(DeviceOperator, Closeable):
             )
         if array.dtype.kind not in "fiub":
             todo = "filter real and imaginary parts as two fields" if array.dtype.kind == "c" else None
-            raise ArgumentValueError("the modes are no real numbers", where="modes", actual=array.dtype, todo=todo)
+            raise ReproErrorOfValue("the modes are no real numbers", where="modes", actual=array.dtype, todo=todo)
 
     def _require_open(self) -> None:
         if self.closed:
@@ -427,7 +427,7 @@ def _made_local(
 ) -> LocalPerPoint:
     """Return the filter with one h per point; `stack` frees its memory."""
     if matrix is True:
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "the filter is made a matrix only with one h, since its rows are integrated by contours",
             where="scale",
             expected="the same h at all points",

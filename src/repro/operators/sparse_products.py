@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, Call, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.cuda_driver import pointer_of
-from repro.errors import ArgumentTypeError, ArgumentValueError, ReproError
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.exact_casts import cast
 from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
 from repro.operators.base import one_of, public, public_methods, text, yes_or_no
@@ -201,7 +201,7 @@ class ProductPlan:
             return self._runtime.view(values, subject, storage.dtype, count, storage.dtype.itemsize)
         array = host_array(values, subject)
         if array.shape != (count,) or array.dtype.kind not in "fiub":
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "these are no values of the matrix",
                 where=subject,
                 expected=f"{count:,} real numbers, as it has entries",
@@ -327,7 +327,7 @@ def spgemm(
     one_of(format, "format", ("csr", "dynamic"))
     sort, plan = yes_or_no(sort, "sort"), yes_or_no(plan, "plan")
     if sort and format == "dynamic":
-        raise ArgumentValueError("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
+        raise ReproErrorOfValue("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
     if not plan and format == "csr" and (in_place := _multiply_in_place(a, b, device)) is not None:
         return in_place.sorted() if sort else in_place.product
     operands = _operand(a, "a"), _operand(b, "b")
@@ -412,7 +412,7 @@ def _multiply_in_place(a: Any, b: Any, device: str) -> _InPlace | None:
         if is_from_module(a, CUPYS_MATRICES):
             return None  # the conversion sorts columns, or says what is damaged
         if flaw.damaged:
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "the matrix is damaged",
                 where="ab"[flaw.index],
                 expected="row offsets that ascend from 0 to the number of entries, and columns inside of the matrix",
@@ -451,11 +451,11 @@ def product_tools(runtime: Runtime, precision: str) -> ProductTools:
 def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
     for operand in operands:
         if isinstance(operand.matrix, DynamicCSR):
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "a matrix that grows keeps no pattern that a plan could be for", where=operand.subject
             )
     if sort or format != "csr":
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "a product with a plan is CSR, its columns in the order in which they were computed",
             where="sort" if sort else "format",
             todo="sort a copy of the product",
@@ -472,7 +472,7 @@ def _refuse_overflow(product: sp.csr_array, operands: Sequence[Operand]) -> None
 def _overflow_error(product: sp.csr_array) -> ReproError:
     bad = np.flatnonzero(~np.isfinite(product.data))
     row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
-    return ArgumentValueError(
+    return ReproErrorOfValue(
         f"sums of the product are too large for {product.dtype}",
         where=f"row {row}, column {product.indices[bad[0]]}, the first of {bad.size}",
         expected=f"numbers up to {np.finfo(product.dtype).max:.3g}",
@@ -494,7 +494,7 @@ class Operand:
         """Yield the operand as device storage in the given precision."""
         if isinstance(self.matrix, DynamicCSR):
             if self.precision != precision:
-                raise ArgumentValueError(
+                raise ReproErrorOfValue(
                     "a matrix that grows has another dtype than the product",
                     where=self.subject,
                     expected=np.dtype(DTYPES[precision]),
@@ -518,7 +518,7 @@ def _operand(matrix: Any, subject: str) -> Operand:
     if isinstance(matrix, DynamicCSR):
         return Operand(matrix, precision_of(matrix.dtype), subject)
     if is_from_module(matrix, "torch"):
-        raise ArgumentTypeError(
+        raise ReproErrorOfType(
             "a tensor can only be multiplied where both lie",
             where=subject,
             expected="two sparse_csr on one GPU, both float32 or both float64, of shapes that fit, and no plan",
@@ -540,7 +540,7 @@ def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
         runtime = open_runtime(cupy_device(cupys[0].matrix) if device == "auto" and cupys else device)
     for operand in grown:
         if operand.matrix.runtime is not runtime:
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "the matrix lies on another device",
                 where=operand.subject,
                 expected=runtime.device.name,
@@ -583,7 +583,7 @@ class StoredPattern:
         if not self._has_arrays(matrix):
             matrix = canonical(matrix)
             if not self._has_arrays(matrix):
-                raise ArgumentValueError(
+                raise ReproErrorOfValue(
                     "the matrix has another pattern",
                     where="A",
                     expected=f"entries in the {len(self._columns):,} places of the matrix that was set up, 0 or not",

@@ -20,7 +20,7 @@ from repro.codegen.targets import DTYPES, Target
 from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
-from repro.errors import ArgumentValueError, ReproError, Unsupported, argument_errors
+from repro.errors import ReproError, ReproErrorOfValue, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, is_on_device
 from repro.operators.base import Closeable, DeviceOperator, one_of, public, public_methods, text, warn_caller
@@ -76,7 +76,7 @@ class Product:
             except OutOfDeviceMemory as error:
                 raise runtime.out_of_memory_error(error) from None
             except Unsupported as error:
-                raise ArgumentValueError(
+                raise ReproErrorOfValue(
                     "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
                 ) from None
             self._memory = stack.pop_all()
@@ -147,7 +147,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
         on_gpu = target.dialect == "cuda"
         tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
     elif near := nearest(tuned, ("default", "now")):
-        raise ArgumentValueError(
+        raise ReproErrorOfValue(
             "unknown choice of a kernel",
             expected=CHOICES,
             actual=f"{tuned}; did you mean {near}?",
@@ -158,7 +158,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
             results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
         )
         if choice.entry != problem.entry:
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "the campaign's problem has another entry",
                 where=tuned,
                 expected=problem.entry,
@@ -167,7 +167,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
             )
         tuned = choice.name
     elif "-" not in tuned:  # no layout has such a name
-        raise ArgumentValueError("unknown choice of a kernel", expected=CHOICES, actual=tuned)
+        raise ReproErrorOfValue("unknown choice of a kernel", expected=CHOICES, actual=tuned)
     return exported_variant(tuned, target)
 
 
@@ -267,7 +267,7 @@ class SpmvOperator(DeviceOperator, Closeable):
     def matmat(self, X: Any) -> Any:
         """Return A X for a NumPy array X `(columns, vectors)`; a device array raises `ReproError`."""
         if is_on_device(X):
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "several vectors on the device are not multiplied at once",
                 where="X",
                 todo="multiply one after the other by `matvec`, or bring them to the host",

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Argument, Buffer
 from repro.entries import entries
-from repro.errors import ArgumentValueError, ReproError, brief
+from repro.errors import ReproError, ReproErrorOfValue, brief
 from repro.exact_casts import cast
 from repro.operators.arrays import TODO, DeviceArray, VectorType, View, host_array
 from repro.operators.base import one_of, public, public_methods, whole_number
@@ -78,7 +78,7 @@ class Vectors:
         host_array = np.asarray(host)
         expected = self.n * self.kind.numbers
         if host_array.size != expected:
-            raise ArgumentValueError("a vector has another size", expected=expected, actual=host_array.size)
+            raise ReproErrorOfValue("a vector has another size", expected=expected, actual=host_array.size)
         members = self.kind.members(host_array, "vector")
         members_in_order = members if self._rows is None else members[self._rows]
         return self.runtime.put(pack_vector(members_in_order, self.order).view(self.dtype))
@@ -228,7 +228,7 @@ def _again(n: int, kind: VectorType, order: str, rows: NDArray[np.int64] | None,
 
 def _factor_error(kind: VectorType, subject: str, value: object) -> ReproError:
     members = len(kind.algebra.members)
-    return ArgumentValueError(
+    return ReproErrorOfValue(
         "a factor is neither a number nor an entry",
         where=subject,
         expected="a real number" + f", or the {members} members of a {kind.entry} entry" * bool(members),

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device, Kernel, OutOfDeviceMemory, Program, Queue
-from repro.errors import ArgumentValueError, ReproError
+from repro.errors import ReproError, ReproErrorOfValue
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, Arrays, check_capacity, table_pitch
 from repro.sparse.dynamic.kernels import Report
 from repro.sparse.dynamic.operations import Existing, Insertion, Operations
@@ -298,7 +298,7 @@ class DynamicMatrix:
     def _require_countable(self, count: int) -> None:
         requested_entries = count + self.slack * min(count, self._storage.shape[0])
         if requested_entries >= MAX_ENTRIES:
-            raise ArgumentValueError(
+            raise ReproErrorOfValue(
                 "the batch is too large to be inserted at once",
                 expected=f"fewer than {MAX_ENTRIES:,} entries with the slack of the rows that they are for",
                 actual=f"{requested_entries:,}",
@@ -312,7 +312,7 @@ class DynamicMatrix:
 
     def _index_error(self, count: int) -> ReproError:
         rows, columns = self._storage.shape
-        return ArgumentValueError(
+        return ReproErrorOfValue(
             "entries lie outside of the matrix; nothing was done",
             expected=f"rows from 0 to {rows - 1} and columns from 0 to {columns - 1}",
             actual=f"{count:,} entries elsewhere",
