@@ -7,7 +7,9 @@ import scipy.sparse as sp
 import repro
 from repro.devices.base import LaunchError
 from repro.errors import ReproError
-from repro.operators import sparse_products
+from repro.operators import products_in_place, sparse_products
+from repro.operators.product_tools import load_products, product_tools
+from repro.operators.products_in_place import multiply_in_place
 from repro.sparse.spgemm.csr_arrays import CsrArrays, CsrReader, UnsuitableCsr
 from support.emulated_cuda import needs_compiler
 from support.emulated_runtime import CURRENT_STREAM, EmulatedRuntime, csr_matrix, install_cupy, install_cupyx
@@ -19,7 +21,7 @@ pytestmark = [pytest.mark.slow, needs_compiler]  # the emulator takes long to co
 @pytest.fixture
 def runtime(monkeypatch, built_folder):
     runtime = EmulatedRuntime(monkeypatch, built_folder / "emulated")
-    monkeypatch.setattr(sparse_products, "_gpu_runtime", lambda ordinal: runtime)
+    monkeypatch.setattr(products_in_place, "_gpu_runtime", lambda ordinal: runtime)
     return runtime
 
 
@@ -95,7 +97,7 @@ def changed(matrix, name, index, value):
 )
 def test_damaged_and_unordered_matrices_are_not_read(runtime, name, place, value, damaged, index):
     matrix = sp.csr_array(np.triu(np.ones((30, 30)))[:20])
-    tools = sparse_products.product_tools(runtime, "double")
+    tools = product_tools(runtime, "double")
 
     def read(m):
         upload = runtime.device.upload
@@ -115,7 +117,7 @@ def test_columns_that_fall_from_one_row_to_the_next_are_in_order(runtime):
     arrays = CsrArrays(
         matrix.shape, matrix.nnz, *(upload(array) for array in (matrix.indptr, matrix.indices, matrix.data))
     )
-    (storage,) = sparse_products.product_tools(runtime, "double").reader.read([arrays])
+    (storage,) = product_tools(runtime, "double").reader.read([arrays])
     assert (storage.entries, storage.longest) == (matrix.nnz, np.diff(matrix.indptr).max())
 
 
@@ -123,8 +125,8 @@ def test_other_operands_are_converted(bring, monkeypatch):
     a = bring(sp.csr_array(random(20, 20, 0.2)))
     single = bring(sp.csr_array(random(20, 20, 0.2).astype(np.float32)))
     for operands in ((a, single), (a, random(20, 20, 0.2)), (a, bring(sp.csr_array(random(21, 20, 0.2))))):
-        assert sparse_products._multiply_in_place(*operands, "auto") is None
-    assert sparse_products._multiply_in_place(a, a, "cuda:1") is None
+        assert multiply_in_place(*operands, "auto", False) is None
+    assert multiply_in_place(a, a, "cuda:1", False) is None
 
 
 @pytest.fixture
@@ -133,10 +135,10 @@ def planned(runtime, bring):
     a, b = (sp.csr_array(matrix) for matrix in (random(40, 60, 0.1), random(60, 30, 0.2)))
     for matrix in (a, b):
         matrix.sort_indices()
-    load = sparse_products.load_products(runtime, "double")
+    load = load_products(runtime, "double")
     storages = [sparse_products.matrix_on_device(runtime, matrix, np.dtype(np.float64)) for matrix in (a, b)]
     factors = sparse_products.Factors(*storages)
-    product = sparse_products.product_tools(runtime, "double").multiplication.multiply_in_two_phases(factors)
+    product = product_tools(runtime, "double").multiplication.multiply_in_two_phases(factors)
     c = product.download().to_csr()
     return a, b, c, sparse_products.ProductPlan(runtime, load, factors, product, bring(c))
 

@@ -184,6 +184,10 @@ class EmulatedCuda:
         """Return memory."""
         return self.allocate(nbytes)
 
+    def host_array(self, count: int, dtype: np.dtype) -> np.ndarray:
+        """Return an array."""
+        return np.empty(count, dtype)
+
     def pooling(self) -> AbstractContextManager[None]:
         """Do nothing: memory is had without delay."""
         return nullcontext()

@@ -362,6 +362,9 @@ class Device(Clock, Queue, Protocol):
         Work on another stream that uses the memory has to be ordered with the device's queue.
         """
 
+    def host_array(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return a new host array `(count,)` to download into: page-locked memory where copies are faster then."""
+
     def pooling(self) -> AbstractContextManager[None]:
         """Allocate from a memory pool inside the body; meant for operations that allocate temporary memory.
 

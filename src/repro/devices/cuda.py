@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from importlib import import_module
 from inspect import unwrap
 from itertools import pairwise
@@ -39,10 +40,12 @@ from repro.devices.base import (
     time_host,
 )
 from repro.devices.cuda_driver import (
+    MIN_PINNED_BYTES,
     CudaBuffer,
     CudaQueue,
     MappedWords,
     Memory,
+    PinnedPool,
     SideStreams,
     bind_launch,
     check_cuda,
@@ -294,6 +297,7 @@ class CudaDevice:
         with self.current():
             self._stream = cuda.Stream()
         self._memory = Memory(cuda, self._activated)
+        self._pinned = PinnedPool(partial(cuda.pagelocked_empty, dtype=np.uint8))
         self._ordered: Any = None  # the pool of `allocate_ordered`, once it is used
         self._scratch: CudaBuffer | None = None
         self._at_close: list[Callable[[], None]] = []
@@ -449,6 +453,13 @@ class CudaDevice:
                 self._memory.trim()
                 buffer = self._ordered.allocate(int(nbytes))
             return buffer
+
+    def host_array(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        nbytes = count * dtype.itemsize
+        if nbytes < MIN_PINNED_BYTES:
+            return np.empty(count, dtype)
+        with self._mapped():
+            return self._pinned.take(nbytes)[:nbytes].view(dtype)
 
     def pooling(self) -> AbstractContextManager[None]:
         return self._memory.pooling()

@@ -200,6 +200,9 @@ class OpenClDevice:
     def allocate_ordered(self, nbytes: int) -> Buffer:
         return self.allocate(nbytes)
 
+    def host_array(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        return np.empty(count, dtype)
+
     def pooling(self) -> AbstractContextManager[None]:
         """Do nothing: allocating host memory is fast enough without a pool."""
         return nullcontext()

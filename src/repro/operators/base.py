@@ -320,7 +320,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         if np.iscomplexobj(x) and self.dtype.kind != "c":
             return self._matvec(x.real) + 1j * self._matvec(x.imag)
         members = self._kind.members(x, "x")
-        y = np.empty(self.shape[0], self._kind.dtype)
+        y = self._runtime.device.host_array(self.shape[0], self._kind.dtype)
         with self._ordered():  # the lock also covers the copies, since threads share the staging arrays
             self._require_open()
             x_array, y_array = self._staging

@@ -28,9 +28,10 @@ from repro.operators.device_exchange import (
     store_cupys,
     to_cupy,
 )
+from repro.operators.product_tools import load_products, product_source
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows
-from repro.operators.sparse_products import StoredPattern, load_products, matrix_on_device, product_source
+from repro.operators.sparse_products import StoredPattern, matrix_on_device
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels

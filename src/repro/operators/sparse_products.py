@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 from weakref import finalize
 
 import numpy as np
@@ -17,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES
-from repro.devices.base import Buffer, Call, LaunchError, OutOfDeviceMemory, Program
+from repro.devices.base import Buffer, Call, LaunchError, OutOfDeviceMemory
 from repro.devices.cuda_driver import pointer_of
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.exact_casts import cast
@@ -30,23 +29,20 @@ from repro.operators.device_exchange import (
     cupy_device,
     cupys_rows,
     is_from_module,
-    load_module,
     store_cupys,
     to_cupy,
 )
-from repro.operators.device_matrices import CUPY_MATRICES, MatrixLibrary, device_matrix, new_csr_arrays
+from repro.operators.device_matrices import CUPY_MATRICES
 from repro.operators.dynamic_csr import DynamicCSR
-from repro.operators.runtime import KERNELS, Runtime, open_runtime
+from repro.operators.product_tools import load_products, product_tools
+from repro.operators.products_in_place import multiply_in_place
+from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.scipy_matrices import SCALE, are_equal, as_rows, canonical, holds_in_slices, precision_of
 from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
-from repro.sparse.dynamic.kernels import TEMPLATES
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.elementwise import Kernels
 from repro.sparse.spgemm.binned_rows import Factors
-from repro.sparse.spgemm.csr_arrays import CsrReader, UnsuitableCsr
-from repro.sparse.spgemm.kernels import render_spgemm
-from repro.sparse.spgemm.multiplication import Destinations, Multiplication
+from repro.sparse.spgemm.multiplication import Destinations
 
 
 @public_methods
@@ -81,6 +77,7 @@ class ProductPlan:
     def __init__(self, runtime: Runtime, load: Load, factors: Factors, c: Storage, rows: Any) -> None:
         self._runtime, self._load, self._factors, self._c = runtime, load, factors, c
         self._is_on_host = isinstance(rows, sp.csr_array)
+        self._precision = "single" if c.dtype == np.float32 else "double"
         # copies, as a user may sort the columns of the returned matrix
         self._rows = rows.indices.astype(np.int32), rows.indptr.copy()
         self.shape: tuple[int, int] = c.shape
@@ -91,8 +88,6 @@ class ProductPlan:
         for matrix in (factors.a, factors.b, c):
             matrix.retain()
             keep(stack, matrix)
-        #: Set by the device if a number is not finite.
-        self._found = keep(stack, runtime.device.allocate(4))
         self._own: Callable[[], None] | None = None
         #: The refill on any stream, called with the addresses of the values of A, B and C.
         self._call = self._destinations.bind_call(factors, c)
@@ -240,12 +235,7 @@ class ProductPlan:
             raise _overflow_error(self._read(c_values))
 
     def _are_finite(self, values: Buffer, count: int) -> bool:
-        device, found = self._runtime.device, np.zeros(1, np.int32)
-        device.fill(self._found, 0)
-        kernels = Kernels(device, self._load("arrays"))
-        kernels.over("find_not_finite", count, [np.int32(count), values, self._found])()
-        device.download(self._found, found)
-        return not found[0]
+        return product_tools(self._runtime, self._precision).are_finite(values, count)
 
     def _read(self, c_values: Buffer) -> Any:
         if not self._is_on_host:
@@ -328,8 +318,8 @@ def spgemm(
     sort, plan = yes_or_no(sort, "sort"), yes_or_no(plan, "plan")
     if sort and format == "dynamic":
         raise ReproErrorOfValue("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
-    if not plan and format == "csr" and (in_place := _multiply_in_place(a, b, device)) is not None:
-        return in_place.sorted() if sort else in_place.product
+    if not plan and format == "csr" and (in_place := multiply_in_place(a, b, device, sort)) is not None:
+        return in_place
     operands = _operand(a, "a"), _operand(b, "b")
     if plan:
         _refuse_plan(sort, format, operands)
@@ -361,91 +351,6 @@ def spgemm(
     if sort:
         rows.sort_indices()
     return rows
-
-
-class _InPlace(NamedTuple):
-    """A product of matrices that were read where they lie, and the library of both and of it."""
-
-    product: Any
-    library: MatrixLibrary
-
-    def sorted(self) -> Any:
-        return self.library.sort(self.product)
-
-
-def _multiply_in_place(a: Any, b: Any, device: str) -> _InPlace | None:
-    """Return the product of two matrices of one library on one GPU; None if they have to be converted.
-
-    Their arrays are read where they lie, and checked there; the product's arrays are the library's.
-    """
-    first = device_matrix(a)
-    second = first if b is a else device_matrix(b)
-    if first is None or second is None or device not in ("auto", f"cuda:{first.ordinal}"):
-        return None
-    if (first.library, first.dtype, first.ordinal) != (second.library, second.dtype, second.ordinal):
-        return None
-    runtime = _gpu_runtime(first.ordinal)
-    arrays = [matrix.csr_arrays(runtime) for matrix in ((first,) if second is first else (first, second))]
-    if first.shape[1] != second.shape[0] or None in arrays:
-        return None
-    tools = product_tools(runtime, "single" if first.dtype == np.float32 else "double")
-    values = first.arrays[0]
-    arrays_of = runtime.libraries[type(values)]
-    assert arrays_of is not None
-    try:
-        with ExitStack() as stack, runtime.after(arrays_of.stream(first.ordinal)):
-            storages = tools.reader.read([array for array in arrays if array is not None])
-            for storage in storages:
-                keep(stack, storage)
-            factors = Factors(storages[0], storages[-1], "exact")
-            product = tools.multiplication.multiply_in_one_launch(factors)
-            if product is None:
-                product = tools.multiplication.multiply_in_two_phases(factors)
-            keep(stack, product)
-            nnz = product.report().pointer if product.entries is None else product.entries
-            new = [
-                arrays_of.empty(values, (count,), np.dtype(dtype))
-                for count, dtype in ((nnz, first.dtype), (nnz, np.int32), (product.shape[0] + 1, np.int32))
-            ]
-            tools.reader.write(product, new_csr_arrays(runtime, product.shape, nnz, new))
-    except UnsuitableCsr as flaw:
-        if is_from_module(a, CUPYS_MATRICES):
-            return None  # the conversion sorts columns, or says what is damaged
-        if flaw.damaged:
-            raise ReproErrorOfValue(
-                "the matrix is damaged",
-                where="ab"[flaw.index],
-                expected="row offsets that ascend from 0 to the number of entries, and columns inside of the matrix",
-                todo="see what `torch.sparse.check_sparse_tensor_invariants` says of it",
-            ) from None
-        a, b = (first.library.sort(matrix) for matrix in (a, b))
-        return _multiply_in_place(a, b, device)
-    except OutOfDeviceMemory as error:
-        raise runtime.out_of_memory_error(error) from None
-    new_values, columns, offsets = new
-    matrix = first.library.matrix(new_values, columns, offsets, product.shape, long=first.long)
-    return _InPlace(matrix, first.library)
-
-
-@cache
-def _gpu_runtime(ordinal: int) -> Runtime:
-    return open_runtime(f"cuda:{ordinal}")
-
-
-class ProductTools(NamedTuple):
-    """What products of one precision on a device share."""
-
-    multiplication: Multiplication
-    reader: CsrReader
-
-
-@cache
-def product_tools(runtime: Runtime, precision: str) -> ProductTools:
-    load, dtype = load_products(runtime, precision), np.dtype(DTYPES[precision])
-    with runtime.after():
-        reader = CsrReader(runtime.device, load, dtype)
-    runtime.device.at_close(reader.release)
-    return ProductTools(Multiplication(runtime.device, load, dtype), reader)
 
 
 def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
@@ -613,23 +518,3 @@ class StoredPattern:
             and are_equal(self._offsets, offsets)
             and are_equal(self._columns, columns)
         )
-
-
-@cache
-def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
-    """Return a function that loads kernel modules for sparse products by name, through the compile cache."""
-
-    @cache
-    def load(module: str) -> Program:
-        if module in TEMPLATES:
-            return load_module(runtime, precision, module)
-        return runtime.program(*product_source(runtime, precision, module))
-
-    return load
-
-
-@cache  # a set-up compiles all modules together first, and then loads each
-def product_source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
-    """Return the source of a module of products and its name in the cache."""
-    source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")
-    return source, f"spgemm/{precision}-{module}"

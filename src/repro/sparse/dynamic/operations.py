@@ -302,12 +302,12 @@ class Operations:
         tiles, arguments = self._tiles(offsets, firsts, target, slack, permutation_arguments)
         return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
 
-    def together(self, target: Storage, offsets: Buffer | None = None) -> Launch:
+    def together(self, target: Storage, offsets: Buffer | None = None, *, dependent: bool = True) -> Launch:
         """Return a launch that copies all rows into the matrix `target`, in order and without free space.
 
         `target` has the same shape and enough capacity; its columns and values are CSR then, of which `offsets`, int32
-        `(rows + 1,)`, receives the offsets. On a GPU one kernel computes the offsets and segments, and the
-        kernel that copies entries starts while it still runs.
+        `(rows + 1,)`, receives the offsets. On a GPU one kernel computes the offsets and segments; with
+        `dependent`, the kernel that copies entries starts while it still runs, for which binding takes longer.
         """
         if self._device.backend != "cuda":
             rows = self.storage.shape[0]
@@ -325,6 +325,8 @@ class Operations:
             ],
         )  # fmt: skip
         tiles, arguments = self._tiles(offsets, firsts, target, False, _permutation_arguments(None, storage.sizes))
+        if not dependent:
+            return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
         copy = self._device.bind_dependent(self._program, "copy_rows", tiles, block_size, arguments)
         return in_order([place, copy])
 

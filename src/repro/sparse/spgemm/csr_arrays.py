@@ -127,7 +127,7 @@ class CsrReader:
         )  # fmt: skip
         operations = Operations(product, self._load("matrix"), self._load("sort"), self._scratch)
         try:
-            operations.together(storage, target.offsets)()
+            operations.together(storage, target.offsets, dependent=False)()
         finally:
             if device.backend != "cuda":
                 device.synchronize()  # the scan's memory is released next
