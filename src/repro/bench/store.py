@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from repro import containment
 from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import is_record
 from repro.bench.rows import (
@@ -309,7 +310,8 @@ class Store:
     @contextmanager
     def _able_to_write(self, path: Path) -> Iterator[None]:
         """Raise `UnableToStore` if a rival has closed or redirected the descriptors, or lowered the size of files."""
-        if [_identity(file.fileno()) for file in (self._file, self._note)] != self._identities:
+        identities = [_identity(file.fileno()) for file in (self._file, self._note)]
+        if containment.has_run and identities != self._identities:
             raise UnableToStore(f"{path}, whose descriptor was closed or redirected")
         try:
             with _name_file_in_errors(path):
