@@ -19,6 +19,7 @@ class Kernel(Runnable):
     """What takes so many seconds and leaves nothing."""
 
     kind, clocks, stages = "variant", ("event", "graph"), {}
+    identity = "kernel"
 
     def __init__(self, seconds: float, name: str = "kernel") -> None:
         self.seconds, self.name = seconds, name

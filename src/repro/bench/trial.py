@@ -129,6 +129,12 @@ FAILURES: dict[type[Exception], str] = {
 }
 
 
+def with_remark(message: str | None, runnable: Runnable) -> str | None:
+    """Return the message of a row with the runnable's remark; None if there is neither."""
+    remark = runnable.remark
+    return message if not remark or remark in (message or "") else "; ".join(filter(None, (message, remark)))
+
+
 def skipping(disturbance: str) -> str:
     """Say how a result was found to be wrong that was right before an operand changed between timed launches."""
     return f"right at first, wrong after timed launches before which {disturbance}"
@@ -204,8 +210,7 @@ class Bench:
 
     def row(self, runnable: Runnable, phase: str, effort: SamplingPlan, status: str, **columns: Any) -> Row:
         # A runnable's own columns, such as its preprocessing time, replace columns with equal names.
-        if runnable.remark is not None:
-            columns["message"] = "; ".join(filter(None, (columns.get("message"), runnable.remark)))
+        columns["message"] = with_remark(columns.get("message"), runnable)
         row_columns = {
             **columns,
             **self.operands.columns,
