@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import fields, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -92,7 +91,7 @@ def log_readings(monkeypatch):
             log.append("read")
             return time.perf_counter()
 
-        monkeypatch.setattr(base, "time", SimpleNamespace(perf_counter=read))
+        monkeypatch.setattr(base, "perf_counter", read)
 
     return into
 

@@ -7,17 +7,19 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.runnable import Runnable
+
 #: Seconds that the host takes to queue a batch of launches; launches of a batch, as on a GPU.
 QUEUEING, BATCH = 50e-6, 4
 #: What a launch alone and one in a graph read beside what it takes.
 EVENT, GRAPH = 2.2e-6, 0.5e-6
 
 
-class Kernel:
+class Kernel(Runnable):
     """What takes so many seconds and leaves nothing."""
 
     kind, clocks, stages = "variant", ("event", "graph"), {}
-    columns, bytes_moved, devices, device_only = {}, 0, 1, False
+    identity = "kernel"
 
     def __init__(self, seconds: float, name: str = "kernel") -> None:
         self.seconds, self.name = seconds, name

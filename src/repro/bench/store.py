@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from repro import containment
 from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import is_record
 from repro.bench.rows import (
@@ -229,8 +230,8 @@ class Store:
         self._environments = environments and environments.absolute()
         self._run = run or uuid.uuid4().hex
         self._rows: dict[str, Row] = {}
-        #: Whether a row of a rival is being measured.
-        self._in_flight = False
+        #: Whether a row of a rival is being measured; and whether the note is left to the parent.
+        self._in_flight = self._is_noted = False
         self._writing = threading.Lock()
 
     def __enter__(self) -> Store:
@@ -262,7 +263,7 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None and issubclass(kind, (UnableToStore, *(ENDING if self._in_flight else ()))):
+        if self._is_noted:
             return  # the process ends, and the parent reads the note
         try:
             with _name_file_in_errors(self._path):
@@ -289,15 +290,13 @@ class Store:
         self._in_flight = row.kind == OUTSIDE
         try:
             yield
-        except (UnableToStore, *ENDING):  # a rival may have sent the signal
-            if not self._in_flight:
+        except ENDING:  # the rival may have sent the signal
+            self._is_noted = self._in_flight
+            raise
+        finally:
+            if not self._is_noted:
                 self._write_note("")
-            raise
-        except BaseException:
-            self._write_note("")
-            raise
-        self._write_note("")
-        self._in_flight = False
+                self._in_flight = False
 
     def _write_note(self, text: str) -> None:
         with self._able_to_write(_note_path(self._path)):
@@ -309,13 +308,16 @@ class Store:
     @contextmanager
     def _able_to_write(self, path: Path) -> Iterator[None]:
         """Raise `UnableToStore` if a rival has closed or redirected the descriptors, or lowered the size of files."""
-        if [_identity(file.fileno()) for file in (self._file, self._note)] != self._identities:
+        identities = [_identity(file.fileno()) for file in (self._file, self._note)]
+        if containment.has_run and identities != self._identities:
+            self._is_noted = True
             raise UnableToStore(f"{path}, whose descriptor was closed or redirected")
         try:
             with _name_file_in_errors(path):
                 yield
         except OSError as error:
             if self._in_flight and error.errno == errno.EFBIG:
+                self._is_noted = True
                 raise UnableToStore(f"{path}, which may not grow any more") from None
             raise
 

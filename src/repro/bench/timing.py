@@ -8,9 +8,10 @@ time.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter, sleep
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -290,7 +291,7 @@ def take_samples(
         waits_for_clock = samples.throttle is not None and bool(clock_pauses)
         if not waits_for_clock and (samples.disturbed is None or not calm_pauses):
             return samples
-        sleep((clock_pauses if waits_for_clock else calm_pauses).pop(0))
+        time.sleep((clock_pauses if waits_for_clock else calm_pauses).pop(0))
         repeated_samples = _sample(devices, runnable, fitted_effort, tolerance, verify)
         attempts = samples.attempts + 1 if samples.throttle and repeated_samples.throttle else 1
         samples = replace(repeated_samples, attempts=attempts, discarded=repeated_samples.discarded + samples.taken)
@@ -355,12 +356,12 @@ def _sample(devices: Devices, runnable: Runnable, effort: SamplingPlan, toleranc
                 verify(disturbance)
         return np.concatenate(parts)
 
-    for clock, time_by in (("event", devices.time_events), ("host", devices.time_host)):
-        if clock in runnable.clocks:
-            seconds[clock] = rounds(
-                lambda count, time_by=time_by: time_by(runnable.launch, count, before),  # type: ignore[misc]
-                runnable.rounds(effort.launches),
-            )
+    if "event" in runnable.clocks:
+        by_events = runnable.rounds(effort.launches)
+        seconds["event"] = rounds(lambda count: devices.time_events(runnable.launch, count, before), by_events)
+    if "host" in runnable.clocks:
+        by_host = runnable.rounds(effort.launches)
+        seconds["host"] = rounds(lambda count: devices.time_host(runnable.launch, count, before), by_host)
     # The cache cannot be flushed between launches in a graph, so cold timing uses no graph.
     if "graph" in runnable.clocks and effort.graph_launches and not effort.cold:
         try:

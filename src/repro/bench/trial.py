@@ -7,12 +7,13 @@ device copy, are measured once for all cases of a batch.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any
 
 from repro.bench import timing
@@ -39,7 +40,7 @@ class ContentionMonitor:
 
     def look(self) -> list[str]:
         """Return one line for each other process that uses a device now, and print newly found ones."""
-        self._next_look = monotonic() + LOOK_SECONDS
+        self._next_look = time.monotonic() + LOOK_SECONDS
         idle = self._idle()
         others = list(dict.fromkeys(line for device in self._devices for line in device.other_processes(idle)))
         for line in others:
@@ -53,7 +54,7 @@ class ContentionMonitor:
         return others
 
     def look_if_due(self) -> None:
-        if monotonic() >= self._next_look:
+        if time.monotonic() >= self._next_look:
             self.look()
 
 
@@ -126,6 +127,12 @@ FAILURES: dict[type[Exception], str] = {
     UnstableError: "unstable",
     TooSlow: "timeout",
 }
+
+
+def with_remark(message: str | None, runnable: Runnable) -> str | None:
+    """Return the message of a row with the runnable's remark; None if there is neither."""
+    remark = runnable.remark
+    return message if not remark or remark in (message or "") else "; ".join(filter(None, (message, remark)))
 
 
 def skipping(disturbance: str) -> str:
@@ -203,8 +210,7 @@ class Bench:
 
     def row(self, runnable: Runnable, phase: str, effort: SamplingPlan, status: str, **columns: Any) -> Row:
         # A runnable's own columns, such as its preprocessing time, replace columns with equal names.
-        if runnable.remark is not None:
-            columns["message"] = "; ".join(filter(None, (columns.get("message"), runnable.remark)))
+        columns["message"] = with_remark(columns.get("message"), runnable)
         row_columns = {
             **columns,
             **self.operands.columns,

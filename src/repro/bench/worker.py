@@ -49,6 +49,26 @@ class UnableToStore(ContextLost):
     """Foreign code keeps this process from storing rows. The parent stores the row that was noted; see `Store`."""
 
 
+@contextmanager
+def restarting() -> Iterator[None]:
+    """End this process, and ask for a new one, if the body fails since only a new process can continue.
+
+    Locks and devices may fail too where they are released meanwhile.
+    """
+    try:
+        yield
+    except Exception as failure:
+        causes: list[BaseException] = [failure]
+        while (cause := causes[-1].__context__) is not None:
+            causes.append(cause)
+        lost = [cause for cause in causes if isinstance(cause, ContextLost)]
+        if not lost:
+            raise
+        is_unable = any(isinstance(cause, UnableToStore) for cause in lost)
+        reason = f"this process or its device cannot be used any more after {lost[-1]}"
+        restart(reason, UNABLE if is_unable else AGAIN)
+
+
 class _Guard:
     """One watched block of code: start time, function to call on timeout, and elapsed seconds without suspension."""
 

@@ -140,7 +140,7 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
 
 
 def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jobs: int) -> None:
-    from repro.bench.worker import UNABLE, ContextLost, UnableToStore, end_with_parent, restart
+    from repro.bench.worker import end_with_parent, restarting
     from repro.campaign.completeness import record_case
     from repro.campaign.configuration import load
     from repro.campaign.measurement import measure, opened_once
@@ -152,24 +152,16 @@ def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jo
     study, precision = _parts(work)
     config = load(config_file)
     plan = plan_of_cases(config, problems, study)
-    try:
-        with opened_once(config, f"{study}, {len(problems)} problems, {precision}") as opened:
-            for name in problems:
-                if measuring(plan, study, name, precision).receipt.exists():
-                    continue  # measured by an earlier process of this run, before a crash
-                start_time = time.monotonic()
-                with (
-                    record_case(plan, study, name, precision),
-                    record_measurement(config, study, name, precision, True),
-                ):
-                    measure(config, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
-                _tell(problems, name, precision, start_time)
-    except UnableToStore as error:
-        restart(f"this process is kept from storing rows in {error}", UNABLE)
-    except ContextLost as error:
-        restart(f"this process or its device cannot be used any more after {error}")
-
-
-def _tell(problems: Sequence[str], name: str, precision: str, start_time: float) -> None:
-    elapsed_seconds = time.monotonic() - start_time
-    typer.echo(f"{problems.index(name) + 1} of {len(problems)}: {name} {precision}, {elapsed_seconds:.1f} s")
+    with opened_once(config, f"{study}, {len(problems)} problems, {precision}") as opened:
+        for number, name in enumerate(problems, 1):
+            if measuring(plan, study, name, precision).receipt.exists():
+                continue  # measured by an earlier process of this run, before a crash
+            start_time = time.monotonic()
+            with (
+                record_case(plan, study, name, precision),
+                record_measurement(config, study, name, precision, True),
+                restarting(),
+            ):
+                measure(config, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
+            elapsed_seconds = time.monotonic() - start_time
+            typer.echo(f"{number} of {len(problems)}: {name} {precision}, {elapsed_seconds:.1f} s")

@@ -203,36 +203,29 @@ def python() -> list[str]:
 def _measure(
     study: str, problem: str, precision: str, config_file: Path, record_failures: bool, turns: int, jobs: int, run: str
 ) -> None:
-    from repro.bench.worker import UNABLE, ContextLost, UnableToStore, end_with_parent, restart
+    from repro.bench.worker import end_with_parent, restarting
     from repro.campaign import measurement
     from repro.campaign.configuration import load
     from repro.cli.console import Progress
 
     end_with_parent()
     config = load(config_file)
-    try:
-        with (
-            record_measurement(config, study, problem, precision, record_failures),
-            Progress(f"measure {problem} {precision}") as progress,
-        ):
-            for path in measurement.measure(config, study, problem, precision, progress, run, turns=turns, jobs=jobs):
-                typer.echo(f"wrote {path}")
-    except UnableToStore as error:
-        restart(f"this process is kept from storing rows in {error}", UNABLE)
-    except ContextLost as error:
-        restart(f"this process or its device cannot be used any more after {error}")
+    with (
+        record_measurement(config, study, problem, precision, record_failures),
+        Progress(f"measure {problem} {precision}") as progress,
+        restarting(),
+    ):
+        for path in measurement.measure(config, study, problem, precision, progress, run, turns=turns, jobs=jobs):
+            typer.echo(f"wrote {path}")
 
 
 @contextmanager
 def record_measurement(config: Config, study: str, problem: str, precision: str, is_recorded: bool) -> Iterator[None]:
     """If `is_recorded`, catch, print and record a failure of the body, so that other problems are still measured."""
-    from repro.bench.worker import ContextLost
     from repro.campaign.measurement import record_failure
 
     try:
         yield
-    except ContextLost:
-        raise
     except Exception as failure:
         if not is_recorded:
             raise

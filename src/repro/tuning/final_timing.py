@@ -18,7 +18,7 @@ from repro.bench.rows import REPORT, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import CALM_RESTS, WAKING, Samples, SamplingPlan, is_outlier, microseconds_text, outliers
-from repro.bench.trial import FAILURES, Bench
+from repro.bench.trial import FAILURES, Bench, with_remark
 from repro.bench.worker import ContextLost, Watchdog
 from repro.bench.yardsticks import EMPTY
 from repro.config.models import Timing
@@ -160,7 +160,15 @@ def shuffled_rounds(
             if not bench.lost:
                 for runnable in runnables:
                     runnable.release()
-    return [*(warm[runnable.name] for runnable in runnables), *(cold[runnable.name] for runnable in cold_runnables)]
+    rows = [(warm[runnable.name], runnable) for runnable in runnables]
+    rows += [(cold[runnable.name], runnable) for runnable in cold_runnables]
+    return [_with_remark(row, runnable, store) for row, runnable in rows]
+
+
+def _with_remark(row: Row, runnable: Runnable, store: Store) -> Row:
+    """Return a row with what was found when its runnable was released, and store it again if that is new."""
+    message = with_remark(row.message, runnable)
+    return row if message == row.message else store.add(replace(row, message=message))
 
 
 class _RoundTimer:
