@@ -37,9 +37,10 @@ def record_files(raw: Path) -> tuple[Path, ...]:
     return tuple(sorted([*files_below(raw, "*.json"), *files_below(raw, "*.parquet")]))
 
 
-def existing_commits(folder: CampaignFolder) -> tuple[Path, ...]:
-    """Return the file with the commits of a recorded campaign, if it exists."""
-    return (folder.commits,) if folder.commits.exists() else ()
+def files_of_record(folder: CampaignFolder) -> tuple[Path, ...]:
+    """Return all files from which artifacts are made of a recorded campaign: rows, records, commits, configuration."""
+    beside_raw = (path for path in (folder.commits, folder.config) if path.exists())
+    return (*record_files(folder.raw), *beside_raw)
 
 
 def check_beside(config: Config) -> None:
@@ -326,18 +327,17 @@ class Plan:
         """
         folder = self.folder
         if self.config.replay:
-            return (*record_files(folder.raw), *existing_commits(folder))
+            return files_of_record(folder)
         counters = step_file(folder.raw, "counters").name
         files = (*folder.raw.rglob(counters), *folder.raw.glob("*/*.parquet"), *folder.environments.glob("[!.]*.json"))
-        return (*sorted({*files}), *existing_commits(folder))
+        return tuple(sorted({*files, *([folder.commits] if folder.commits.exists() else [])}))
 
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
         """Recorded files of the campaigns in `beside:`, `as_published:` and `later:`."""
         reference_names = (*self.config.beside, self.config.as_published, self.config.later)
         names = (name for name in reference_names if name is not None)
-        folders = [CampaignFolder.of(name) for name in names]
-        return tuple(path for folder in folders for path in (*record_files(folder.raw), *existing_commits(folder)))
+        return tuple(path for name in names for path in files_of_record(CampaignFolder.of(name)))
 
     def artifact_outputs(self, study_name: str, kind: Literal["tables", "figures"]) -> list[str]:
         """Return the files of a study's tables or figures in all formats."""
