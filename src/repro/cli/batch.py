@@ -153,7 +153,7 @@ def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jo
     config = load(config_file)
     plan = plan_of_cases(config, problems, study)
     with opened_once(config, f"{study}, {len(problems)} problems, {precision}") as opened:
-        for number, name in enumerate(problems, 1):
+        for name in problems:
             if measuring(plan, study, name, precision).receipt.exists():
                 continue  # measured by an earlier process of this run, before a crash
             start_time = time.monotonic()
@@ -163,5 +163,9 @@ def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jo
                 restarting(),
             ):
                 measure(config, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
-            elapsed_seconds = time.monotonic() - start_time
-            typer.echo(f"{number} of {len(problems)}: {name} {precision}, {elapsed_seconds:.1f} s")
+            _tell(problems, name, precision, start_time)
+
+
+def _tell(problems: Sequence[str], name: str, precision: str, start_time: float) -> None:
+    elapsed_seconds = time.monotonic() - start_time
+    typer.echo(f"{problems.index(name) + 1} of {len(problems)}: {name} {precision}, {elapsed_seconds:.1f} s")
