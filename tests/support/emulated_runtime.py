@@ -107,6 +107,7 @@ def install_cupy(monkeypatch, runtime):
     """Have `cupy` be a library of these arrays; return what brings a host array to the emulated GPU."""
     device, cupy = runtime.device, ModuleType("cupy")
     cupy.ndarray = ndarray
+    monkeypatch.setattr(ndarray, "__module__", "cupy")
     cupy.empty = lambda shape, dtype: ndarray(
         device.allocate(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, dtype
     )
