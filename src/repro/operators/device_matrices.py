@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from repro.devices.base import Buffer
+from repro.operators.array_libraries import ArrayLibrary
 from repro.operators.arrays import ExternalArray
 from repro.operators.runtime import Runtime
 from repro.sparse.spgemm.csr_arrays import CsrArrays
+
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 class MatrixLibrary(Protocol):
@@ -96,7 +98,7 @@ class DeviceMatrix(NamedTuple):
     def csr_arrays(self, runtime: Runtime) -> CsrArrays | None:
         """Return the arrays as a product reads them; None if one is not contiguous, or has no elements."""
         values, columns, offsets = self.arrays
-        library, index = runtime.libraries[type(values)], np.dtype(np.int64 if self.long else np.int32)
+        library, index = runtime.libraries[type(values)], _INT64 if self.long else _INT32
         if library is None:
             return None
         length, ends = int(columns.shape[0]), self.shape[0] + 1
@@ -113,7 +115,7 @@ class DeviceMatrix(NamedTuple):
 _NAMES = {f"torch.{name}": np.dtype(name) for name in ("float32", "float64", "int32", "int64")}
 CUPY_MATRICES = _CuPyMatrices()
 _LIBRARIES: dict[str, MatrixLibrary] = {"cupyx": CUPY_MATRICES, "torch": _PyTorchMatrices()}
-_VALUE_DTYPES, _INDEX_DTYPES = ([np.dtype(name) for name in names] for names in (("f4", "f8"), ("i4", "i8")))
+_VALUE_DTYPES = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def device_matrix(matrix: Any) -> DeviceMatrix | None:
@@ -123,20 +125,21 @@ def device_matrix(matrix: Any) -> DeviceMatrix | None:
     if library is None or arrays is None:
         return None
     dtype, index, other = map(library.dtype, arrays)
-    if dtype not in _VALUE_DTYPES or index not in _INDEX_DTYPES or index != other:
+    if dtype not in _VALUE_DTYPES or index not in (_INT32, _INT64) or index != other:
         return None
     ordinal = library.ordinal(arrays[0])
     rows, columns = matrix.shape
-    return None if ordinal < 0 else DeviceMatrix(library, (rows, columns), dtype, arrays, ordinal, index.itemsize == 8)
+    return None if ordinal < 0 else DeviceMatrix(library, (rows, columns), dtype, arrays, ordinal, index == _INT64)
 
 
-def new_csr_arrays(runtime: Runtime, shape: tuple[int, int], length: int, arrays: Sequence[Any]) -> CsrArrays:
-    """Return new arrays of a library, values, columns and offsets of int32, as a product writes them."""
-    buffers = []
-    for array, count in zip(arrays, (length, length, shape[0] + 1), strict=True):
-        library, dtype = runtime.libraries[type(array)], np.dtype(str(array.dtype).removeprefix("torch."))
-        assert library is not None
-        pointer = library.address(array, dtype, count, runtime.ordinal)
-        buffers.append(ExternalArray(pointer, count * dtype.itemsize, array))
+def new_csr_arrays(
+    library: ArrayLibrary, like: Any, shape: tuple[int, int], length: int, dtype: np.dtype[Any], ordinal: int
+) -> tuple[tuple[Any, Any, Any], CsrArrays]:
+    """Make arrays of a library for a product: values, columns and offsets of int32; return them, and their memory."""
+    arrays, buffers = [], []
+    for count, kind in ((length, dtype), (length, _INT32), (shape[0] + 1, _INT32)):
+        array = library.empty(like, (count,), kind)
+        arrays.append(array)
+        buffers.append(ExternalArray(library.address(array, kind, count, ordinal), count * kind.itemsize, array))
     values, columns, offsets = buffers
-    return CsrArrays(shape, length, offsets, columns, values)
+    return (arrays[0], arrays[1], arrays[2]), CsrArrays(shape, length, offsets, columns, values)

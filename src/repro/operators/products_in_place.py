@@ -75,15 +75,11 @@ def _multiply(first: DeviceMatrix, second: DeviceMatrix) -> Any:
     try:
         with ExitStack() as stack, runtime.after(library.stream(first.ordinal)):
             product, nnz = _product(tools, tools.reader.read(sound), stack)
-            new = [
-                library.empty(values, (count,), np.dtype(dtype))
-                for count, dtype in ((nnz, first.dtype), (nnz, np.int32), (product.shape[0] + 1, np.int32))
-            ]
-            tools.reader.write(product, new_csr_arrays(runtime, product.shape, nnz, new))
+            new, memory = new_csr_arrays(library, values, product.shape, nnz, first.dtype, first.ordinal)
+            tools.reader.write(product, memory)
     except OutOfDeviceMemory as error:
         raise runtime.out_of_memory_error(error) from None
-    new_values, columns, offsets = new
-    return first.library.matrix(new_values, columns, offsets, product.shape, long=first.long)
+    return first.library.matrix(*new, product.shape, long=first.long)
 
 
 def _product(tools: ProductTools, factors: Sequence[Storage], stack: ExitStack) -> tuple[Storage, int]:
