@@ -16,6 +16,7 @@ from repro.campaign.workflow import (
     files_in_order,
     plan_of_run,
     refuse_file_in_the_way,
+    report_commit,
     report_compiled,
     report_waiting,
 )
@@ -98,6 +99,8 @@ onstart:
     try:
         begin(plan, stale)
         drop_unasked_limit(workflow)
+        if not plan.config.replay:
+            report_commit()
         report_compiled(plan, stale)
         report_waiting(plan)
     except ReproError as error:
