@@ -17,6 +17,7 @@ from repro.campaign.workflow import (
     files_in_order,
     plan_of_run,
     refuse_what_is_in_the_way,
+    report_commit,
     report_compiled,
     report_waiting,
 )
@@ -101,6 +102,8 @@ onstart:
         begin(plan, stale)
         interruption.catch()
         drop_unasked_limit(workflow)
+        if not plan.config.replay:
+            report_commit()
         report_compiled(plan, stale)
         report_waiting(plan)
     except ReproError as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -166,3 +169,23 @@ def test_ids_of_an_svg_file_depend_on_no_last_bit_of_a_coordinate(tmp_path: Path
     defined = re.findall(r'\bid="(\w+)"', here)
     assert {"p", "m", "h"} <= {name.rstrip("0123456789") for name in defined}
     assert set(re.findall(r"url\(#(\w+)\)", here)) <= set(defined)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("font", [None, "cmr10"])
+def test_matplotlib_has_no_word_with_the_user(font: str | None, tmp_path: Path) -> None:
+    """Neither of settings and a cache that it cannot use, nor of letters that a font lacks."""
+    (tmp_path / "own").write_text("no.such.key: 3\nfigure.dpi: x\nfont.family: NoSuchFont\n")
+    own = dict.fromkeys(("HOME", "MPLCONFIGDIR"), "/proc/none")
+    own |= {"MPLBACKEND": "nonsense", "MATPLOTLIBRC": str(tmp_path / "own")}
+    words = ["figure", "compound_spmv/figure-speedup", "--campaign", "h200", "--figures", str(tmp_path / "figures")]
+    words += ["--font", font] if font else []
+    repository = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "repro", *words],
+        cwd=repository, env={**os.environ, **own}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    drawn = tmp_path / "figures/h200/compound_spmv/figure-speedup.svg"
+    recorded = repository / "figures/h200/compound_spmv/figure-speedup.svg"
+    assert (drawn.read_bytes() == recorded.read_bytes()) == (font is None)

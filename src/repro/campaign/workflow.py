@@ -31,6 +31,7 @@ from typing import Any, Literal, NoReturn
 import yaml
 
 from repro.bench.campaign_folder import RESULTS
+from repro.bench.environment import CHECKOUT, commit_refusal
 from repro.bench.worker import BY_SIGNAL
 from repro.campaign.configuration import load
 from repro.campaign.estimate import (
@@ -52,6 +53,7 @@ from repro.config.validation_errors import nearest_file
 from repro.errors import ReproError
 from repro.filesystem import describe_process, try_lock, write_holder, write_whole
 from repro.package_data import WHEEL_DATA, shipped
+from repro.programs import ensure_utf8
 from repro.studies import get_study
 from repro.untrusted_files import open_file, read_json
 
@@ -69,8 +71,10 @@ def check_configuration_files(words: Sequence[str]) -> None:
     """Exit with a message if a file named by `--configfile` on Snakemake's command line cannot be read.
 
     Snakemake opens these files before it reads the Snakefile, and would end in a traceback. Our Snakemake profiles call
-    this function, since profiles are read first. So would it where it cannot write to the current folder.
+    this function, since profiles are read first. So would it where it cannot write to the current folder. It also starts
+    Snakemake again in UTF-8 mode where that is needed.
     """
+    ensure_utf8()
     is_file_list = False
     try:
         if not any(word.partition("=")[0] in ("--directory", "-d") for word in words):
@@ -279,6 +283,12 @@ def report_compiled(
 WAITING = "; waiting"
 #: Bytes at the end of a log that can hold this line.
 _TAIL = 4096
+
+
+def report_commit() -> None:
+    """Print why the commit of this checkout is not recorded with what is measured, if so."""
+    if reason := commit_refusal():
+        print(f"the commit of {CHECKOUT} is not recorded: {reason}", file=sys.stderr)
 
 
 def report_waiting(plan: Plan, interval: float = 5.0, output: Callable[[str], None] = print) -> threading.Event:

@@ -6,6 +6,7 @@ In SVG files, bars and points have their values as titles, which a browser shows
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -191,7 +192,10 @@ def save(
     texts of bars and points are returned, for `repro.results.figure_style.add_titles`.
     """
     shape = shape or Shape()
-    with look(screen=screen), plotting.style.context({"font.family": shape.font} if shape.font else {}):
+    # letters that the font lacks come from the usual one
+    family = {"font.family": [shape.font, RC["font.family"]]} if shape.font else {}
+    with look(screen=screen), plotting.style.context(family), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from|cmr10 font should", UserWarning)
         drawing = draw_layout(figure, shape)
         texts = name_marks(drawing) if screen else {}
         for path in paths:
