@@ -71,8 +71,8 @@ def check_configuration_files(words: Sequence[str]) -> None:
     """Exit with a message if a file named by `--configfile` on Snakemake's command line cannot be read.
 
     Snakemake opens these files before it reads the Snakefile, and would end in a traceback. Our Snakemake profiles call
-    this function, since profiles are read first. So would it where it cannot write to the current folder. It also starts
-    Snakemake again in UTF-8 mode where that is needed.
+    this function, since profiles are read first. So would it where it cannot write to the current folder. It also
+    starts Snakemake again in UTF-8 mode where that is needed.
     """
     ensure_utf8()
     is_file_list = False

@@ -535,6 +535,13 @@ class CudaDevice:
             launch: Call = self._bindings_module(program).bind_call(name, grid, block, shared, arguments)
             return launch
 
+    def let_wait(self, stream: int) -> None:
+        """Make later work of another stream wait for what is queued on this device's."""
+        from repro.devices.cuda_bindings import let_wait
+
+        with self._activated():
+            let_wait(stream, self.stream, self.failure)
+
     def _bindings_module(self, program: Any) -> Any:
         """Return a program's module as loaded by NVIDIA's bindings; this device's context must be current."""
         from repro.devices.cuda_bindings import BindingsModule

@@ -187,6 +187,14 @@ class CudaCooperativeKernel:
         return self._within(launch)
 
 
+def let_wait(waiting_stream: int, awaited_stream: int, failure: Callable[[str], Exception]) -> None:
+    """Make one stream wait for all work queued so far on another."""
+    event = check_cuda(driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING), failure)
+    check_cuda(driver.cuEventRecord(event, awaited_stream), failure)
+    check_cuda(driver.cuStreamWaitEvent(waiting_stream, event, 0), failure)
+    check_cuda(driver.cuEventDestroy(event), failure)
+
+
 def _pack(arguments: Sequence[Argument]) -> tuple[Any, Any]:
     """Return the argument values in C types, and the array of pointers to them that the driver expects."""
     packed, offsets = pack_arguments(arguments)

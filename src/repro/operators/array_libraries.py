@@ -2,13 +2,16 @@
 
 An array of CuPy or PyTorch, or a `DeviceArray`, is taken without a wait where it lies, and the result is an array of
 the same library from that library's own memory. Everything else that lies on a device goes the general way, by
-`repro.operators.arrays.view`, and so does an array that does not fit: that way ends in the message.
+`repro.operators.arrays.view`, and so does an array that does not fit: that way ends in the message. The result of the
+general way is an array of the same library too, where this is CuPy, PyTorch, JAX or Numba.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,11 +28,32 @@ class ArrayLibrary(Protocol):
     def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
         """Return a new array on the GPU of `like`; None as the shape: that of `like`."""
 
-    def stream(self, ordinal: int) -> int:
-        """Return the handle of the stream that the library's work goes to now."""
+    def stream(self, ordinal: int) -> int | None:
+        """Return the handle of the stream that the library's work goes to now; None: each array has its own."""
+
+    def result(self, y: Any) -> Any:
+        """Return a new array of `empty`, or one of NumPy's, as an array of the library."""
+
+    def written(self, array: Any) -> None:
+        """Note that a user's array is about to be written to."""
 
 
-class _CuPy:
+class _Library:
+    """What most libraries answer; arrays go the general way."""
+
+    def address(self, array: Any, dtype: np.dtype[Any], size: int, ordinal: int) -> int:
+        return 0
+
+    def stream(self, ordinal: int) -> int | None:
+        return None
+
+    def result(self, y: Any) -> Any:
+        return y
+
+    def written(self, array: Any) -> None: ...
+
+
+class _CuPy(_Library):
     def __init__(self, cupy: Any) -> None:
         self._empty, self._current = cupy.empty, cupy.cuda.get_current_stream
 
@@ -46,7 +70,7 @@ class _CuPy:
         return int(self._current().ptr)
 
 
-class _PyTorch:
+class _PyTorch(_Library):
     def __init__(self, torch: Any) -> None:
         self._empty_like, self._strided = torch.empty_like, torch.strided
         self._dtypes = {
@@ -54,7 +78,12 @@ class _PyTorch:
         }
         # the public `torch.cuda.current_stream` makes an object of two microseconds around this number
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        self.stream: Callable[[int], int] = raw or (lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream))
+        self.stream = raw or (  # type: ignore[method-assign]
+            lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream)
+        )
+        # a gradient whose saved tensor was written to is refused by PyTorch, which counts what it knows of
+        self.written = torch.autograd.graph.increment_version  # type: ignore[method-assign]
+        self._from_numpy = torch.from_numpy
 
     def address(self, array: Any, dtype: np.dtype[Any], size: int, ordinal: int) -> int:
         if (
@@ -73,8 +102,34 @@ class _PyTorch:
     def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
         return self._empty_like(like) if shape is None else like.new_empty(shape, dtype=self._dtypes[dtype])
 
+    def result(self, y: Any) -> Any:
+        return self._from_numpy(y) if isinstance(y, np.ndarray) else y
 
-class _Own:
+
+class _Numba(_Library):
+    def __init__(self, numba: Any) -> None:
+        self._class = numba.DeviceNDArray
+
+    def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
+        shape = like.shape if shape is None else shape
+        strides = tuple(dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        return self._class(shape=shape, strides=strides, dtype=dtype, stream=like.stream)
+
+
+class _Jax(_Library):
+    """Its arrays cannot be written to: a product is written to an own array, which JAX takes over."""
+
+    def __init__(self, jax: Any, empty: Callable[[tuple[int, ...], np.dtype[Any]], DeviceArray]) -> None:
+        self._jax, self._empty = jax, empty
+
+    def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
+        return self._empty(like.shape if shape is None else shape, dtype)
+
+    def result(self, y: Any) -> Any:
+        return self._jax.numpy.asarray(y) if isinstance(y, np.ndarray) else self._jax.dlpack.from_dlpack(y)
+
+
+class _Own(_Library):
     def __init__(self, device: Any, empty: Callable[[tuple[int, ...], np.dtype[Any]], DeviceArray]) -> None:
         self._device, self._empty = device, empty
 
@@ -98,12 +153,27 @@ class ArrayLibraries(dict[type, ArrayLibrary | None]):
 
     def __init__(self, device: Any, empty: Callable[[tuple[int, ...], np.dtype[Any]], DeviceArray]) -> None:
         super().__init__({DeviceArray: _Own(device, empty)})
+        self._empty = empty
 
     def __missing__(self, kind: type) -> ArrayLibrary | None:
-        for module, name, library in (("cupy", "ndarray", _CuPy), ("torch", "Tensor", _PyTorch)):
-            package = sys.modules.get(module)
-            if package is not None and kind is getattr(package, name, None):
-                self[kind] = library(package)
-                return self[kind]
         self[kind] = None
-        return None
+        for module, names, library in _LIBRARIES:
+            package = sys.modules.get(module)
+            if package is not None and any(kind is _attribute(package, name) for name in names):
+                self[kind] = library(package)
+        jax = sys.modules.get("jax")
+        if jax is not None and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
+            self[kind] = _Jax(jax, self._empty)
+        return self[kind]
+
+
+#: Modules, their classes of arrays and what is made of the module.
+_LIBRARIES: tuple[tuple[str, tuple[str, ...], Callable[[Any], ArrayLibrary]], ...] = (
+    ("cupy", ("ndarray",), _CuPy),
+    ("torch", ("Tensor", "nn.Parameter"), _PyTorch),
+    ("numba.cuda.cudadrv.devicearray", ("DeviceNDArray",), _Numba),
+)
+
+
+def _attribute(module: Any, name: str) -> Any:
+    return reduce(lambda holder, word: getattr(holder, word, None), name.split("."), module)

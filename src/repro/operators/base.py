@@ -23,7 +23,17 @@ from repro.config.validation_errors import nearest, shorten
 from repro.devices.base import Queue
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, host_array, is_on_device
+from repro.operators import dlpack
+from repro.operators.arrays import (
+    DeviceArray,
+    VectorType,
+    as_tensor,
+    copy_refusal,
+    host_array,
+    is_on_device,
+    needs_gradient,
+    without_gradient,
+)
 from repro.operators.calls import DirectCall
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
@@ -235,23 +245,27 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     def _require_open(self) -> None: ...
 
+    def _with_gradient(self, x: Any) -> Any:
+        """Return A x for a tensor whose gradient is recorded, if the operator has one."""
+        return without_gradient(x, "x")
+
     def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
         """Return A x.
 
         Parameters
         ----------
         x
-            A NumPy array `(columns,)` or `(columns, 1)`. Or an array on the device: a `DeviceArray` or, on a GPU, any
-            contiguous object with `__cuda_array_interface__`, with the operator's dtype and size, in any shape. A
-            device array is read in place.
+            A NumPy array `(columns,)` or `(columns, 1)`, or one of another library on the host. Or an array on the
+            device: a `DeviceArray` or, on a GPU, any contiguous object with `__cuda_array_interface__` or
+            `__dlpack__`, with the operator's dtype and size, in any shape. A device array is read in place.
         out
-            Output array: a NumPy array if x is one, else a device array that does not overlap x. The dtype of a NumPy
-            array must accept the product by the rule `same_kind`. None: a new NumPy array, or a new `DeviceArray`, with
-            x's shape for a square matrix, else `(rows,)`.
+            Output array: one on the host if x is there, else a device array that does not overlap x. The dtype of an
+            array on the host must accept the product by the rule `same_kind`. None: a new array of x's library (NumPy,
+            CuPy, PyTorch, JAX, Numba), else a new `DeviceArray`, with x's shape for a square matrix, else `(rows,)`.
         stream
-            Handle of the CUDA stream that computed x and will use the product. None: the stream that
-            `__cuda_array_interface__` of x names, else the default stream (PyTorch's arrays name none). The product
-            runs after earlier and before later work of the stream.
+            Handle of the CUDA stream that computed x and will use the product. None: the current stream of CuPy or
+            PyTorch; for other arrays the stream that `__cuda_array_interface__` of x names, else the default stream.
+            The product runs after earlier and before later work of the stream.
 
         Raises
         ------
@@ -260,9 +274,16 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         ReproError
             A device array has the wrong dtype, size or layout, or x and `out` overlap. Or a number overflows: of x,
             when it is converted to the operator's dtype, or of the product, when it is converted to a narrower `out`.
+            Or `out` is a tensor that requires a gradient, or x is one and `out` is given.
         """
         if self._direct is not None and (y := self._direct(x, out, stream)) is not None:
             return y
+        if as_tensor(out) is not None and getattr(out, "requires_grad", False):
+            raise _no_gradient("out")
+        if needs_gradient(x):
+            if out is not None or stream is not None:
+                raise _no_gradient("x")
+            return self._with_gradient(x)
         if is_on_device(x):
             return self._on_device(x, out, stream)
         if out is not None and is_on_device(out):
@@ -275,16 +296,22 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             raise LengthError("x has another shape", where="x", expected=(self.shape[1],), actual=vector.shape)
         y = super().matvec(vector)
         if out is None:
-            return y
+            return self._as_given(x, y)
         _write(out, y)
         return out
 
     def dot(self, x: Any) -> Any:
         """Return A x as `matvec` does, or A X as `matmat` does; SciPy handles numbers and operators."""
-        if is_on_device(x):
+        if is_on_device(x) or needs_gradient(x):
             return self.matvec(x)
-        self._check(x)
-        return super().dot(x)
+        host = without_gradient(x, "x")
+        self._check(host)
+        return self._as_given(x, super().dot(host))
+
+    def _as_given(self, x: Any, y: Any) -> Any:
+        """Return a product on the host as an array of x's library."""
+        library = self._runtime.libraries[type(x)] if isinstance(y, np.ndarray) else None
+        return y if library is None else library.result(y)
 
     def matmat(self, X: Any) -> Any:
         """Return A X for a NumPy array X `(columns, vectors)`; errors as in `matvec`."""
@@ -366,13 +393,13 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         rows, columns = self.shape
         entry = self._kind.algebra.size * self._kind.scalar.itemsize
         alignment = min(entry & -entry, 16)
-        x_view = self._runtime.view(x, "x", self._kind.dtype, columns, alignment)
+        x_view = self._runtime.view(x, "x", self._kind.dtype, columns, alignment, stream=stream)
         shape, library = (x_view.shape if rows == columns else (rows,)), self._runtime.libraries[type(x)]
         if out is not None:
             y = out
         else:
             y = self._runtime.empty(shape, self.dtype) if library is None else library.empty(x, shape, self.dtype)
-        y_view = self._runtime.view(y, "out", self._kind.dtype, rows, alignment, write=True)
+        y_view = self._runtime.view(y, "out", self._kind.dtype, rows, alignment, write=True, stream=stream)
         x_memory, y_memory = x_view.buffer, y_view.buffer
         if x_memory is y_memory or (
             hasattr(x_memory, "pointer")
@@ -384,14 +411,29 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         if stream is not None:
             streams: tuple[int | None, ...] = (stream,)
         else:
-            streams = (x_view.stream if library is None else library.stream(self._runtime.ordinal), y_view.stream)
+            streams = (x_view.stream, y_view.stream)
+            if library is not None:
+                streams = (*streams, library.stream(self._runtime.ordinal))
+        if library is not None and out is not None:
+            library.written(out)
         with self._ordered(*streams):
             self._require_open()
             self._multiply(x_view, y_view)
-        return y
+        return y if out is not None or library is None else library.result(y)
+
+
+def _no_gradient(subject: str) -> ReproError:
+    return ReproErrorOfValue(
+        "a product in given memory, or on a given stream, has no gradient",
+        where=subject,
+        actual="a tensor with `requires_grad`",
+        todo="take `A @ x`, or `x.detach()`, and an `out` without `requires_grad`",
+    )
 
 
 def _write(out: Any, y: NDArray[Any]) -> None:
+    if hasattr(out, dlpack.METHOD):
+        out = np.asarray(out)  # of another library on the host
     if not isinstance(out, np.ndarray) or not out.flags.writeable:
         actual = "one that is read-only" if isinstance(out, np.ndarray) else type(out).__name__
         kind = ReproErrorOfValue if isinstance(out, np.ndarray) else ReproErrorOfType

@@ -51,12 +51,14 @@ class DirectCall:
             return None
         if out is None:
             out = library.empty(x, self._shape, self._dtype)
+        else:
+            library.written(out)
         target = library.address(out, self._dtype, self._rows, self._ordinal)
         overlap = source < target + self._rows_bytes and target < source + self._columns_bytes
         if not target or target % alignment or overlap:
             return None
         if stream is None:
-            stream = library.stream(self._ordinal)
+            stream = library.stream(self._ordinal) or 0
         try:
             self._call(stream, source, target)
         except LaunchError as error:

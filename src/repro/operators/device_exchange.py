@@ -21,7 +21,7 @@ from repro.codegen.targets import DTYPES
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Program
 from repro.errors import ReproErrorOfValue
 from repro.exact_casts import cast, expectation, holds
-from repro.operators.arrays import INTERFACE, DeviceArray, View, is_on_device
+from repro.operators.arrays import DeviceArray, View, is_on_device, memory_of
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
 from repro.sparse.device_primitives import Launches, Load, keep
@@ -242,8 +242,8 @@ def _batch(count: int, buffers: list[Buffer]) -> EntryBatch:
 def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
     if isinstance(array, DeviceArray):
         return array.dtype, array.shape
-    interface = getattr(array, INTERFACE)
-    return np.dtype(interface["typestr"]), tuple(interface["shape"])
+    memory, _ = memory_of(array, "an array")
+    return memory.dtype, memory.shape
 
 
 def batch_streams(batch_arrays: list[BatchArray]) -> set[int | None]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from threading import RLock
+from threading import RLock, local
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from repro.devices.selection import open_device, resolve_device
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.operators.array_libraries import ArrayLibraries
 from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, is_on_device, view
+from repro.operators.dlpack import Share
 from repro.package_data import shipped
 
 CACHE = "REPRO_CACHE"
@@ -46,6 +48,7 @@ class Runtime:
         #: Handle of the device's own stream on a GPU.
         self.stream = int(getattr(device, "stream", 0))
         self.libraries = ArrayLibraries(device, self.empty)
+        self._imported = _Imported()
 
     def compiled(self, source: str, name: str) -> tuple[Module, Path]:
         """Compile a source unless the cache has it; return the module's manifest and the folder of its files.
@@ -110,9 +113,19 @@ class Runtime:
         )
 
     def view(
-        self, array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: int, write: bool = False
+        self,
+        array: Any,
+        subject: str,
+        dtype: np.dtype[Any],
+        count: int,
+        alignment: int,
+        write: bool = False,
+        stream: int | None = None,
     ) -> View:
-        """Check that an array is on this device, and return a view of its memory; see `repro.operators.arrays.view`."""
+        """Check that an array is on this device, and return a view of its memory; see `repro.operators.arrays.view`.
+
+        `stream` is the one that computes the array; None: that of its library, if this is known.
+        """
         if not is_on_device(array):
             raise ReproErrorOfType(
                 "this is no array on the device",
@@ -125,8 +138,13 @@ class Runtime:
             if array.device is not self.device:
                 raise self._elsewhere(subject, f"memory of {_describe_device(array.device)}")
             return view(array, subject, dtype, count, alignment, write)
-        array_view = view(array, subject, dtype, count, alignment, write)
+        library = self.libraries[type(array)]
+        if stream is None and library is not None and self._streams is not None:
+            stream = library.stream(self.ordinal)
+        array_view = view(array, subject, dtype, count, alignment, write, stream)
         memory: Any = array_view.buffer
+        if isinstance(memory.owner, Share):
+            self._imported.views.append(array_view)
         if self._streams is None or (memory.nbytes and not self._streams.holds(memory.pointer)):
             raise self._elsewhere(subject, "an address that is not in its memory")
         return array_view
@@ -151,7 +169,11 @@ class Runtime:
     @contextmanager
     def _among(self, own_streams: _Streams, streams: tuple[int | None, ...]) -> Iterator[None]:
         with self.device.current(), own_streams.ordered({s for s in streams if s is not None}):
-            yield
+            try:
+                yield
+            finally:
+                if views := self._imported.take():
+                    own_streams.hold(views)
 
     def finish(self, *streams: int | None) -> None:
         """Wait for the device's own stream and for `streams`, without the lock; None is the default stream."""
@@ -174,6 +196,8 @@ class _Streams:
 
         self._driver = driver
         self._own_stream = device.stream
+        #: Arrays that queued work uses, and the event behind that work.
+        self._held: deque[tuple[Any, list[View]]] = deque()
         flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
         with device.current():
             self._context = self._call(driver.cuCtxGetCurrent)
@@ -204,6 +228,18 @@ class _Streams:
         """Make later work of `streams` wait for the work that is queued on the device's own stream."""
         for stream in streams:
             self._wait(stream, self._own_stream)
+
+    def hold(self, views: list[View]) -> None:
+        """Keep arrays alive until the work that is queued now is done; a later call finds that it is.
+
+        Libraries without a stream that waits for this one would use the memory again at once.
+        """
+        driver = self._driver
+        while self._held and not int(driver.cuEventQuery(self._held[0][0])[0]):
+            driver.cuEventDestroy(self._held.popleft()[0])
+        event = self._call(driver.cuEventCreate, driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+        self._call(driver.cuEventRecord, event, self._own_stream)
+        self._held.append((event, views))
 
     def finish(self, streams: set[int]) -> bool:
         """Wait for `streams` and the device's own stream; return False while a graph is captured on it."""
@@ -242,6 +278,19 @@ class _Streams:
                 todo="pass the handle of a stream that is alive and belongs to the operator's GPU",
             )
         return result[0] if result else None
+
+
+class _Imported(local):
+    """Arrays of libraries without a known stream that a thread has imported and not used yet."""
+
+    def __init__(self) -> None:
+        # those of products that the device does not lock for, which wait themselves, give way
+        self.views: deque[View] = deque(maxlen=16)
+
+    def take(self) -> list[View]:
+        views = list(self.views)
+        self.views.clear()
+        return views
 
 
 def _describe_device(device: Device) -> str:

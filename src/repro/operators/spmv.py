@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import cache, cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -207,6 +208,11 @@ class SlowOnCpuWarning(UserWarning):
     """Warns that an operator runs on the CPU, where it is meant to try out code for a GPU."""
 
 
+#: Operators by the number that stands for one in PyTorch's graphs, which hold no Python objects.
+OPERATORS: WeakValueDictionary[int, SpmvOperator] = WeakValueDictionary()
+_handles = count()
+
+
 @public_methods
 class SpmvOperator(DeviceOperator, Closeable):
     """y = A x by a tuned kernel; made by `repro.operator`.
@@ -247,6 +253,8 @@ class SpmvOperator(DeviceOperator, Closeable):
         self._own_transposes: dict[bool, SpmvOperator] = {}
         self._transposes: dict[bool, ref[SpmvOperator]] = {}
         self._solvers: dict[str, ChipSolver] = {}
+        self._handle = next(_handles)
+        OPERATORS[self._handle] = self
         if product.call is not None:
             entry_bytes = kind.algebra.size * kind.scalar.itemsize
             alignment = min(entry_bytes & -entry_bytes, 16)
@@ -259,6 +267,11 @@ class SpmvOperator(DeviceOperator, Closeable):
         """Vectors on the operator's device, in the user's order: natural order, members of an entry side by side."""
         product = self._open()
         return product.vectors if product.is_direct else Vectors(self._runtime, self.n, self._kind)
+
+    def _with_gradient(self, x: Any) -> Any:
+        from repro.torch import spmv
+
+        return spmv(self, x)
 
     def rmatvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
         """Return the product with the conjugate transpose, `A.H @ x`; arguments and errors as in `matvec`."""

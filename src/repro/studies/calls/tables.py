@@ -90,7 +90,9 @@ def _columns(whose: str, result: str) -> tuple[Column[CallCase], Column[CallCase
         if time is None or time.row.queued_median is None:
             return Cell()
         row = time.row
-        median, *ends = (MICRO * (seconds or 0) for seconds in (row.queued_median, row.queued_least, row.queued_largest))
+        median, *ends = (
+            MICRO * (seconds or 0) for seconds in (row.queued_median, row.queued_least, row.queued_largest)
+        )
         return add_row_keys(Cell(median, digits(median), interval=(ends[0], ends[1])), time)
 
     def waited(case: CallCase) -> Cell:
