@@ -14,7 +14,7 @@ from repro.operators import runtime as runtimes
 from repro.operators.runtime import Runtime
 from support.emulated_cuda import EmulatedCuda, compile_kernels
 
-OWN_STREAM, CURRENT_STREAM = 7, 11
+OWN_STREAM, CURRENT_STREAM, CAPTURED_STREAM = 7, 11, 13
 
 
 class Device(EmulatedCuda):
@@ -48,7 +48,23 @@ class _Streams:
     """No other stream has to be waited for; which ones would be is noted."""
 
     def __init__(self, device):
-        self.waited = []
+        self.waited, self.marked, self.awaited = [], [], []
+
+    def is_ordered(self, stream):
+        return stream in (0, OWN_STREAM)
+
+    def take_event(self):
+        return object()
+
+    def give_back(self, events):
+        pass
+
+    def mark(self, event, stream):
+        self.marked.append(stream)
+        return stream != CAPTURED_STREAM
+
+    def wait_for_mark(self, event):
+        self.awaited.append(event)
 
     def holds(self, pointer):
         return True

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from threading import RLock, local
+from threading import RLock, get_ident, local
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from repro.operators.dlpack import Share
 from repro.package_data import shipped
 
 CACHE = "REPRO_CACHE"
+#: Handle of the default stream of the calling thread: each thread has another one.
+PER_THREAD_DEFAULT_STREAM = 2
 #: Folder of kernel templates in the installed package, not a folder `kernels` in the user's current directory.
 KERNELS = shipped("kernels", here=False)
 
@@ -175,6 +177,10 @@ class Runtime:
                 if views := self._imported.take():
                     own_streams.hold(views)
 
+    def marks(self) -> Marks:
+        """Return the marks of one object on streams."""
+        return Marks(self._streams)
+
     def finish(self, *streams: int | None) -> None:
         """Wait for the device's own stream and for `streams`, without the lock; None is the default stream."""
         if self._streams is None:
@@ -182,6 +188,40 @@ class Runtime:
             return
         if not self._streams.finish({LEGACY_DEFAULT_STREAM if s is None else s for s in streams}):
             self.device.synchronize()  # the thread with the lock captures a graph; this waits for the lock
+
+
+class Marks:
+    """Marks on other streams than the device's own, for which later work on this one can wait; the caller locks them.
+
+    A mark costs an event. A stream that CUDA orders with the device's own needs none, and none is set on a stream that
+    is being captured into a graph: its work runs when the graph does.
+    """
+
+    def __init__(self, streams: _Streams | None) -> None:
+        self._streams = streams
+        self._events: dict[tuple[int, int], Any] = {}
+        self._set: set[tuple[int, int]] = set()
+
+    def add(self, stream: int) -> None:
+        """Mark the end of what is queued on a stream."""
+        streams = self._streams
+        if streams is None or streams.is_ordered(stream):
+            return
+        key = stream, get_ident() if stream == PER_THREAD_DEFAULT_STREAM else 0
+        if key not in self._events:
+            self._events[key] = streams.take_event()
+        if streams.mark(self._events[key], stream):
+            self._set.add(key)
+
+    def wait(self) -> None:
+        """Have later work on the device's own stream wait for all marks."""
+        while self._set:
+            assert self._streams is not None
+            self._streams.wait_for_mark(self._events[self._set.pop()])
+
+    def __del__(self) -> None:
+        if self._streams is not None:
+            self._streams.give_back(self._events.values())
 
 
 class _Streams:
@@ -202,6 +242,8 @@ class _Streams:
         with device.current():
             self._context = self._call(driver.cuCtxGetCurrent)
             self._event = self._call(driver.cuEventCreate, flags)
+            self._unused_events: list[Any] = []
+            self._without_event = {0, LEGACY_DEFAULT_STREAM, self._own_stream}
             self._ordinal = int(self._call(driver.cuCtxGetDevice))
 
     def holds(self, pointer: int) -> bool:
@@ -211,7 +253,7 @@ class _Streams:
 
     @contextmanager
     def ordered(self, streams: set[int]) -> Iterator[None]:
-        foreign = streams - {0, LEGACY_DEFAULT_STREAM, self._own_stream}
+        foreign = streams - self._without_event
         with self._current():
             for stream in foreign:
                 self._wait(self._own_stream, stream)
@@ -240,6 +282,32 @@ class _Streams:
         event = self._call(driver.cuEventCreate, driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
         self._call(driver.cuEventRecord, event, self._own_stream)
         self._held.append((event, views))
+
+    def is_ordered(self, stream: int) -> bool:
+        """Return whether CUDA itself orders a stream with the device's own."""
+        return stream in self._without_event
+
+    def take_event(self) -> Any:
+        """Return an event for marks."""
+        if self._unused_events:
+            return self._unused_events.pop()
+        with self._current():
+            return self._call(self._driver.cuEventCreate, self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+
+    def give_back(self, events: Iterable[Any]) -> None:
+        self._unused_events.extend(events)
+
+    def mark(self, event: Any, stream: int) -> bool:
+        """Record an event; return False on a stream that is being captured."""
+        with self._current():
+            if int(self._call(self._driver.cuStreamIsCapturing, stream)):
+                return False
+            self._call(self._driver.cuEventRecord, event, stream)
+        return True
+
+    def wait_for_mark(self, event: Any) -> None:
+        with self._current():
+            self._call(self._driver.cuStreamWaitEvent, self._own_stream, event, 0)
 
     def finish(self, streams: set[int]) -> bool:
         """Wait for `streams` and the device's own stream; return False while a graph is captured on it."""
