@@ -27,7 +27,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 PYTEST = $(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder
 FAST := not slow and not wording and not medium and not gpu and not exhaustive
 
-.PHONY: help all demo test test-fast test-all test-exhaustive lint messages docs census times environment lock clean
+.PHONY: help all demo test test-fast test-all test-exhaustive lint messages docs census times minutes environment lock clean
 
 help:  ## Print this.
 	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [EXTRAS=cpu,mesh] [LOCKED=no]"
@@ -82,6 +82,9 @@ census: $(call stamps,run)  ## Count modules, functions, docstrings and imports,
 
 times: $(call stamps,run)  ## Measure what campaigns take, beside what repro plan reckons: for a machine that is idle.
 	$(RUN) python tools/campaign_times.py $(ARGS)
+
+minutes: $(call stamps,run)  ## Measure what README's commands take in a fresh clone: for a machine that is idle.
+	$(RUN) python tools/command_minutes.py $(ARGS)
 
 environment: $(call stamps,run)  ## Make the environment in .venv.
 

@@ -18,7 +18,8 @@ The claims of a study, with the verdicts of several recorded campaigns beside ea
 …)`, what their units mean `units()`, how many have which verdict `tally(study, campaign)`, and of several studies
 together, as a sentence, `verdict("campaign/study", …)`.
 
-A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The command
+The minutes of a command on two idle cores, as `make minutes` measured them last, are `minutes("make all")`, in words
+with their noun. A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The command
 
     python docs/make_pages.py
 
@@ -159,11 +160,23 @@ def _counts(*judged: str) -> dict[str, int]:
     return {verdict: int(counted[verdict]) for verdict in order if verdict in counted}
 
 
+#: Words for numbers of minutes.
+_WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
+
+
+@cache
+def minutes(command: str) -> str:
+    """Return how many minutes a command takes, `seven minutes`: the last line of it that was measured."""
+    frame = pd.read_csv(SOURCES / "minutes.csv")
+    count = max(1, round(float(frame.loc[frame["command"] == command, "minutes"].iloc[-1])))
+    return f"{_WORDS[count - 1] if count <= len(_WORDS) else count} minute{'s' if count > 1 else ''}"
+
+
 def page(source: str, origin: str) -> str:
     """Return the page of a source, its paragraphs broken into lines anew."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
     filled = environment.from_string(source).render(
-        table=table, claims=claims, tally=tally, units=units, verdict=verdict
+        table=table, claims=claims, tally=tally, units=units, verdict=verdict, minutes=minutes
     )
     parts = (part if part.startswith("```") else _reflow(part) for part in _FENCES.split(filled))
     text = "\n\n".join(part for part in parts if part)
