@@ -8,17 +8,21 @@ from repro.campaign.configuration import resolve
 from repro.campaign.plan import ProblemBatches, make_plan
 from repro.campaign.steps import Freshness
 from repro.campaign.workflow import (
+    Interruption,
     Requests,
     begin,
+    configuration_of,
     drop_unasked_limit,
     failures,
+    files_in_order,
     plan_of_run,
-    refuse_file_in_the_way,
+    refuse_what_is_in_the_way,
+    report_commit,
     report_compiled,
     report_waiting,
 )
 from repro.cli.end_of_run import below_all, print_end_of_run, print_failures
-from repro.config import located, read
+from repro.config import located
 from repro.errors import ReproError
 from repro.package_data import shipped
 
@@ -32,24 +36,23 @@ if not workflow.overwrite_configfiles:
     configfile: str(shipped("config/config.yaml"))
 
 
+interruption = Interruption()
+if workflow.is_main_process:
+    interruption.catch_first()
+
 try:
     # a job on a cluster uses the configuration and the stale steps of its run, also after later edits
     plan = None if workflow.is_main_process else plan_of_run()
     if plan is None:
-        # refuses mistakes that Snakemake's reader accepts, such as duplicate keys
-        read(*workflow.configfiles)
-        files = [Path(path) for path in workflow.configfiles]
+        files = files_in_order(workflow)
         with located(files):
-            plan = make_plan(resolve(config, files))
-    refuse_file_in_the_way(plan)
+            plan = make_plan(resolve(configuration_of(workflow, config, files), files))
     batches = ProblemBatches(plan)
     freshness = Freshness(plan) if workflow.is_main_process else None
     stale = freshness.stale if freshness else {}
+    refuse_what_is_in_the_way(plan, freshness)
 except ReproError as error:
     sys.exit(f"error: {error}")
-except KeyboardInterrupt:
-    print("interrupted", file=sys.stderr)
-    sys.exit(130)
 
 
 made = f"\nreport   {plan.results}/report.html\ntables   {plan.results}/tables\nfigures  {plan.figures}"
@@ -97,7 +100,10 @@ rule all:
 onstart:
     try:
         begin(plan, stale)
+        interruption.catch()
         drop_unasked_limit(workflow)
+        if not plan.config.replay:
+            report_commit()
         report_compiled(plan, stale)
         report_waiting(plan)
     except ReproError as error:
@@ -115,9 +121,13 @@ onsuccess:
 
 
 onerror:
-    failed = "\n\n".join(filter(None, map(failures, map(Path, log))))
+    interrupted = interruption.exit_code != 1
+    said = [failures(Path(path), is_interrupted=interrupted) for path in log]
+    failed = "\n\n".join(filter(None, said))
     with below_all():
         if Path(plan.results, "report.html").exists():
             # the check has the reasons as well
             conclude(reasons=not re.search("^check, ", failed, re.MULTILINE))
-        print_failures(failed, plan.logs, log)
+        print_failures(failed, plan.logs, log, interruption.exit_code)
+    # Snakemake would go on to raise a `WorkflowError`, which says nothing more
+    sys.exit(interruption.exit_code)

@@ -239,7 +239,7 @@ def exit_codes() -> Iterator[str]:
     yield "# Exit codes"
     yield fill(
         "Of all commands. A traceback is a bug's, with Python's own code for it, 1. `snakemake` ends with 0 where "
-        "everything was made, else with 1."
+        "everything was made, else with 1, or as a command does after a signal."
     )
     yield table(("exit code", "meaning"), ((f"`{code}`", meaning) for code, meaning in EXIT_CODES.items()))
     yield "## Where a command differs"

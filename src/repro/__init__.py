@@ -4,7 +4,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from repro.operators import DynamicCSR, amg, operator, siac, solve, spgemm, vectors
+    from repro.operators import DynamicCSR, amg, operator, siac, solve, spgemm
+    from repro.operators.vectors import vectors
 
 __version__ = version("sparse-repro")
 __all__ = ["DynamicCSR", "__version__", "amg", "operator", "siac", "solve", "spgemm", "vectors"]

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+#: Largest number of characters that a message shows of an argument; elements that it shows of an array or a long list.
+MAX_VALUE, SHOWN = 200, 3
+
 
 class ReproError(Exception):
     """A failure with a cause outside the program: bad input, a missing file, a missing device.
@@ -21,6 +29,9 @@ class ReproError(Exception):
         What the user can do about it.
     """
 
+    #: Largest number of characters that the message shows of a part.
+    max_length = 2000
+
     def __init__(
         self,
         what: str,
@@ -35,7 +46,9 @@ class ReproError(Exception):
 
     def at(self, where: object) -> ReproError:
         """Return the same error with another `where`, for example with the configuration key that names the file."""
-        return ReproError(self.what, where=where, expected=self.expected, actual=self.actual, todo=self.todo)
+        # errors of arguments have the same constructor as this class
+        kind = type(self) if isinstance(self, (ReproErrorOfValue, ReproErrorOfType)) else ReproError
+        return kind(self.what, where=where, expected=self.expected, actual=self.actual, todo=self.todo)
 
     @property
     def message(self) -> str:
@@ -48,8 +61,58 @@ class ReproError(Exception):
             ("what to do", self.todo),
         ):
             if value is not None:
-                parts.append(f"  {label}: {value}")
+                parts.append(f"  {label}: {_cut(_text(value), self.max_length)}")
         return "\n".join(parts)
+
+
+class ReproErrorOfValue(ReproError, ValueError):
+    """An argument has a wrong value: a number out of range, or another shape, length, dtype or word."""
+
+    max_length = 2 * MAX_VALUE
+
+
+class ReproErrorOfType(ReproError, TypeError):
+    """An argument is an object of the wrong kind, or there is no such argument."""
+
+    max_length = 2 * MAX_VALUE
+
+
+@contextmanager
+def argument_errors() -> Iterator[None]:
+    """Raise a plain `ReproError` of the body, which checks arguments, as a `ReproErrorOfValue`."""
+    try:
+        yield
+    except ReproError as error:
+        if type(error) is not ReproError:
+            raise
+        raise ReproErrorOfValue(
+            error.what, where=error.where, expected=error.expected, actual=error.actual, todo=error.todo
+        ) from error.__cause__
+
+
+def brief(value: object) -> str:
+    """Return a user's argument as text that is short for any value: of arrays and lists the size and a few elements."""
+    return _cut(_text(value, repr), MAX_VALUE)
+
+
+def _text(value: Any, text: Any = str) -> str:
+    """Return the text of a value; of an array or a long list its size and first elements."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape and hasattr(value, "dtype"):
+        few = [f"{element}" for element in islice(getattr(value, "flat", ()), SHOWN + 1)]
+        return f"{type(value).__name__} of shape {shape}, {value.dtype}" + _few(few)
+    if isinstance(value, (list, tuple, set, frozenset, dict)) and len(value) > 2 * SHOWN:
+        few = [_cut(repr(element), MAX_VALUE // SHOWN) for element in islice(value, SHOWN + 1)]
+        return f"{type(value).__name__} of {len(value):,}" + _few(few)
+    return f"{text(value)}"
+
+
+def _few(texts: list[str]) -> str:
+    return f": {', '.join(texts[:SHOWN])}" + ", …" * (len(texts) > SHOWN) if texts else ""
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 class MissingFileError(ReproError):

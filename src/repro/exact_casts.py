@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from repro.errors import ReproError
+from repro.errors import ReproErrorOfValue
 
 #: Number of array elements that are compared at once, so few that they stay in the cache.
 PART = 1 << 15
@@ -50,7 +50,7 @@ def cast(
     """
     source, target_dtype = np.asarray(array), np.dtype(dtype)
     if source.dtype.kind not in _NUMBERS:
-        raise ReproError(
+        raise ReproErrorOfValue(
             "these are no numbers", where=subject, expected=f"numbers of {target_dtype}", actual=source.dtype
         )
     if source.dtype == target_dtype:
@@ -62,7 +62,7 @@ def cast(
     if first is not None:
         place = tuple(int(i) for i in np.unravel_index(first, source.shape))
         position = ", ".join(map(str, place))
-        raise ReproError(
+        raise ReproErrorOfValue(
             f"a number does not fit into {target_dtype}",
             where=f"{subject}[{position}]" if place else subject,
             expected=expectation(target_dtype),

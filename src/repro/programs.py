@@ -6,6 +6,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,17 @@ MAX_OUTPUT = 16 << 20
 LOOK = 0.05
 #: Seconds to read the remaining output of an ended program.
 LAST_WORDS = 1.0
+
+
+def ensure_utf8() -> None:
+    """Start this program again in Python's UTF-8 mode if names of files are not UTF-8 to it, as in the locale C.
+
+    Letters outside ASCII in a folder's name are lone surrogates there, which packages in Rust cannot take. Python
+    coerces that locale by itself unless PYTHONCOERCECLOCALE or PYTHONUTF8 is 0.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"  # for all programs that are started from here, too
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 @dataclass(frozen=True)

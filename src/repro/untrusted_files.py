@@ -71,11 +71,18 @@ def _refuse_other(path: Path, mode: int) -> None:
         raise OSError(number, f"{kind} in place of a file", str(path))
 
 
+#: Bytes to read at a time beyond a file's size.
+_PIECE = 1 << 20
+
+
 def read_file(path: Path, max_bytes: int = MAX_RECORD_BYTES) -> bytes:
     """Return the content of a regular file of at most `max_bytes` bytes; errors as `open_file`, or EFBIG."""
     with os.fdopen(open_file(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        content = b"" if size > max_bytes else file.read(max_bytes + 1)
+        # no `read(max_bytes + 1)`, which first allocates so many bytes
+        content = b"" if size > max_bytes else file.read(size + 1)
+        while size < len(content) <= max_bytes and (piece := file.read(_PIECE)):  # it grows, or is one of /proc
+            content += piece
     if max(size, len(content)) > max_bytes:
         raise OSError(errno.EFBIG, f"more than {max_bytes:,} bytes", str(path))
     return content

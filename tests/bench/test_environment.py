@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,8 @@ import pytest
 from repro.bench import environment
 from repro.bench.environment import describe_environment, package_hash, record
 from repro.bench.runnable import Workspace
+from repro.campaign.workflow import report_commit
+from repro.cli.doctor import check_python
 from repro.codegen.build_cache import Module
 from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
@@ -46,8 +48,52 @@ def test_the_commit_is_that_of_the_code_wherever_it_is_run(tmp_path: Path, monke
     monkeypatch.delenv("GIT_DIR")
     # a copy of the files within another repository is of no commit
     (tmp_path / "copy").mkdir()
-    monkeypatch.setattr(environment, "_CHECKOUT", tmp_path / "copy")
+    monkeypatch.setattr(environment, "CHECKOUT", tmp_path / "copy")
     assert of_here() == {"commit": None, "dirty": None}
+
+
+@pytest.fixture
+def asked_anew() -> Iterator[None]:
+    """Git is asked by each call, not once."""
+    for function in (environment._commit, environment.checkout, environment.commit_refusal):
+        function.cache_clear()
+    yield
+    for function in (environment._commit, environment.checkout, environment.commit_refusal):
+        function.cache_clear()
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_the_commit_of_a_checkout_of_another_owner_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that mounts it; the variable is git's own, for its tests."""
+    commit = environment._commit.__wrapped__()
+    assert commit["commit"]
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    words = ["git", "-C", str(environment.CHECKOUT), "rev-parse", "HEAD"]
+    assert "dubious ownership" in subprocess.run(words, capture_output=True, text=True, check=False).stderr
+    environment.checkout.cache_clear()
+    assert environment._commit() == commit
+    assert environment.commit_refusal() is None
+
+
+@pytest.mark.usefixtures("asked_anew")
+@pytest.mark.parametrize(
+    ("git", "reason"), [("#!/bin/sh\necho 'fatal: no' >&2; exit 128\n", "fatal: no"), ("", "started")]
+)
+def test_a_commit_that_git_does_not_say_is_missed_in_words(
+    git: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By `repro doctor` and by each run; git is too old to take a folder of another owner, damaged, or not there."""
+    if git:
+        (tmp_path / "git").write_text(git)
+        (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert reason in str(environment.commit_refusal())
+    (finding,) = (finding for finding in check_python() if finding.what == "commit")
+    assert not finding.good
+    assert reason in finding.found
+    assert "safe.directory" in finding.todo
+    report_commit()
+    assert reason in capsys.readouterr().err
 
 
 def test_a_study_s_own_packages_are_recorded(

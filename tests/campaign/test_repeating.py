@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import typer
 import yaml
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.store import read_rows
 from repro.bench.worker import End
 from repro.campaign.archive import pack
-from repro.campaign.measurement import CHOICES, repeat
-from repro.campaign.plan import as_yaml
+from repro.campaign.measurement import CHOICES, record_failure, repeat
+from repro.campaign.plan import as_yaml, make_plan, plan_of_cases
+from repro.campaign.receipts import Receipt
+from repro.campaign.steps import measuring
 from repro.cli import measurement as commands
 from repro.config.models import Config
 from repro.problems.registry import load_registry, problem_names
@@ -25,6 +29,7 @@ from repro.studies import get_study
 from support.campaigns import FAST, SmallCampaign
 from support.small_case import NAME, STUDY, config, quiet, run
 
+REPOSITORY = Path(__file__).parents[2]
 FOLDER = CampaignFolder.of("c")
 CASE = FOLDER.case(STUDY, NAME, "single")
 COLUMNS = get_study(STUDY).columns
@@ -60,9 +65,10 @@ def test_without_a_winner_nothing_is_timed_again(tmp_path: Path, monkeypatch: py
 
     monkeypatch.chdir(tmp_path)
     write_table(CHOICES.empty_table(), CASE / "choices.parquet")
-    assert repeat(config(), STUDY, NAME, "single", quiet) is None
-    (CASE / "choices.parquet").unlink()
-    assert repeat(config(), STUDY, NAME, "single", quiet) is None
+    for _ in range(2):
+        assert not pd.read_parquet(repeat(config(), STUDY, NAME, "single", quiet)).size
+        (CASE / "repeat.parquet").unlink()
+        (CASE / "choices.parquet").unlink(missing_ok=True)
 
 
 @pytest.mark.slow
@@ -102,35 +108,86 @@ def test_two_equal_times_are_not_apart(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("code", [0, 1])
-def test_another_process_times_the_first_case_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int
+def test_the_first_case_alone_has_rows_of_a_second_process_also_in_a_plan_of_other_cases() -> None:
+    settings = Config(device="opencl", studies={STUDY: {"problems": "generated"}})
+    first, second, *_ = problem_names(load_registry(Path(settings.registry)), "generated")
+    for plan in (make_plan(settings), plan_of_cases(settings, [second, first], STUDY)):
+        files = {case: plan.case_outputs(*case)[-1].name for case in plan.runs}
+        assert [case for case, name in files.items() if name == "repeat.parquet"] == [(STUDY, first, "single")]
+
+
+@pytest.mark.parametrize(("end", "code"), [(End(0), 0), (End(1), 0), (End(-15, 15), 143)])
+def test_the_receipt_of_a_case_has_the_file_that_a_second_process_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], end: End, code: int
 ) -> None:
+    """Where that process fails, the file has no rows; where it is interrupted, the case is not made."""
     asked: list[Sequence[str]] = []
 
     def worker(command: Sequence[str]) -> End:
         asked.append(command)
-        return End(code, None)
+        return end
 
     monkeypatch.setattr("repro.bench.worker.run_worker", worker)
+    monkeypatch.setattr("repro.campaign.measurement.supervise", lambda *_: 0)
+    shutil.copytree(REPOSITORY / "config", tmp_path / "config")
+    shutil.copytree(REPOSITORY / "kernels", tmp_path / "kernels")
     monkeypatch.chdir(tmp_path)
-    settings = Config(studies={STUDY: {"problems": "generated"}})
+    settings = Config(device="opencl", studies={STUDY: {"problems": "generated"}})
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(yaml.safe_load(as_yaml(settings))))
-    names = problem_names(load_registry(Path(settings.registry)), "generated")
-    left = tmp_path / "results" / settings.campaign / "raw" / STUDY / names[0] / "single/repeat.parquet"
-    left.parent.mkdir(parents=True)
-    left.touch()
+    first, second, *_ = problem_names(load_registry(Path(settings.registry)), "generated")
+    plan = plan_of_cases(settings, [first, second], STUDY)
     context = SimpleNamespace(find_root=lambda: SimpleNamespace(params={}))
-    for precision, problems in (("double", names[:1]), ("single", names[1:])):
-        commands.repeat_first(context, settings, STUDY, precision, problems, file)
-    assert not asked and left.exists()
-    commands.repeat_first(context, settings, STUDY, "single", names, file)
+
+    def measure(problem: str) -> tuple[int, Receipt | None]:
+        record_failure(settings, STUDY, problem, "single", "stands for rows")
+        case = STUDY, problem, "single"
+        try:
+            commands.measure_case(context, settings, plan, case, file, [], record_failures=True)
+        except typer.Exit as left:
+            return left.exit_code, Receipt.load(measuring(plan, *case).receipt)
+        return 0, Receipt.load(measuring(plan, *case).receipt)
+
+    ended, receipt = measure(second)
+    assert ended == 0 and receipt and not asked
+    case = plan.folder.case(STUDY, first, "single")
+    case.mkdir(parents=True)
+    (case / "repeat.parquet").write_bytes(b"of an earlier run, and no pair with this one's rows")
+    ended, receipt = measure(first)
     assert [list(command)[-7:] for command in asked] == [
-        ["measure", STUDY, names[0], "single", "--config", str(file), "--repeat"]
+        ["measure", STUDY, first, "single", "--config", str(file), "--repeat"]
     ]
-    assert not left.exists()  # what an earlier run measured is no pair with this one's rows
-    assert ("could not be timed again" in capsys.readouterr().out) == bool(code)
+    assert ended == code
+    assert ("could not be timed again" in capsys.readouterr().out) == (end.code == 1)
+    if code:
+        assert receipt is None
+    else:
+        assert receipt and str(case / "repeat.parquet") in receipt.outputs
+        assert not read_rows(plan.folder.study(STUDY), "repeat").num_rows
+
+
+@pytest.mark.parametrize(("disturbed", "times"), [([], 1), ([True], 2), ([True, True], 2)])
+def test_a_case_whose_winner_was_disturbed_is_measured_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disturbed: list[bool], times: int
+) -> None:
+    runs: list[str] = []
+    maker = SmallCampaign(tmp_path, "opencl")
+    settings = Config(campaign=maker.campaign, device="opencl", studies={STUDY: {"problems": "generated"}})
+    maker.study = STUDY
+
+    def supervise(command: Sequence[str], store: object, run: str) -> int:
+        runs.append(run)
+        status = "disturbed" if disturbed and disturbed.pop() else "ok"
+        rows = [maker.row("grid", "double", "variant", FAST, 10.0, ["event"], phase="report", status=status)]
+        maker.write("grid", "double", "report", rows)
+        maker.choose("grid", "double", {("joint", "event"): (FAST, [])})
+        return 0
+
+    monkeypatch.setattr("repro.campaign.measurement.supervise", supervise)
+    monkeypatch.chdir(tmp_path)
+    context = SimpleNamespace(find_root=lambda: SimpleNamespace(params={}))
+    commands.measure_case(context, settings, None, (STUDY, "grid", "double"), Path("c.yaml"), [], record_failures=True)
+    assert len(runs) == len(set(runs)) == times  # a run of its own, which times again what the first one stored
 
 
 @pytest.mark.parametrize("study", ["dynamic_csr", "spgemm_amg", "dg_postprocessing"])

@@ -23,12 +23,15 @@ from repro.campaign.steps import Freshness, presenting
 from repro.campaign.workflow import (
     RUN_VARIABLE,
     begin,
+    check_configuration_files,
     drop_unasked_limit,
     failures,
     plan_of_run,
+    refuse_what_is_in_the_way,
     report_compiled,
     report_waiting,
 )
+from repro.cli import app
 from repro.cli.end_of_run import print_failures
 from repro.errors import ReproError
 from support.made_campaign import make_all
@@ -194,6 +197,10 @@ def test_the_end_of_a_run_says_what_failed_without_what_snakemake_says_around_it
     assert said.endswith("\n\nand 1 more: last.log") and "input" not in said
     Path("measure.log").write_text("measure 1\ninterrupted\n")
     assert failures(record).startswith("check, by check.log:") and "more" not in failures(record)
+    Path("check.log").write_text("Traceback\nKeyboardInterrupt\n")
+    Path("report.log").write_text("")
+    assert failures(record).startswith("report, by report.log:")
+    assert failures(record, is_interrupted=True).startswith("tables, by tables.log:")
     record.write_text("nothing failed\n")
     assert failures(record) == ""
 
@@ -205,8 +212,68 @@ def test_what_failed_stands_between_a_head_and_the_places_of_the_logs(capsys: py
         "Not complete. The failed steps, and what each said last:", "", "check, by check.log:", "  missing",
     ]  # fmt: skip
     assert lines[6:8] == ["logs of the steps  logs/c", "Snakemake's own    run.log"] and "not why" in lines[8]
-    print_failures("", "logs/c", ["run.log"])
-    assert capsys.readouterr().out.splitlines()[1:2] == ["Not complete. The same command goes on from here."]
+    for code, word in ((1, "Not complete."), (130, "Interrupted."), (143, "Terminated.")):
+        print_failures("", "logs/c", ["run.log"], code)
+        said = capsys.readouterr().out
+        assert said.splitlines()[1:2] == [f"{word} The same command goes on from here."]
+        assert "WorkflowError" not in said
+
+
+@pytest.fixture
+def without_rights() -> Iterator[None]:
+    """Ask for permissions as a user who is not root, whom none refuses."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.setresuid(65534, 0, 0)
+    yield
+    os.setresuid(0, 0, 0)
+
+
+@pytest.mark.parametrize("folder", ["results", "results/default", "figures/default", "logs"])
+def test_a_folder_without_permission_to_write_is_named_before_anything_is_made(
+    folder: str, without_rights: None
+) -> None:
+    Path.cwd().chmod(0o777)
+    Path("results").mkdir(mode=0o777)
+    Path("results").chmod(0o777)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    Path(folder).chmod(0o555)
+    with pytest.raises(ReproError, match="no permission to write to a folder") as refusal:
+        start(plan())
+    assert refusal.value.where == Path(folder).absolute()
+    assert not Path("results/default/configs").exists()
+
+
+def test_a_folder_in_which_snakemake_could_not_begin_is_one_message(
+    without_rights: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of `repro run`, and of `snakemake`, whose profile asks; there another folder can be named."""
+    Path.cwd().chmod(0o555)
+    with pytest.raises(SystemExit) as ended:
+        app.run(["run"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        "error: no permission to write to a folder", f"  where: {Path.cwd()}",
+    ]  # fmt: skip
+    with pytest.raises(SystemExit, match="error: no permission to write to a folder"):
+        check_configuration_files(["all"])
+    check_configuration_files(["all", "--directory", "elsewhere"])
+
+
+@pytest.mark.parametrize("name", ["results/.run.lock", "results/default/receipts/check.json", "figures"])
+def test_what_is_in_the_way_of_a_file_or_a_folder_is_named(name: str) -> None:
+    made = plan()
+    path = Path(name)
+    if name == "figures":
+        path.write_text("a file")
+    else:
+        path.mkdir(parents=True)
+    with pytest.raises(ReproError, match="is where a f") as refusal:
+        refuse_what_is_in_the_way(made, Freshness(made))
+    assert refusal.value.where == path
+    path.unlink() if path.is_file() else path.rmdir()
+    refuse_what_is_in_the_way(made, Freshness(made))
 
 
 @pytest.mark.parametrize(("asked", "stays"), [("100/1s", False), ("10/1s", True), ("100/1m", True)])

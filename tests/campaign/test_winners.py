@@ -241,6 +241,56 @@ def test_what_is_within_a_tie_or_noisy_or_in_another_order_contradicts_no_choice
     assert winner.variant == BEST and winner.faster is None
 
 
+def test_the_winner_is_what_the_operator_runs_where_the_rounds_find_that_faster(
+    small: Matrix, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The search chose both; of its choices alone the faster one is named, and exported by its own name."""
+    maker = campaign(Path(), "cuda", target="sm_80")
+    told = {"phase": "report", "entry": PART, "ordering": "natural", "status": "noisy"}
+    for micro, expected in ((7.0, DIRECT), (9.95, BEST)):
+        rows = [maker.row("part", "double", "variant", name, time, **told) for name, time in
+                ((BEST, 10.0), (DIRECT, micro), ("CSR-AoS-AoS/static-64-1", 5.0))]  # fmt: skip
+        maker.write("part", "double", "report", rows)
+        [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
+        assert (winner.variant, winner.operator) == (expected, DIRECT)
+        assert winner.seconds is not None and winner.operator_seconds is not None
+        assert winner.seconds <= winner.operator_seconds * 1.01 and winner.exported == expected
+        assert winner.export and ("--variant" in winner.export) is (expected == DIRECT)
+    maker.write("part", "double", "report", [replace(rows[0], status="ok"), replace(rows[1], graph_median=5e-6)])
+    run_command(f"repro best {maker.campaign}")
+    said = capsys.readouterr().out
+    assert DIRECT in said and BEST not in said and "runs" not in said
+
+
+def test_a_winner_that_was_disturbed_in_all_rounds_is_named_with_its_spread(
+    small: Matrix, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    maker = campaign(Path(), "opencl")
+    told = {"phase": "report", "entry": PART, "ordering": "natural", "status": "disturbed"}
+    maker.write("part", "double", "report", [maker.row("part", "double", "variant", BEST, 10.0, **told)])
+    [winner] = find_winners(CampaignSelection.of(maker.campaign, Path("results")))
+    assert (winner.variant, winner.seconds, winner.reason) == (BEST, None, None)
+    assert winner.disturbed_between == (pytest.approx(7.2e-6), pytest.approx(16e-6))
+    run_command(f"repro best {maker.campaign}")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "7.20 to 16.00" in said and "graph, disturbed" in said and "cannot be exported" not in said
+    assert f"repro measure {STUDY} part double --receipt --config results/{maker.campaign}/config.yaml" in said
+
+
+def test_problems_that_a_study_refuses_are_not_counted_as_measured(small: Matrix) -> None:
+    maker = campaign(Path(), "opencl")
+    maker.record("oblong", entry=PART, n=2, nnz=2, origin={"source": "own"}, statistics=small.describe())
+    for precision in ("single", "double"):
+        maker.write("oblong", precision, "report", [maker.unavailable("oblong", precision, "it is not square")])
+    problems = [{"path": "part.msh", "entry": PART}, {"path": "oblong.mtx", "entry": PART}]
+    maker.configure(**{STUDY: {"problems": problems}})
+    page = report(CampaignSelection.of(maker.campaign, Path("results"))).read_text()
+    assert "1 of 2, 1 refused" in page and "2 of 2 available, 1 refused" in page
+    own = page.partition('id="own-table"')[2].partition("</table>")[0]
+    assert "not tested" in own  # for symmetry, which no record tells
+
+
 def test_variants_that_differ_by_chance_alone_are_one_line(small: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
     others = [
         ("variant", f"CSR-AoS-AoS/static-{threads}-1", micro) for threads, micro in ((32, 8.5), (64, 9.5), (96, 7))
@@ -343,7 +393,7 @@ def test_the_end_of_a_run_and_the_report_show_own_problems_alone(
     notes = ["64 of 1088 vertices fixed"]
     symmetry = {"symmetry": {"single": "symmetric", "double": "symmetric"}}
     maker.record("part", entry=PART, n=2, nnz=2, origin={"source": "own", "notes": notes}, statistics=small.describe(),
-                 facts={STUDY: symmetry})  # fmt: skip
+                 facts={STUDY: {"pairs": symmetry}})  # fmt: skip
     print_end_of_run(maker.campaign)
     said = capsys.readouterr().out
     assert REHEARSAL in said.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -84,3 +85,26 @@ def test_a_campaigns_name_in_place_of_its_file_is_one_message(
         app.run(["run", "demo"])
     assert ended.value.code == 1
     assert "what to do: repro run config/demo.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("command", [["repro", "plan", "../mine.yaml"], ["repro", "run", "../mine.yaml", "--", "-n"],
+                                     ["snakemake", "-n", "--cores", "1", "--configfile", "../mine.yaml"]])  # fmt: skip
+def test_a_folder_with_an_umlaut_in_the_locale_c(command: list[str], tmp_path: Path) -> None:
+    """The package lies there too; Python keeps to ASCII, in which the folder's name is not."""
+    repository = Path(__file__).parents[2]
+    folder = tmp_path / "Mühle"
+    folder.mkdir()
+    (folder.parent / "mine.yaml").write_text("device: opencl\nstudies: {compound_spmv: {problems: [tiny/dirac]}}\n")
+    for name in ("src", "kernels", "config", "workflow", "profiles", "include", "Snakefile"):
+        (folder / name).symlink_to(repository / name)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHON"))},
+        **{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(folder / "src")},
+    }
+    words = [sys.executable, "-P", "-m", *command]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=False)
+    text = (done.stdout + done.stderr).decode()
+    assert done.returncode == 0, text
+    assert "Traceback" not in text
+    assert "PanicException" not in text

@@ -27,7 +27,7 @@ def machine(monkeypatch):
         machine.there.update(made)
         return (code, *made)
 
-    driver.CUstream = int
+    driver.CUresult, driver.CUstream = CUresult, int
     driver.CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
     driver.cuStreamBeginCapture = lambda stream, mode: answer("begin")
     driver.cuStreamEndCapture = lambda stream: answer("end", 11)

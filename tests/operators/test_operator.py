@@ -1,7 +1,6 @@
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,14 +8,12 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator, cg, eigsh
 
 import repro
-from repro.bench.runnable import Workspace
 from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
 from repro.errors import ReproError, Unsupported
 from repro.operators import spmv
-from repro.operators.spmv import CACHED_LAUNCHES, Product
 from repro.sparse.compound import packing
-from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.product import pack_layout
 from repro.sparse.compound.variants import VariantId, fitting
 from support.matrices import draw
 
@@ -129,49 +126,22 @@ def test_arrays_on_the_device_stay_there(spd):
 
 
 @pytest.mark.parametrize("tuned", VARIANTS)
-def test_the_variant_is_prepared_once_and_other_vectors_are_only_bound(spd, monkeypatch, tuned):
-    calls = []
-
-    def watch(owner, name):
-        original = getattr(owner, name)
-
-        def watched(*arguments, **options):
-            calls.append(name)
-            return original(*arguments, **options)
-
-        monkeypatch.setattr(owner, name, watched)
-
-    for owner, name in ((Variant, "prepare"), (Variant, "bind"), (Variant, "product"), (Workspace, "upload_packed")):
-        watch(owner, name)
+def test_operator_packs_the_matrix_once(spd, monkeypatch, tuned):
+    packed = []
+    monkeypatch.setattr(spmv, "pack_layout", lambda *arguments: packed.append(1) or pack_layout(*arguments))
     A = repro.operator(spd, tuned, device=DEVICE)
-    assert calls == ["bind", "upload_packed"]
     for seed in range(3):
         x = draw(60, float, seed)
         np.testing.assert_allclose((A @ A.vectors.put(x)).get(), spd @ x, atol=1e-12)
-    assert calls[2:] == ["product"] * 3
-
-
-def test_launches_of_vectors_with_an_address_are_bound_once_and_the_oldest_forgotten(spd, monkeypatch):
-    """As those of a GPU are, which an iterative solver gives time and again."""
-    bound = []
-    monkeypatch.setattr(Product, "bind", lambda self, x, y: bound.append((x.pointer, y.pointer)) or (lambda: None))
-    product = repro.operator(spd, device=DEVICE)._product
-    vectors = [SimpleNamespace(pointer=pointer) for pointer in range(CACHED_LAUNCHES + 1)]
-    for _ in range(2):
-        for x in vectors[:CACHED_LAUNCHES]:
-            product.multiply(x, vectors[0])
-    assert bound == [(pointer, 0) for pointer in range(CACHED_LAUNCHES)]
-    for x in (vectors[CACHED_LAUNCHES], vectors[1], vectors[0]):
-        product.multiply(x, vectors[0])
-    assert bound[CACHED_LAUNCHES:] == [(CACHED_LAUNCHES, 0), (0, 0)]
+    assert len(packed) == 1
 
 
 @pytest.mark.wording
 def test_a_variant_that_cannot_hold_the_matrix_is_one_message(spd, monkeypatch):
-    def bind(self, workspace):
+    def pack(*arguments):
         raise Unsupported("too large for 32-bit indices")
 
-    monkeypatch.setattr(Variant, "bind", bind)
+    monkeypatch.setattr(spmv, "pack_layout", pack)
     with pytest.raises(ReproError, match=r"cannot hold the matrix[\s\S]*too large[\s\S]*another variant"):
         repro.operator(spd, device=DEVICE)
 

@@ -1,6 +1,7 @@
 """`repro.solve` and an operator's solvers: any library's vectors, entries, scales, and what is refused."""
 
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -88,6 +89,46 @@ def test_b_may_be_as_small_or_large_as_numbers_are(scale, put):
         np.testing.assert_allclose(A.solve(scale * B) / scale, A.solve(B), rtol=1e-6)
         with pytest.raises(ReproError, match=r"too small|no solution"):
             A.solve(put(scale * B))
+
+
+@pytest.mark.parametrize("method", ["cg", "bicgstab"])
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_the_solution_for_a_b_of_zeros_is_0_at_once_from_any_guess(method, precision, put):
+    zeros, dtype = np.zeros(200), np.dtype(np.float32 if precision == "single" else np.float64)
+    with repro.operator(LINE, precision=precision, device=DEVICE) as A, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x0 in (B, np.full(200, 1e30), np.full(200, np.finfo(dtype).max), None):
+            x = A.solve(zeros, method, x0=x0)
+            assert x.dtype == dtype
+            assert not x.any()
+            assert A.solver(method).iterations == 0
+            on_device = A.solve(put(zeros.astype(dtype)), method, x0=x0)
+            assert not on_device.get().any()
+        x = A.solve(B, method, x0=B, tol=1e-5)
+        assert residual(LINE, x, B) <= 2e-5
+
+
+@pytest.mark.parametrize("method", ["cg", "bicgstab"])
+@pytest.mark.parametrize(("size", "guess"), [(1e-300, 1.0), (1e-200, 1e200), (1.0, 1e200)])
+def test_a_guess_too_far_from_b_is_blamed_and_not_the_matrix(method, size, guess, put):
+    b, x0 = size * B, np.full(200, guess)
+    with repro.operator(LINE, device=DEVICE) as A, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ReproError, match="start from 0") as refusal:
+            A.solve(b, method, x0=x0)
+        assert refusal.value.where == "x0"
+        assert "matrix" not in str(refusal.value)
+        with pytest.raises(ReproError, match=r"start from 0|b(.*\n)+.*scale b") as refusal:
+            A.solve(put(b), method, x0=put(x0))
+        assert "matrix" not in str(refusal.value)
+        np.testing.assert_allclose(A.solve(b, method) / size, A.solve(B, method), rtol=1e-6)
+
+
+def test_a_b_too_small_to_be_squared_is_not_taken_for_0(put):
+    with repro.operator(LINE, device=DEVICE) as A:
+        for b, x0 in ((put(1e-200 * B), None), (put(1e-200 * B), put(B)), (1e-200 * B, put(B))):
+            with pytest.raises(ReproError, match="too small to be squared"):
+                A.solve(b, x0=x0)
 
 
 HARD = {

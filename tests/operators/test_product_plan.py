@@ -94,3 +94,38 @@ def test_a_released_plan_is_refused(factors):
     plan.release()
     with pytest.raises(ReproError, match="released"):
         plan.refill()
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(np.float64, 1e200), (np.float32, 1e25)])
+@pytest.mark.parametrize("on_device", [False, True])
+def test_sums_that_overflow_are_refused_as_in_a_first_product(factors, dtype, size, on_device, put):
+    a, b = (matrix.astype(dtype) for matrix in factors)
+    c, plan = repro.spgemm(a, b, DEVICE, plan=True)
+    large = [matrix.data / matrix.data.max() * dtype(size) for matrix in (a, b)]
+    with pytest.raises(ReproError, match="sums of the product are too large") as first:
+        repro.spgemm(with_data(a, large[0]), with_data(b, large[1]), DEVICE)
+    for keys in ({}, {"out": put(c.data)}):
+        with pytest.raises(ReproError, match=f"too large for {np.dtype(dtype)}(.*\n)+.*row 0") as again:
+            plan.refill(*(map(put, large) if on_device else large), **keys)
+        assert again.value.todo == first.value.todo
+    assert_csr_product(plan.refill(a.data, b.data), a, b, dtype)
+    np.testing.assert_array_equal(plan.refill(put(a.data), put(b.data), out=put(c.data)).get(), c.data)
+
+
+def test_infinity_less_infinity_is_too_large_and_values_of_infinity_are_taken():
+    a, b = sp.csr_array(np.ones((1, 2))), sp.csr_array(np.array([[1.0], [-1.0]]))
+    _, plan = repro.spgemm(a, b, DEVICE, plan=True)
+    with pytest.raises(ReproError, match="too large"):
+        plan.refill([1e200, 1e200], [1e200, -1e200])
+    with pytest.raises(ReproError, match="too large"):
+        plan.refill()  # the same values
+    assert plan.refill([np.inf, 1.0], [1.0, 1.0]).data == [np.inf]
+    assert np.isnan(plan.refill([1.0, 1.0], [np.nan, 1.0]).data)
+    assert plan.refill([1.0, 2.0], [3.0, 4.0]).data == [11.0]
+
+
+def test_sums_of_rows_without_destinations_that_overflow_are_refused():
+    a, b = sp.eye_array(3).tocsr(), of_sizes([10, 2600, 4], 2700)
+    _, plan = repro.spgemm(a, b, DEVICE, plan=True)
+    with pytest.raises(ReproError, match=r"too large(.*\n)+.*row 1"):
+        plan.refill([1.0, 1e200, 1.0], np.full(b.nnz, 1e200))

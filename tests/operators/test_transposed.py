@@ -139,8 +139,7 @@ def test_a_transpose_is_made_once_of_the_same_kernel_and_closed_with_its_matrix(
     assert len(made) == 3
     A.close()
     A.close()
-    held = [product._workspace for product in made]
-    assert not any(workspace._packings or workspace._written or workspace._programs for workspace in held)
+    assert not any(product._memory._exit_callbacks for product in made)
     for closed in (A, T, H):
         for use in (lambda: closed @ x, lambda: closed @ on_device, lambda: closed.rmatvec(x), lambda: closed.T):  # noqa: B023
             with pytest.raises(ReproError, match=r"closed[\s\S]*make a new one"):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,3 +145,47 @@ def test_an_svg_file_has_coordinates_of_three_decimals(tmp_path: Path) -> None:
     assert rounded(here) == rounded(there) == '<path d="M 46.086 225.895 L 0 7"/>'
     kept = '<g transform="scale(0.015625)"><title>0.123456</title></g>'  # a scale of letters, and a text
     assert rounded(kept) == kept
+
+
+def test_ids_of_an_svg_file_depend_on_no_last_bit_of_a_coordinate(tmp_path: Path) -> None:
+    """Matplotlib makes ids of hashes, which differ between machines whose sums end in other bits."""
+
+    def drawn_at(left: float) -> str:
+        def draw() -> Any:
+            drawing = canvas(2, 2)
+            drawing.set_layout_engine(None)
+            for bottom in (0.1, 0.6):
+                axes = drawing.add_axes((left, bottom, 0.8, 0.3))
+                axes.plot([1, 2, 3], [1, 3, 2], marker="o")
+                axes.bar([1], [1], hatch="//")
+            return drawing
+
+        path = tmp_path / f"{left}.svg"
+        save(Figure(draw, CAPTION), [path], "A figure")
+        return path.read_text()
+
+    here, there = drawn_at(0.1), drawn_at(0.1 + 1e-12)
+    assert here == there
+    defined = re.findall(r'\bid="(\w+)"', here)
+    assert {"p", "m", "h"} <= {name.rstrip("0123456789") for name in defined}
+    assert set(re.findall(r"url\(#(\w+)\)", here)) <= set(defined)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("font", [None, "cmr10"])
+def test_matplotlib_has_no_word_with_the_user(font: str | None, tmp_path: Path) -> None:
+    """Neither of settings and a cache that it cannot use, nor of letters that a font lacks."""
+    (tmp_path / "own").write_text("no.such.key: 3\nfigure.dpi: x\nfont.family: NoSuchFont\n")
+    own = dict.fromkeys(("HOME", "MPLCONFIGDIR"), "/proc/none")
+    own |= {"MPLBACKEND": "nonsense", "MATPLOTLIBRC": str(tmp_path / "own")}
+    words = ["figure", "compound_spmv/figure-speedup", "--campaign", "h200", "--figures", str(tmp_path / "figures")]
+    words += ["--font", font] if font else []
+    repository = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "repro", *words],
+        cwd=repository, env={**os.environ, **own}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    drawn = tmp_path / "figures/h200/compound_spmv/figure-speedup.svg"
+    recorded = repository / "figures/h200/compound_spmv/figure-speedup.svg"
+    assert (drawn.read_bytes() == recorded.read_bytes()) == (font is None)

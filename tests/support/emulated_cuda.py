@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from repro.codegen.targets import get_target
-from repro.devices.base import Captured, CopiedWords, LaunchSpec
+from repro.devices.base import ADDRESS, Captured, CopiedWords, LaunchError, LaunchSpec
 
 ALIGNMENT = 256
 HEADER = Path(__file__).with_suffix(".h")
@@ -123,7 +123,7 @@ def compile_kernels(source: str, folder: Path) -> Program:
 
 
 def _as_c(argument: Any) -> Any:
-    if isinstance(argument, Memory):
+    if hasattr(argument, "pointer"):
         return ctypes.c_void_p(argument.pointer)
     if isinstance(argument, np.floating | float):
         return ctypes.c_double(float(argument))
@@ -145,6 +145,26 @@ class Cooperative:
         return self.device.bind(self.kernel, grid, self.block, arguments)
 
 
+class Call:
+    """A launch on any stream, of which there is none here."""
+
+    def __init__(self, kernel: Any, grid: int, block: int, arguments: Sequence[Any]) -> None:
+        self._kernel, self._grid, self._block, self._arguments = kernel, grid, block, arguments
+        self._closed = False
+
+    def __call__(self, stream: int, *addresses: int) -> None:
+        if self._closed:
+            raise LaunchError("the memory of the kernel's arguments was released")
+        given = iter(addresses)
+        values = [ctypes.c_void_p(next(given)) if a is ADDRESS else _as_c(a) for a in self._arguments]
+        assert next(given, None) is None
+        self._kernel(ctypes.c_int(self._grid), ctypes.c_int(self._block), *values)
+
+    def close(self) -> None:
+        """Refuse further calls."""
+        self._closed = True
+
+
 class EmulatedCuda:
     """What a study asks of a device, of a GPU with two multiprocessors."""
 
@@ -159,6 +179,14 @@ class EmulatedCuda:
         array = np.full(nbytes + ALIGNMENT, 0xA5, np.uint8)
         offset = -array.ctypes.data % ALIGNMENT
         return Memory(array[offset : offset + nbytes])
+
+    def allocate_ordered(self, nbytes: int) -> Memory:
+        """Return memory."""
+        return self.allocate(nbytes)
+
+    def host_array(self, count: int, dtype: np.dtype) -> np.ndarray:
+        """Return an array."""
+        return np.empty(count, dtype)
 
     def pooling(self) -> AbstractContextManager[None]:
         """Do nothing: memory is had without delay."""
@@ -205,6 +233,12 @@ class EmulatedCuda:
             kernel(ctypes.c_int(grid), ctypes.c_int(block), *values)
 
         return launch
+
+    def bind_call(
+        self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Any], shared: int = 0
+    ) -> Call:
+        """Return a launch whose addresses are given with each call."""
+        return Call(program.kernel(name, shared), grid, block, arguments)
 
     def bind_concurrent(self, launches: Sequence[LaunchSpec]) -> Callable[[], None]:
         """Return what runs several kernels, one after the other."""

@@ -1,7 +1,7 @@
 """What is used of CuPy, its arrays lying on the CPU's device: for tests without a GPU."""
 
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +14,7 @@ class ndarray(DeviceArray):  # noqa: N801
     """CuPy's array, whose numbers are looked at on the host."""
 
     ndim = property(lambda self: len(self.shape))
+    data = SimpleNamespace(device_id=-1)  # of no GPU
 
     def __len__(self):
         return self.shape[0]
@@ -24,6 +25,12 @@ class ndarray(DeviceArray):  # noqa: N801
 
     def __lt__(self, other):
         return self.get() < other.get()
+
+    def astype(self, dtype):
+        return self.put(self.get().astype(dtype))
+
+    def copy(self):
+        return self.put(self.get())
 
     def min(self):
         return self.get().min()

@@ -245,6 +245,7 @@ def called(text: str) -> set[str]:
     [
         ("bogus=1", "bogus\n.*\n.*unknown key"),
         ("device=cuda", "no such GPU"),
+        ("seed=0_1", "seed\n.*a whole number\n.*'0_1'"),
         EXHAUSTIVE("studies={compound_spmv: {problems: surfaces/buny}}", "unknown problem"),
         EXHAUSTIVE("studies={compound_smpv: {}}", "unknown study"),
         EXHAUSTIVE("replay=true", "no such recorded campaign"),

@@ -310,6 +310,36 @@ def test_what_cannot_be_had_is_said_and_tried_again(checkout: Checkout) -> None:
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
 
 
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_interrupted_says_so_and_goes_on_later(
+    checkout: Checkout, number: signal.Signals, code: int
+) -> None:
+    """As a terminal sends Ctrl-C, to all processes; neither Snakemake's traceback nor another exit code follow."""
+    name = f"interrupted-{code}"
+    slow = {"screen_launches": 3000, "cpu_budget": 0.02}
+    study = {"problems": ["tiny/elasticity"], "artifacts": ["table-1"], "timing": QUICK | slow}
+    config = checkout.configure(name, study)
+    store = checkout.folder / f"results/{name}/store/compound_spmv/tiny/elasticity/double/rows.jsonl"
+    with (checkout.folder / name).open("w+") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "repro", "run", config, "--cores", "2"],
+            cwd=checkout.folder,
+            env=checkout.environment,
+            start_new_session=True,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        wait_for_rows(store, process, 2, 200)
+        os.killpg(process.pid, number)
+        assert process.wait(200) == code
+        output.seek(0)
+        text = output.read()
+    word = "Interrupted." if number == signal.SIGINT else "Terminated."
+    assert f"{word} The same command goes on from here." in text
+    assert "WorkflowError" not in text and "Traceback" not in text, text
+
+
 def test_a_killed_run_goes_on_where_it_was(checkout: Checkout) -> None:
     name = "killed"
     slow = {"screen_launches": 3000, "cpu_budget": 0.02}  # a variant is screened for so many seconds

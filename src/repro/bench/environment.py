@@ -27,7 +27,8 @@ PACKAGES = (
     "cuda-bindings", "intel-opencl-rt", "jinja2", "numpy", "nvidia-cusparse", "nvmath-python", "pandas", "pycuda",
     "pyopencl", "scipy", "snakemake",
 )  # fmt: skip
-_CHECKOUT = Path(__file__).resolve().parents[3]
+#: Folder of this package's checkout, if it runs from one.
+CHECKOUT = Path(__file__).resolve().parents[3]
 #: Timeout in seconds of each git command; network file systems are slow.
 ANSWERING = 60.0
 _GIT_NAMES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR")
@@ -89,8 +90,8 @@ def checkout() -> Path | None:
     """Return the git checkout that this package runs from; None for an installed wheel, and without git."""
     # An installed package may lie inside another git repository, whose commit would be wrong here.
     with suppress(ReproError):  # git is not installed, or the folder is not in a repository
-        if not WHEEL_DATA.is_dir() and Path(_git("rev-parse", "--show-toplevel")) == _CHECKOUT:
-            return _CHECKOUT
+        if not WHEEL_DATA.is_dir() and Path(_git("rev-parse", "--show-toplevel")) == CHECKOUT:
+            return CHECKOUT
     return None
 
 
@@ -106,10 +107,31 @@ def _commit() -> dict[str, Any]:
     return {"commit": None, "dirty": None}
 
 
+def described_commit() -> str:
+    """Return the commit, and whether files differ from it."""
+    commit = _commit()
+    return f"{commit['commit']}{', with changes' if commit['dirty'] else ''}"
+
+
+@cache
+def commit_refusal() -> str | None:
+    """Return why git does not say the commit of this package's checkout; None if it does, or there is no checkout."""
+    if WHEEL_DATA.is_dir() or not (CHECKOUT / ".git").exists() or _commit()["commit"]:
+        return None
+    try:
+        _git("rev-parse", "HEAD")
+    except ReproError as error:
+        return ", ".join(str(part) for part in (error.what, error.actual) if part)
+    return f"git takes another folder for the checkout: {_git('rev-parse', '--show-toplevel')}"
+
+
 def _git(*arguments: str) -> str:
     # Inside a git hook, environment variables point git to the hook's repository.
     environment = {name: value for name, value in os.environ.items() if name not in _GIT_NAMES}
-    run = run_program(["git", "-C", str(_CHECKOUT), *arguments], ANSWERING, "git", environment)
+    # Git refuses a checkout of another owner, such as a container's bind mount, since its settings name programs that
+    # git runs. We run code of this checkout already, and turn off the one program that `status` may run.
+    trusted = ["-c", f"safe.directory={CHECKOUT}", "-c", "core.fsmonitor=false"]
+    run = run_program(["git", "-C", str(CHECKOUT), *trusted, *arguments], ANSWERING, "git", environment)
     if run.code:
-        raise ReproError("git failed", where=_CHECKOUT, actual=shown(run.said))
+        raise ReproError("git failed", where=CHECKOUT, actual=shown(run.said))
     return run.output.strip()

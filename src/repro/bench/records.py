@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -124,8 +124,10 @@ def read_environment(path: Path) -> dict[str, Any]:
     return _read(path, _Environment, "an environment")
 
 
-def read_problems(folder: CampaignFolder) -> dict[str, dict[str, Any]]:
-    return {name: read_problem_of(folder.records, name) for name in _names(folder.records)}
+def read_problems(folder: CampaignFolder, names: Container[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Read the records of the named problems, as far as there are any; None: of all problems."""
+    existing_names = _names(folder.records)
+    return {name: read_problem_of(folder.records, name) for name in existing_names if names is None or name in names}
 
 
 def read_environments(folder: CampaignFolder) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ import re
 import threading
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -423,10 +423,16 @@ def case_files(study_folder: Path, step: str) -> list[Path]:
     return [path for path in files_below(study_folder, merged.name) if path != merged]
 
 
-def read_rows(study_folder: Path, step: str) -> pa.Table:
-    """Read all rows of a step, merged or not, sorted by problem, precision and order of measurement.
+def read_rows(
+    study_folder: Path,
+    step: str,
+    problems: Collection[str] | None = None,
+    precisions: Collection[str] | None = None,
+) -> pa.Table:
+    """Read the rows of a step, merged or not, sorted by problem, precision and order of measurement.
 
-    `study_folder` is the folder `results/<campaign>/raw/<study>`. Missing columns are null; a step without files has no
+    `study_folder` is the folder `results/<campaign>/raw/<study>`. Rows of other problems and precisions than the given
+    ones (None: all) are left out, and their files are not opened. Missing columns are null; a step without files has no
     columns.
 
     Raises
@@ -434,7 +440,11 @@ def read_rows(study_folder: Path, step: str) -> pa.Table:
     ReproError
         A file is damaged, has another schema version, or contains a problem that does not match its folder.
     """
-    files = case_files(study_folder, step)
+    files = [
+        path
+        for path in case_files(study_folder, step)
+        if _is_selected(path.parent.relative_to(study_folder).parts, problems, precisions)
+    ]
     tables_by_case = {
         path.parent.relative_to(study_folder).parts: _read_steps(path, study_folder.name) for path in files
     }
@@ -455,7 +465,20 @@ def read_rows(study_folder: Path, step: str) -> pa.Table:
                 pa.array([_folder(*key) not in tables_by_case for key in cases_of(merged_rows)], pa.bool_())
             )
         tables.append(merged_rows)
-    return join_cases(tables, step_file(study_folder / "**", step))
+    selected_tables = [_rows_of_cases(table, problems, precisions) for table in tables]
+    return join_cases(selected_tables, step_file(study_folder / "**", step))
+
+
+def _is_selected(case: tuple[str, ...], problems: Collection[str] | None, precisions: Collection[str] | None) -> bool:
+    *problem_parts, precision = case
+    return (problems is None or "/".join(problem_parts) in problems) and (precisions is None or precision in precisions)
+
+
+def _rows_of_cases(table: pa.Table, problems: Collection[str] | None, precisions: Collection[str] | None) -> pa.Table:
+    for column, values in {"precision": precisions, "problem": problems}.items():
+        if table.num_rows and values is not None:
+            table = table.filter(pc.is_in(table[column], pa.array(sorted(values), pa.string())))
+    return table
 
 
 def join_cases(tables: Sequence[pa.Table], where: Path) -> pa.Table:

@@ -26,6 +26,8 @@ POLL_SECONDS = 0.5
 MISSED = 2
 #: Exit code by which a worker asks its parent for a new worker: EX_TEMPFAIL of sysexits.h.
 AGAIN = 75
+#: A shell's exit code for a process that a signal ended is this number plus the signal's number.
+BY_SIGNAL = 128
 #: Exit code of a worker that cannot store its rows any more, since foreign code has changed its process.
 UNABLE = 76
 

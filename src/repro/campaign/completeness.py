@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,9 +164,9 @@ def _missing_modules(plan: Plan) -> Iterator[Missing]:
 
 def _missing_rows(plan: Plan) -> Iterator[Missing]:
     measured_rows = {
-        (study, step): _rows_by_case(plan.folder.study(study), Path(step).stem)
-        for study in plan.studies
-        for step in plan.case_files(study)
+        (study.name, step): _rows_by_case(plan.folder.study(study.name), Path(step).stem, study.problems)
+        for study in plan.studies.values()
+        for step in plan.case_files(study.name)
     }
     for study, problem, precision in plan.runs:
         steps = {
@@ -221,9 +221,11 @@ def _missing_of_case(
         yield from failed_rows_missing(f"{case} ({path.stem})", step, winners, run)
 
 
-def _rows_by_case(study_folder: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _rows_by_case(
+    study_folder: Path, step: str, problems: Collection[str] | None = None
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return the rows of a step by (problem, precision): all choices, or only rows without a time."""
-    rows = read_rows(study_folder, step)
+    rows = read_rows(study_folder, step, problems)
     cases: dict[tuple[str, str], list[dict[str, Any]]] = {case: [] for case in distinct_cases(rows)}
     if step != CHOICES and "status" in rows.column_names:  # drop rows with a time, which can be 100,000
         rows = rows.filter(pc.invert(pc.is_in(rows["status"], pa.array(sorted(TIMED)))))

@@ -13,20 +13,22 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from shlex import join
 from typing import Any
 
 import pyarrow as pa
 
-from repro.bench.campaign_folder import CampaignFolder, step_file
+from repro.bench.campaign_folder import REPEAT, CampaignFolder, step_file
 from repro.bench.environment import describe_environment, record
 from repro.bench.records import read_problem
 from repro.bench.rows import OUTSIDE, SCHEMA, Row
 from repro.bench.runnable import Operands, Workspace
 from repro.bench.store import Store, count_rows, crashed_row, read_table, write_rows, write_table
 from repro.bench.trial import Bench, DeviceSamples
-from repro.bench.worker import AGAIN, UNABLE, run_worker
+from repro.bench.user_calls import CallsOf
+from repro.bench.worker import AGAIN, BY_SIGNAL, UNABLE, run_worker
 from repro.campaign.configuration import check_study
 from repro.campaign.receipts import code_hash
 from repro.codegen.build_cache import MODULES, MissingModule
@@ -98,8 +100,8 @@ def open_bench(
         )
         _load_common(workspace, config.device)
         environment: Mapping[str, Any] = describe_environment(workspace, study.packages)
-        timing, model = config.studies[study.name].timing, find_gpu(workspace.device.name)
-        if model and workspace.device.backend == "cuda":
+        timing = config.studies[study.name].timing
+        if workspace.device.backend == "cuda" and (model := find_gpu(workspace.device.name)):
             timing = timing.on(model.slowdown(study.cost_models.get("cuda", CostModel()).intensity))
         bench = Bench(
             workspace,
@@ -190,6 +192,7 @@ def measure(
             rivals=study.rivals_of(config.rivals),
             templates=Path(config.kernels),
             jobs=_compilers(bench, jobs),
+            user_calls=_user_calls(config) if study.times_calls else None,
         )
         try:
             steps = study.measure(session)
@@ -198,6 +201,18 @@ def measure(
             module_keys = study.modules(session.settings, problem.outline(), precision, session.target)
             _refuse_unnamed(study, module_keys, session.target, error)
             raise
+
+
+#: Module of the operators with the calls that a study of calls times. It is imported by its name, for such a study
+#: alone: an edit of an operator makes no other study's cases stale.
+USER_CALLS = "repro.operators.user_calls"
+
+
+def _user_calls(config: Config) -> CallsOf:
+    """Return the calls of public functions on the campaign's device, the first of several."""
+    device = resolve_device(config.device).partition(",")[0]
+    calls: CallsOf = partial(import_module(USER_CALLS).user_calls, device=device, say=partial(print, flush=True))
+    return calls
 
 
 #: Maximum number of keys of a study's modules that a message names.
@@ -244,15 +259,8 @@ def _compilers(bench: Bench, jobs: int) -> int:
     return jobs if bench.device.backend == "cuda" else 1
 
 
-#: Name of the step in which a second process times the winner again. The difference from the report phase shows by how
-#: much two times of the same kernel differ.
-REPEAT = "repeat"
-
-
-def repeat(
-    config: Config, study_name: str, problem_name: str, precision: str, progress: ProgressCallback
-) -> Path | None:
-    """Time the winner of a measured case again, alone, and write `repeat.parquet`; None for a case without a winner.
+def repeat(config: Config, study_name: str, problem_name: str, precision: str, progress: ProgressCallback) -> Path:
+    """Time the winner of a measured case again, alone, and write `repeat.parquet`; no row for a case without a winner.
 
     The winner is that of the study's headline tuning; if this made no choice, that of the first choice.
     """
@@ -261,7 +269,7 @@ def repeat(
     path = step_file(case, "choices")
     choices = read_table(path).to_pylist() if path.exists() else []
     if not choices:
-        return None
+        return record_no_repeat(config, study_name, problem_name, precision)
     headlines = (study.headline, TUNED + study.headline)
     headline_choice = next((row for row in choices if row["tuning"] in headlines), choices[0])
     problem = load_built(folder, problem_name)
@@ -273,6 +281,23 @@ def repeat(
     with Store(store) as rows, open_bench(config, study, problem_name, operands) as bench:
         repeated_rows = shuffled_rounds(bench, [winner], rows, config.seed, progress)
     return write_step(study, problem_name, precision, REPEAT, repeated_rows, case)
+
+
+def record_no_repeat(config: Config, study_name: str, problem_name: str, precision: str) -> Path:
+    """Write `repeat.parquet` of a case whose winner no second process has timed: without rows."""
+    case = CampaignFolder.of(config.campaign).case(study_name, problem_name, precision)
+    return write_step(get_study(study_name), problem_name, precision, REPEAT, [], case)
+
+
+def has_disturbed_winner(config: Config, study_name: str, problem_name: str, precision: str) -> bool:
+    """Return whether a measured case chose a variant whose reported times were all disturbed."""
+    case = CampaignFolder.of(config.campaign).case(study_name, problem_name, precision)
+    paths = [step_file(case, step) for step in ("choices", "report")]
+    if not all(path.is_file() for path in paths):
+        return False
+    choices, report = (read_table(path).to_pylist() for path in paths)
+    disturbed_names = {row["name"] for row in report if row["status"] == "disturbed" and row["cache"] == "warm"}
+    return any(choice["name"] in disturbed_names for choice in choices)
 
 
 def record_failure(config: Config, study_name: str, problem_name: str, precision: str, reason: str) -> list[Path]:
@@ -332,8 +357,6 @@ def _write_unavailable(study: Study, problem_name: str, precision: str, reason: 
 
 #: Signals that indicate a crash in a kernel or library; Linux sends SIGKILL if memory runs out.
 CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGKILL}
-#: A shell's exit code for a process killed by a signal is this number plus the signal's number.
-BY_SIGNAL = 128
 
 
 def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> int:

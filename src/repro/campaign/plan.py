@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
-from repro.bench.campaign_folder import CampaignFolder, step_file
+from repro.bench.campaign_folder import REPEAT, CampaignFolder, step_file
 from repro.campaign.receipts import hash_of
 from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
 from repro.codegen.templates import COMMON
-from repro.config import with_both_places
+from repro.config import dump_yaml, with_both_places
 from repro.config.models import Config, FieldFile, OwnProblem, Rival, StudySettings
 from repro.config.validation_errors import some_of, suggestion
 from repro.errors import MissingFileError, ReproError
@@ -28,7 +26,7 @@ from repro.package_data import shipped
 from repro.problems.fetch import check_mirrors
 from repro.problems.own_problems import planned
 from repro.problems.problem import Outline
-from repro.problems.registry import Item, LocalFile, ProblemSpec, Registry, load_registry, own_name
+from repro.problems.registry import Item, LocalFile, ProblemSpec, Registry, load_registry, own_name, problem_names
 from repro.sparse.rivals.files import rival_files
 from repro.studies import get_study, study_names
 from repro.untrusted_files import files_below
@@ -37,6 +35,12 @@ from repro.untrusted_files import files_below
 def record_files(raw: Path) -> tuple[Path, ...]:
     """Return the recorded files (Parquet and JSON) from which a campaign's artifacts are made."""
     return tuple(sorted([*files_below(raw, "*.json"), *files_below(raw, "*.parquet")]))
+
+
+def files_of_record(folder: CampaignFolder) -> tuple[Path, ...]:
+    """Return all files from which artifacts are made of a recorded campaign: rows, records, commits, configuration."""
+    beside_raw = (path for path in (folder.commits, folder.config) if path.exists())
+    return (*record_files(folder.raw), *beside_raw)
 
 
 def check_beside(config: Config) -> None:
@@ -168,6 +172,8 @@ class Plan:
     studies: Mapping[str, PlannedStudy] = field(default_factory=dict)
     #: Data sheet of the GPU model; None on a CPU and for unknown models.
     gpu: GpuModel | None = None
+    #: First case of each study of the campaign: (study, problem, precision); a second process times its winner again.
+    repeated: frozenset[tuple[str, str, str]] = frozenset()
 
     @property
     def device(self) -> str:
@@ -284,8 +290,14 @@ class Plan:
         return {rival.name: rival_files(rival) for rival in self.config.rivals}
 
     def case_files(self, study_name: str) -> list[str]:
-        """Return the names of the Parquet files that measuring a case writes."""
+        """Return the names of the Parquet files that measuring writes for each case of a study."""
         return [f"{step}.parquet" for step in get_study(study_name).outputs]
+
+    def case_outputs(self, study_name: str, problem_name: str, precision: str) -> tuple[Path, ...]:
+        """Return all files of rows that measuring a case writes."""
+        case = self.folder.case(study_name, problem_name, precision)
+        repeated_files = [step_file(case, REPEAT)] if (study_name, problem_name, precision) in self.repeated else []
+        return (*(case / name for name in self.case_files(study_name)), *repeated_files)
 
     def raw(self, study_name: str, problems: Collection[str] | None = None) -> list[str]:
         """Return the input files of a study's artifacts (of some problems, or all); in a replay the recorded files."""
@@ -308,16 +320,24 @@ class Plan:
 
     @cached_property
     def recorded_files(self) -> tuple[Path, ...]:
-        """Input files of artifacts that are not made by steps: profiler counters; in a replay all recorded files."""
-        raw = self.folder.raw
-        return record_files(raw) if self.config.replay else tuple(sorted(raw.rglob(step_file(raw, "counters").name)))
+        """Input files of artifacts that no step of the plan makes; in a replay all recorded files.
+
+        Without a replay these are profiler counters, rows in merged files, commits, and all environment records, since
+        those of earlier rows remain.
+        """
+        folder = self.folder
+        if self.config.replay:
+            return files_of_record(folder)
+        counters = step_file(folder.raw, "counters").name
+        files = (*folder.raw.rglob(counters), *folder.raw.glob("*/*.parquet"), *folder.environments.glob("[!.]*.json"))
+        return tuple(sorted({*files, *([folder.commits] if folder.commits.exists() else [])}))
 
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
         """Recorded files of the campaigns in `beside:`, `as_published:` and `later:`."""
         reference_names = (*self.config.beside, self.config.as_published, self.config.later)
         names = (name for name in reference_names if name is not None)
-        return tuple(path for name in names for path in record_files(CampaignFolder.of(name).raw))
+        return tuple(path for name in names for path in files_of_record(CampaignFolder.of(name)))
 
     def artifact_outputs(self, study_name: str, kind: Literal["tables", "figures"]) -> list[str]:
         """Return the files of a study's tables or figures in all formats."""
@@ -433,7 +453,16 @@ def make_plan(
     for study in studies.values():
         sound = [problems[name] for name in study.problems if not problems[name].refused]
         get_study(study.name).check_on(study.settings, sound, target)
-    return Plan(config.model_copy(update={"device": device}), target, problems, studies, gpu)
+    resolved_config = config.model_copy(update={"device": device})
+    return Plan(resolved_config, target, problems, studies, gpu, first_cases(config, registry))
+
+
+def first_cases(config: Config, registry: Registry) -> frozenset[tuple[str, str, str]]:
+    """Return the first case of each study of a configuration: (study, problem, precision)."""
+    return frozenset(
+        (name, problem_names(registry, settings.problems)[0], settings.precisions[0])
+        for name, settings in config.studies.items()
+    )
 
 
 def _outline(item: ProblemSpec | OwnProblem, registry: Registry, config: Config, study_name: str) -> Outline:
@@ -476,11 +505,12 @@ def plan_of_cases(
             "the configuration does not name the problem", where=setting, actual=", ".join(unknown_problems)
         )
     rivals = tuple(rival for rival in config.rivals if any(get_study(name).rivals_of([rival]) for name in studies))
-    return make_plan(config.model_copy(update={"studies": studies, "rivals": rivals}), registry, whole=False)
+    plan = make_plan(config.model_copy(update={"studies": studies, "rivals": rivals}), registry, whole=False)
+    return replace(plan, repeated=first_cases(config, registry))
 
 
 def as_yaml(config: Config) -> str:
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return dump_yaml(config.model_dump(mode="json"))
 
 
 def _name_of(item: Item | OwnProblem) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from repro.bench.campaign_folder import CampaignFolder
+from repro.campaign.measurement import USER_CALLS
 from repro.campaign.plan import Plan
 from repro.campaign.receipts import Receipt, Step, code_hash, files_digest, stale_reason
 from repro.codegen.build_cache import MODULES, compiler_identity, manifest_path
@@ -20,7 +21,7 @@ from repro.codegen.templates import COMMON, SUFFIXES
 from repro.config.models import Config
 from repro.package_data import shipped
 from repro.problems.problem import Outline
-from repro.studies import get_study, study_module, study_names
+from repro.studies import CostModel, get_study, study_module, study_names
 
 #: Packages whose versions are inputs of building problems, rendering modules, measuring, and making artifacts.
 BUILDING = ("numpy", "scipy", "scikit-fem", "meshio", "pyarrow", "gmsh", "tetgen", "pymeshfix", "fast-simplification")
@@ -127,17 +128,19 @@ def measuring(
     ]
     rivals = plan.rivals(study_name)
     on_demand = get_study(study_name).compiles_on_demand(plan.studies[study_name].settings)
+    calls = [USER_CALLS] if get_study(study_name).times_calls else []
     return Step(
         f"measure {study_name} {problem_name} {precision}",
         receipt_of(plan, study_name, problem_name, precision),
-        tuple(plan.folder.case(study_name, problem_name, precision) / step for step in plan.case_files(study_name)),
+        plan.case_outputs(study_name, problem_name, precision),
         {
             "settings": plan.measured_settings[study_name],
             "parts": get_study(study_name).parts_of(plan.studies[study_name].settings, precision),
             "seed": plan.config.seed,
             "device": [plan.device, *_machine(plan.device)],
             "packages": _versions((*MEASURING, *get_study(study_name).packages)),
-            "code": code_hash("repro.campaign.measurement", *_modules(study_name, "study")),
+            "code": code_hash("repro.campaign.measurement", *calls, *_modules(study_name, "study")),
+            **({"slowdown": _slowdown(plan, study_name)} if plan.gpu else {}),
             **({"rivals": [rival.model_dump(mode="json") for rival in rivals]} if rivals else {}),
             **({"modules": _compiled_from(study_name, plan.target, Path(plan.config.kernels))} if on_demand else {}),
         },
@@ -223,6 +226,12 @@ def _reading_values(plan: Plan, study_name: str) -> dict[str, Any]:
         "later": plan.config.later,
         "packages": _versions(PRESENTING),
     }
+
+
+def _slowdown(plan: Plan, study_name: str) -> float:
+    """Return the factor by which measuring multiplies a study's time-out; it depends on `config/gpus.csv`."""
+    assert plan.gpu is not None
+    return plan.gpu.slowdown(get_study(study_name).cost_models.get("cuda", CostModel()).intensity)
 
 
 def _training(plan: Plan, study_name: str) -> tuple[Path, ...]:
@@ -323,6 +332,11 @@ class Freshness:
     @property
     def stale_outputs(self) -> list[Path]:
         return [path for step in self._steps if step.name in self.stale for path in step.outputs]
+
+    @property
+    def stale_files(self) -> list[Path]:
+        """Planned outputs and receipts of stale steps."""
+        return [path for step in self._steps if step.name in self.stale for path in (step.receipt, *step.outputs)]
 
     @cached_property
     def unlike(self) -> Mapping[str, str]:

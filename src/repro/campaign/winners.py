@@ -77,6 +77,10 @@ class Winner:
     seconds: float | None = None
     #: Whether the quartiles of the time are further apart than the timing protocol allows (status `noisy`).
     noisy: bool = False
+    #: If other programs disturbed each measurement of the variant: the fastest and the slowest launch in seconds, in
+    #: place of `seconds`, and the command that measures the case again.
+    disturbed_between: tuple[float, float] | None = None
+    measure_again: str | None = None
     #: Another variant with the same order of the unknowns that was faster by more than `tie` in the same rounds. It
     #: does not replace the search's choice, see `Case.faster_than`.
     faster: str | None = None
@@ -234,11 +238,11 @@ def table_rows(winners: Sequence[Winner]) -> Iterator[tuple[str | None, ...]]:
             winner.precision,
             None if winner.speedup is None else f"{winner.speedup:.2f}",
             f"{interval[0]:.2f} to {interval[1]:.2f}" if interval else None,
-            None if winner.seconds is None else f"{winner.seconds * 1e6:.2f}",
+            _time_words(winner),
             None if winner.library_seconds is None else f"{winner.library_seconds * 1e6:.2f}",
             winner.variant or one_line((winner.reason or "").partition("\n")[0], REASON_ROOM),
             winner.library,
-            f"{winner.clock}, noisy" if winner.noisy else winner.clock,
+            _clock_words(winner),
             winner.entry,
             None if winner.matrix_bytes is None else f"{winner.matrix_bytes / 2**20:.3g} MiB",
         )
@@ -254,6 +258,12 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
             percent = f"{100 * share:.{0 if share >= 0.01 else 1}f} %"
             kernel = f"One kernel of {study}" if with_study else "One kernel"
             yield f"{kernel}, timed in two processes, differed by {percent}; an interval is of the rounds of one."
+    for winner in winners:
+        if winner.measure_again:
+            yield (
+                f"{_case(winner, with_study)}: other programs disturbed each measurement of {winner.variant}, which "
+                f"the search chose. Measure it again without them: {winner.measure_again}"
+            )
     slower = [winner for winner in winners if winner.speedup is not None and winner.speedup < 1]
     for library, cases in groupby(
         sorted(slower, key=lambda winner: winner.library or ""), key=lambda winner: winner.library
@@ -274,7 +284,7 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
         )
     if contradicted:
         yield "The search's choice stands all the same: the least of several noisy times would flatter it."
-    if unexported_studies := dict.fromkeys(winner.study for winner in winners if winner.variant and not winner.python):
+    if unexported_studies := dict.fromkeys(winner.study for winner in winners if winner.seconds and not winner.python):
         yield (
             f"Kernels of {' and '.join(unexported_studies)} cannot be exported or run as an operator; "
             f"those of {EXPORTED_STUDY} can."
@@ -282,6 +292,17 @@ def notes(winners: Sequence[Winner], reasons: bool = True) -> Iterator[str]:
     yield from dict.fromkeys(f"{winner.problem}: {winner.advice}." for winner in winners if winner.advice)
     if reasons:
         yield from dict.fromkeys(f"{winner.problem}: {winner.reason}" for winner in winners if winner.reason)
+
+
+def _time_words(winner: Winner) -> str | None:
+    if winner.disturbed_between is not None:
+        return " to ".join(f"{seconds * 1e6:.2f}" for seconds in winner.disturbed_between)
+    return None if winner.seconds is None else f"{winner.seconds * 1e6:.2f}"
+
+
+def _clock_words(winner: Winner) -> str | None:
+    remark = "disturbed" if winner.disturbed_between else "noisy" if winner.noisy else None
+    return f"{winner.clock}, {remark}" if remark else winner.clock
 
 
 def _has_several_studies(winners: Iterable[Winner]) -> bool:
@@ -419,7 +440,10 @@ def _winner(
     )
     best, clock = _fastest(case, get_study(campaign.study).winners)
     if best is None:
-        return replace(common, reason=_missing_reason(case, record))
+        return _disturbed_winner(selection, common, case) or replace(common, reason=_missing_reason(case, record))
+    operator = case.winner(OPERATOR, clock) or best
+    if case.is_faster(operator, best):  # the search chose both, and these rounds say which of the two is faster
+        best = operator
     faster = case.faster_than(best, clock)
     repeats_within = max((abs(difference) for difference in repetition_differences(campaign)), default=None)
     library = case.select(lambda row: row.get("ordering") in (None, "natural"), kind="baseline").fastest(clock)
@@ -441,7 +465,6 @@ def _winner(
     )
     if campaign.study != EXPORTED_STUDY:
         return winner
-    operator = case.winner(OPERATOR, clock) or best
     return replace(
         winner,
         operator=operator.name,
@@ -449,6 +472,25 @@ def _winner(
         python=_operator_lines(selection, winner, campaign.precisions),
         **_export_fields(selection, case, winner, best),
     )
+
+
+def _disturbed_winner(selection: CampaignSelection, common: Winner, case: Case) -> Winner | None:
+    """Return the search's choice with the spread of its times, if all rounds were disturbed; else None."""
+    for clock in CLOCKS:
+        for tuning in map(case.campaign.tuning, get_study(case.campaign.study).winners):
+            names = {choice.name for choice in case.choices if (choice.tuning, choice.clock) == (tuning, clock)}
+            for row in case.select(kind="variant", name=tuple(names), status="disturbed"):
+                ends = [row[f"{clock}_{quantile}"] for quantile in ("min", "max")]
+                if all(end and end > 0 for end in ends):
+                    words = ["repro", "measure", common.study, common.problem, common.precision, "--receipt"]
+                    return replace(
+                        common,
+                        variant=row.name,
+                        clock=clock,
+                        disturbed_between=(float(ends[0]), float(ends[1])),
+                        measure_again=join([*words, "--config", str(selection.folder.config)]),
+                    )
+    return None
 
 
 def _equal_variants(
@@ -497,7 +539,8 @@ def _export_fields(selection: CampaignSelection, case: Case, winner: Winner, bes
     members = get_entry(winner.entry).members
     words = ["repro", "export"]
     target_options = ["--to", f"{winner.problem.replace('/', '-')}-{winner.precision}"]
-    if not campaign.on_cpu and members:
+    chosen, _ = _fastest(case, get_study(campaign.study).winners)
+    if not campaign.on_cpu and members and chosen and chosen.name == best.name:
         words += [winner.problem, "--precision", winner.precision, "--campaign", campaign.name]
         words += ["--results", str(selection.results)] if selection.results != RESULTS else []
         return {"export": join([*words, *target_options]), "exported": best.name, "exported_seconds": best.seconds}

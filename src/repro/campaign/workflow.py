@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -24,9 +25,14 @@ from functools import cached_property
 from math import ceil
 from pathlib import Path
 from textwrap import indent
-from typing import Any, Literal
+from types import FrameType
+from typing import Any, Literal, NoReturn
+
+import yaml
 
 from repro.bench.campaign_folder import RESULTS
+from repro.bench.environment import CHECKOUT, commit_refusal
+from repro.bench.worker import BY_SIGNAL
 from repro.campaign.configuration import load
 from repro.campaign.estimate import (
     FIGURE_SECONDS,
@@ -42,11 +48,12 @@ from repro.campaign.receipts import Receipt
 from repro.campaign.steps import CHECK, Freshness, receipt_of
 from repro.codegen.build_cache import MODULES
 from repro.codegen.targets import Target
-from repro.config import read_mapping
+from repro.config import merge, read, read_assignments, read_mapping
 from repro.config.validation_errors import nearest_file
 from repro.errors import ReproError
 from repro.filesystem import describe_process, try_lock, write_holder, write_whole
 from repro.package_data import WHEEL_DATA, shipped
+from repro.programs import ensure_utf8
 from repro.studies import get_study
 from repro.untrusted_files import open_file, read_json
 
@@ -64,10 +71,14 @@ def check_configuration_files(words: Sequence[str]) -> None:
     """Exit with a message if a file named by `--configfile` on Snakemake's command line cannot be read.
 
     Snakemake opens these files before it reads the Snakefile, and would end in a traceback. Our Snakemake profiles call
-    this function, since profiles are read first.
+    this function, since profiles are read first. So would it where it cannot write to the current folder. It also
+    starts Snakemake again in UTF-8 mode where that is needed.
     """
+    ensure_utf8()
     is_file_list = False
     try:
+        if not any(word.partition("=")[0] in ("--directory", "-d") for word in words):
+            refuse_unwritable([SNAKEMAKES_OWN])
         for word in words:
             option, _, value = word.partition("=")
             if word.startswith("-"):
@@ -82,8 +93,124 @@ def check_configuration_files(words: Sequence[str]) -> None:
                         todo="correct the name; all words after --configfile are files, so a target stands before it",
                     )
                 read_mapping(Path(path))
+                _check_for_snakemake(Path(path))
     except ReproError as error:
         sys.exit(f"error: {error}")
+
+
+def _check_for_snakemake(path: Path) -> None:
+    """Refuse a file with a word that Snakemake's own reader, by YAML 1.1, cannot read, such as `2020-13-45`."""
+    try:
+        yaml.load(path.read_bytes(), Loader=yaml.FullLoader)  # a safe loader, and the one that Snakemake uses
+    except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ReproError(
+            "Snakemake cannot read a word of the configuration file",
+            where=f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else path,
+            expected="words that are text, or a number or date, by YAML 1.1",
+            actual=" ".join(str(getattr(error, "problem", error)).split()),
+            todo="put the word in quotes",
+        ) from None
+
+
+def files_in_order(workflow: Any) -> list[Path]:
+    """Return the configuration files of a Snakemake workflow; later ones lie over earlier ones.
+
+    Those of `--configfile` lie over what a Snakefile names.
+    """
+    given = [Path(path) for path in workflow.overwrite_configfiles]
+    return [*(Path(path) for path in workflow.configfiles if Path(path) not in given), *given]
+
+
+def configuration_of(workflow: Any, config: Mapping[str, Any], files: Sequence[Path]) -> Mapping[str, Any]:
+    """Return what the files and `--config` say, as our reader reads them, in place of Snakemake's `config`.
+
+    Snakemake reads files by YAML 1.1, to which 010 is 8 and `on` true, and `--config` with Python's numbers. A workflow
+    that takes ours as a module may give another `config`, which is returned if its files have no such words.
+
+    Raises
+    ------
+    ReproError
+        A file or a key of `--config` cannot be read, or `config` is another and may have words that were misread.
+    """
+    from snakemake.common.configfile import load_configfile
+    from snakemake.utils import update_config
+
+    written, taken = read(*files), dict[str, Any]()
+    for path in files:
+        update_config(taken, load_configfile(path))
+    is_as_written = _as_json(written) == _as_json(taken)
+    update_config(taken, workflow.config_settings.config)
+    if taken == config:
+        return merge(written, read_assignments(workflow.config_settings.config_args))
+    if not is_as_written:
+        raise ReproError(
+            "the workflow that uses this one as a module passes a configuration with words that Snakemake misread",
+            where=", ".join(map(str, files)),
+            expected="`config: config`, or files whose words mean the same by YAML 1.1 and 1.2",
+            todo="write such words, as on, yes, 010, 1_000, 12:30 or 1e3, in quotes or in plain digits",
+        )
+    return config
+
+
+def _as_json(data: Any) -> str:
+    """Return plain data as text, in which 1 is not true; the order of keys does not count."""
+    return json.dumps(data, sort_keys=True, default=str)
+
+
+#: Folder in which Snakemake keeps its records, below the current one.
+SNAKEMAKES_OWN = Path(".snakemake")
+
+
+def refuse_unwritable(folders: Iterable[Path]) -> None:
+    """Raise `ReproError` if files cannot be made in one of some folders, which need not exist."""
+    for folder in folders:
+        existing_folder = next(path for path in (folder, *folder.parents) if path.is_dir())
+        if not os.access(existing_folder, os.W_OK | os.X_OK):
+            raise ReproError(
+                "no permission to write to a folder",
+                where=existing_folder.absolute(),
+                expected=f"one in which {folder} can be made or changed",
+                todo="make it writable, or run the same in another folder",
+            )
+
+
+class Interruption:
+    """The signal that asked a run to end, from which the run's exit code follows.
+
+    Snakemake itself exits with 1 after Ctrl-C while jobs run, and in a traceback before that.
+    """
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._has_begun = False
+
+    def catch_first(self) -> None:
+        """Exit at SIGINT with one word until `catch` is called, unless SIGINT is ignored, for example under `nohup`."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._end)
+
+    def catch(self) -> None:
+        """Let Snakemake's scheduler end its jobs at SIGINT and SIGTERM as it does, and remember the signal."""
+        self._has_begun = True
+        if callable(end_gracefully := signal.getsignal(signal.SIGTERM)):
+
+            def remember(number: int, frame: FrameType | None) -> None:
+                self._signal = number
+                end_gracefully(number, frame)
+
+            signal.signal(signal.SIGTERM, remember)
+
+    def _end(self, number: int, frame: FrameType | None) -> NoReturn:
+        self._signal = number
+        if not self._has_begun:
+            print("interrupted", file=sys.stderr)
+        sys.exit(BY_SIGNAL + number)  # the scheduler catches this like `KeyboardInterrupt`
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a run that did not make everything."""
+        return BY_SIGNAL + self._signal if self._signal else 1
 
 
 def begin(plan: Plan, stale_steps: Mapping[str, str]) -> None:
@@ -99,7 +226,9 @@ def begin(plan: Plan, stale_steps: Mapping[str, str]) -> None:
     try:
         LOCK.parent.mkdir(parents=True, exist_ok=True)
         _held.append(_take_run_lock(plan.config.campaign, LOCK))
-        if Freshness(plan).stale != stale_steps:
+        freshness = Freshness(plan)
+        refuse_unwritable(dict.fromkeys([Path(plan.logs), *(path.parent for path in freshness.stale_files)]))
+        if freshness.stale != stale_steps:
             raise ReproError(
                 "the campaign changed since this run was planned",
                 where=plan.results,
@@ -156,6 +285,12 @@ WAITING = "; waiting"
 _TAIL = 4096
 
 
+def report_commit() -> None:
+    """Print why the commit of this checkout is not recorded with what is measured, if so."""
+    if reason := commit_refusal():
+        print(f"the commit of {CHECKOUT} is not recorded: {reason}", file=sys.stderr)
+
+
 def report_waiting(plan: Plan, interval: float = 5.0, output: Callable[[str], None] = print) -> threading.Event:
     """Start a thread that prints each line by which a measurement says in its log that it waits for a device.
 
@@ -198,15 +333,20 @@ _FAILED = re.compile(r"^Error in rule (\S+):\n(?: {4}.*\n)*? {4}log: ([^,\n]+?)(
 STEPS_TOLD, LINES_TOLD = 5, 40
 
 
-def failures(record: Path) -> str:
+#: Last lines of the logs of steps that Ctrl-C ended.
+_INTERRUPTED = (["interrupted"], ["KeyboardInterrupt"])
+
+
+def failures(record: Path, *, is_interrupted: bool = False) -> str:
     """Return the last lines from the logs of a run's failed steps; `record` is Snakemake's own log, which names them.
 
     Snakemake prints the log's name only when the step fails, between the step's inputs and commands. A step that Ctrl-C
-    ended has not failed.
+    ended has not failed; nor has one that said nothing, if the run `is_interrupted`.
     """
     rules = {log: rule for rule, log in _FAILED.findall(record.read_text("utf-8", "replace"))}
     lines_by_log = {log: _lines(Path(log)) for log in rules}
-    rules = {log: rule for log, rule in rules.items() if lines_by_log[log][-1:] != ["interrupted"]}
+    ended = (*_INTERRUPTED, []) if is_interrupted else _INTERRUPTED
+    rules = {log: rule for log, rule in rules.items() if lines_by_log[log][-1:] not in ended}
     failure_texts = []
     for log, rule in [*rules.items()][:STEPS_TOLD]:
         lines = lines_by_log[log]
@@ -246,11 +386,21 @@ def drop_unasked_limit(workflow: Any) -> None:
         workflow.scheduler.job_rate_limiter = None
 
 
-def refuse_file_in_the_way(plan: Plan) -> None:
-    """Raise an error if a results folder (or a parent) is a file, before Snakemake accesses it."""
+def refuse_what_is_in_the_way(plan: Plan, freshness: Freshness | None) -> None:
+    """Raise an error if a file is in the place of a folder to write to, or a folder in that of a file to write.
+
+    Snakemake would fail, and no job could write the file.
+    """
+    files = [LOCK, Path(plan.config_file), plan.folder.config, *(freshness.stale_files if freshness else ())]
     for folder in (Path(plan.results), *Path(plan.results).parents):
         if folder.exists() and not folder.is_dir():
             raise _not_writable(plan, f"{folder} is a file")
+    for path in files:
+        if path.is_dir():
+            raise ReproError("a folder is where a file should be", where=path, todo="move it away, or delete it")
+    for folder in dict.fromkeys(parent for path in files for parent in path.parents):
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise ReproError("a file is where a folder should be", where=folder, todo="move it away, or delete it")
 
 
 def _take_away_artifacts(plan: Plan) -> None:

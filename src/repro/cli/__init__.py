@@ -14,7 +14,9 @@ CAMPAIGN_MODULES = (
 
 def main() -> None:
     from repro.cli.console import open_streams
+    from repro.programs import ensure_utf8
 
+    ensure_utf8()
     open_streams()  # reopen closed standard streams before any file is opened
     if missing_modules := [name for name in CAMPAIGN_MODULES if find_spec(name) is None]:
         from repro.errors import ReproError
@@ -27,8 +29,12 @@ def main() -> None:
             todo=install("campaign"),
         )
         sys.exit(f"error: {error}")
-    from repro.cli.app import run
-    from repro.containment import leave
+    try:
+        from repro.cli.app import run
+        from repro.containment import leave
+    except KeyboardInterrupt:  # imports take a second
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
     try:
         run()

@@ -93,10 +93,10 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
     """Run this command in a child process that measures the stale cases, and restart it after crashes."""
     from repro.campaign.completeness import record_case, stale_cases
     from repro.campaign.configuration import check_study, load
-    from repro.campaign.measurement import record_failure, store_path, supervise
+    from repro.campaign.measurement import has_disturbed_winner, record_failure, store_path, supervise
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.steps import measuring
-    from repro.cli.measurement import python, repeat_first
+    from repro.cli.measurement import measure_case, python
     from repro.errors import ReproError
 
     study, precision = _parts(work)
@@ -115,6 +115,12 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
     def store() -> Path:
         return store_path(config, study, next_problem() or stale_names[-1], precision)
 
+    words = ["--config", str(config_file), "--jobs", str(jobs)]
+    # the second process that times the winner of the study's first case again needs the devices, which a batch holds
+    if first := next((name for name in stale_names if (study, name, precision) in plan.repeated), None):
+        start_time = time.monotonic()
+        measure_case(context, config, plan, (study, first, precision), config_file, words, True)
+        _tell(stale_names, first, precision, start_time)
     run = uuid.uuid4().hex
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     options = ["--config", str(config_file), "--jobs", str(jobs), "--run", run]
@@ -128,7 +134,9 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
             typer.echo(f"error: {failure}", err=True)
             with record_case(plan, study, name, precision):
                 record_failure(config, study, name, precision, str(failure))
-    repeat_first(context, config, study, precision, stale_names, config_file)
+    for name in stale_names:
+        if name != first and has_disturbed_winner(config, study, name, precision):
+            measure_case(context, config, plan, (study, name, precision), config_file, words, True)
 
 
 def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jobs: int) -> None:
@@ -145,7 +153,7 @@ def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jo
     config = load(config_file)
     plan = plan_of_cases(config, problems, study)
     with opened_once(config, f"{study}, {len(problems)} problems, {precision}") as opened:
-        for number, name in enumerate(problems, 1):
+        for name in problems:
             if measuring(plan, study, name, precision).receipt.exists():
                 continue  # measured by an earlier process of this run, before a crash
             start_time = time.monotonic()
@@ -155,5 +163,9 @@ def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jo
                 restarting(),
             ):
                 measure(config, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
-            elapsed_seconds = time.monotonic() - start_time
-            typer.echo(f"{number} of {len(problems)}: {name} {precision}, {elapsed_seconds:.1f} s")
+            _tell(problems, name, precision, start_time)
+
+
+def _tell(problems: Sequence[str], name: str, precision: str, start_time: float) -> None:
+    elapsed_seconds = time.monotonic() - start_time
+    typer.echo(f"{problems.index(name) + 1} of {len(problems)}: {name} {precision}, {elapsed_seconds:.1f} s")

@@ -628,6 +628,7 @@ def run(
         repro run --config config/paper.yaml -- --dry-run
     """
 
+    from repro.campaign.workflow import SNAKEMAKES_OWN, refuse_unwritable
     from repro.config import read
     from repro.config.validation_errors import CONFIGURATIONS
 
@@ -637,6 +638,7 @@ def run(
     configuration = CONFIGURATIONS / f"{words[0]}.yaml" if words else None
     if configuration is not None and shipped(configuration).is_file():
         raise ReproError("a campaign is run by its file", where=words[0], todo=f"repro run {configuration}")
+    refuse_unwritable([SNAKEMAKES_OWN])  # Snakemake would print a traceback
     read(*(files or []))  # report a missing or wrong file here; Snakemake would print a traceback
     file_options = ["--configfile", *(str(shipped(path)) for path in files)] if files else []
     cores = cores or len(os.sched_getaffinity(0))

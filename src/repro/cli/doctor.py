@@ -109,6 +109,7 @@ def check_python() -> Iterator[Finding]:
 
     yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
     yield Finding("sparse-repro", __version__)
+    yield from _commit()
     config_file = shipped(DEFAULT_CONFIG)
     from repro.campaign.configuration import load
 
@@ -117,6 +118,17 @@ def check_python() -> Iterator[Finding]:
         yield Finding("configuration", f"{config_file}: campaign {config.campaign}, device {config.device}")
     except ReproError as error:
         yield Finding("configuration", str(error), False, f"correct {config_file}")
+
+
+def _commit() -> Iterator[Finding]:
+    """Check whether git says the commit that is recorded with measurements; an installed wheel has none."""
+    from repro.bench.environment import CHECKOUT, checkout, commit_refusal, described_commit
+
+    if reason := commit_refusal():
+        todo = f"git config --global --add safe.directory {CHECKOUT}, if git calls its ownership dubious"
+        yield Finding("commit", f"is not recorded with measurements: {reason}", False, todo, optional=True)
+    elif checkout():
+        yield Finding("commit", described_commit())
 
 
 def check_cuda() -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import io
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from repro.bench.campaign_folder import RESULTS
+from repro.bench.worker import BY_SIGNAL
 
 if TYPE_CHECKING:
     from repro.campaign.artifacts import CampaignSelection
@@ -63,7 +65,7 @@ def print_end_of_run(campaign: str, reasons: bool = True) -> None:
     print_not_searched(selection, winners)
 
 
-def print_failures(rule_text: str, logs: str, records: Sequence[Path | str]) -> None:
+def print_failures(rule_text: str, logs: str, records: Sequence[Path | str], exit_code: int = 1) -> None:
     """Print the last output of the failed steps, below a line that is easy to find in Snakemake's output.
 
     Parameters
@@ -74,16 +76,21 @@ def print_failures(rule_text: str, logs: str, records: Sequence[Path | str]) -> 
         Folder of the steps' logs.
     records
         Snakemake's own log files of the run, which contain its tracebacks.
+    exit_code
+        With which the run ends; above 128 after a signal that asked it to end.
     """
+    if exit_code > BY_SIGNAL:
+        word = "Interrupted." if exit_code == BY_SIGNAL + signal.SIGINT else "Terminated."
+        typer.echo(f"\n{typer.style(word, fg='red', bold=True)} The same command goes on from here.")
     if rule_text:
         head = "Not complete. The failed steps, and what each said last:"
         typer.echo(f"\n{typer.style(head, fg='red', bold=True)}\n\n{rule_text}\n")
-    else:
+    elif exit_code < BY_SIGNAL:
         typer.echo(f"\n{typer.style('Not complete.', fg='red', bold=True)} The same command goes on from here.")
     typer.echo(f"logs of the steps  {logs}")
     typer.echo(f"Snakemake's own    {' '.join(map(str, records))}")
     if rule_text:
-        typer.echo("                   (RuleException, CalledProcessError, WorkflowError: that a step failed, not why)")
+        typer.echo("                   (RuleException, CalledProcessError: that a step failed, not why)")
 
 
 def print_winners(winners: Sequence[Winner], advice: str = "", reasons: bool = True) -> None:

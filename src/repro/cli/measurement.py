@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repro.bench.campaign_folder import CampaignFolder, step_file
+from repro.bench.campaign_folder import REPEAT, CampaignFolder, step_file
 from repro.cli.options import ConfigFile, Receipt, Run
 from repro.config import models
 from repro.package_data import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
+    from repro.campaign.plan import Plan
     from repro.config.models import Config
 
 
@@ -98,39 +99,64 @@ def measure(
         _measure(study, problem, precision, config_file, record_failures, turns, jobs, run)
         return
     with signals_held():
-        from repro.campaign.completeness import record_case
         from repro.campaign.configuration import check_study, load
         from repro.campaign.plan import plan_of_cases
 
         config = load(config_file)
         check_study(config, study)
-        case = study, problem, precision
         words = ["--config", str(config_file), "--turns", str(turns), "--jobs", str(jobs)]
-        with record_case(plan_of_cases(config, [problem], study), *case) if receipt else nullcontext():
-            code = _supervise(context, config, *case, words, record_failures)
-            if code:
-                raise typer.Exit(code)
-        repeat_first(context, config, study, precision, [problem], config_file)
+        plan = plan_of_cases(config, [problem], study) if receipt else None
+        measure_case(context, config, plan, (study, problem, precision), config_file, words, record_failures)
 
 
-def repeat_first(
-    context: typer.Context, config: Config, study: str, precision: str, problems: Sequence[str], config_file: Path
+def measure_case(
+    context: typer.Context,
+    config: Config,
+    plan: Plan | None,
+    case: tuple[str, str, str],
+    config_file: Path,
+    options: Sequence[str],
+    record_failures: bool,
 ) -> None:
-    """Time the winner of a study's first case in a second process, if `problems` have it; failures are printed."""
-    from repro.bench.worker import run_worker
-    from repro.campaign.measurement import REPEAT
-    from repro.problems.registry import load_registry, problem_names
+    """Measure a case in child processes, and of a study's first case time the winner again.
 
-    settings = config.studies[study]
-    first = problem_names(load_registry(Path(config.registry)), settings.problems)[0]
-    if first not in problems or precision != settings.precisions[0]:
-        return
-    path = step_file(CampaignFolder.of(config.campaign).case(study, first, precision), REPEAT)
+    A case whose winner was disturbed is measured once more. A receipt is written if there is a plan; without one, the
+    configuration need not name the problem.
+    """
+    from repro.campaign.completeness import record_case
+    from repro.campaign.measurement import has_disturbed_winner
+    from repro.campaign.plan import first_cases
+    from repro.problems.registry import load_registry
+
+    with record_case(plan, *case) if plan else nullcontext():
+        for is_last in (False, True):
+            if code := _supervise(context, config, *case, options, record_failures):
+                raise typer.Exit(code)
+            if is_last or not has_disturbed_winner(config, *case):
+                break
+            typer.echo("the times of the chosen variant were disturbed: what was disturbed is measured again")
+        if case in first_cases(config, load_registry(Path(config.registry))):
+            time_again(context, config, *case, config_file)
+
+
+def time_again(
+    context: typer.Context, config: Config, study: str, problem: str, precision: str, config_file: Path
+) -> None:
+    """Time the winner of a case in a second process; a failure is printed, and leaves a file without rows."""
+    from repro.bench.worker import BY_SIGNAL, run_worker
+    from repro.campaign.measurement import record_no_repeat
+
+    path = step_file(CampaignFolder.of(config.campaign).case(study, problem, precision), REPEAT)
     path.unlink(missing_ok=True)
     debug = ["--debug"] if context.find_root().params.get("debug") else []
-    words = ["measure", study, first, precision, "--config", str(config_file), "--repeat"]
-    if run_worker([*python(), "-m", "repro", *debug, *words]).code:
-        typer.echo(f"the winner of {first} could not be timed again: no kernel of {study} was timed twice")
+    words = ["measure", study, problem, precision, "--config", str(config_file), "--repeat"]
+    end = run_worker([*python(), "-m", "repro", *debug, *words])
+    if end.code and end.asked:
+        raise typer.Exit(BY_SIGNAL + end.asked)
+    if end.code:
+        typer.echo(f"the winner of {problem} could not be timed again: no kernel of {study} was timed twice")
+    if not path.exists():
+        record_no_repeat(config, study, problem, precision)
 
 
 def _repeat(study: str, problem: str, precision: str, config_file: Path) -> None:
@@ -142,7 +168,7 @@ def _repeat(study: str, problem: str, precision: str, config_file: Path) -> None
     end_with_parent()
     with Progress(f"repeat {problem} {precision}") as progress:
         path = measurement.repeat(load(config_file), study, problem, precision, progress)
-    typer.echo(f"wrote {path}" if path else "no winner to time again")
+    typer.echo(f"wrote {path}")
 
 
 def _supervise(

@@ -1,16 +1,20 @@
 """Reads YAML configuration files, merges them and validates them against a model.
 
-Every kind of malformed file leads to one error message.
+Every kind of malformed file leads to one error message. Words are read by the core schema of YAML 1.2, where `on`,
+`yes`, `1_000`, `12:30:45` and `2020-01-01` are text. By YAML 1.1, as PyYAML and Snakemake read, they are truth values,
+numbers and dates.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -18,7 +22,7 @@ from yaml._yaml import CParser
 from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.resolver import Resolver
+from yaml.resolver import BaseResolver
 
 from repro.config.validation_errors import Key, misfits, nearest_file, shown, similar_file
 from repro.errors import MissingFileError, ReproError
@@ -48,7 +52,7 @@ _SLIPS = {
     "undefined alias": "a value that has to be in quotes, since * begins the name of an alias",
     "alphabetic or numeric": "a value that has to be in quotes, since * and & begin the names of aliases",
     "unknown escape": "a backslash between double quotes: write single quotes",
-    "a constructor for the tag": "a tag, which begins with ! and which no configuration has: quote the value",
+    "the tag !": "a tag, which begins with ! and which no configuration has: quote the value",
     "a single document": "a line --- with another document below it: one file is one configuration",
 }
 
@@ -62,7 +66,11 @@ def read_yaml(path: Path, subject: str = "configuration file") -> Any:
         The file is missing, unreadable, too large, or not YAML in UTF-8; a mapping repeats a key; values are nested too
         deeply; or expanded aliases give too many values. The message states line and column.
     """
-    text = _read_text(path, subject)
+    return _parse(_read_text(path, subject), str(path), _CORRECT)
+
+
+def _parse(text: str, source: str, todo: str) -> Any:
+    """Parse YAML text. Error messages name `source`, with line and column, and what to do."""
     try:
         loader = _Loader(text)
         try:
@@ -71,15 +79,15 @@ def read_yaml(path: Path, subject: str = "configuration file") -> Any:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = _start_of_fault(error, text)
-        location = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else path
+        location = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
         words = " ".join(part for part in (error.context, error.problem) if part) or str(error)
         if mark and "\t" in "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column : mark.column + 1]:
             words = f"a tab, and YAML indents by spaces ({words})"
         elif slip := next((slip for part, slip in _SLIPS.items() if part in words), None):
             words = f"{slip} ({words})"
-        raise ReproError("unreadable YAML", where=location, actual=" ".join(words.split()), todo=_CORRECT) from None
+        raise ReproError("unreadable YAML", where=location, actual=" ".join(words.split()), todo=todo) from None
     except (yaml.YAMLError, RecursionError) as error:
-        raise ReproError("unreadable YAML", where=path, actual=" ".join(str(error).split()), todo=_CORRECT) from None
+        raise ReproError("unreadable YAML", where=source, actual=" ".join(str(error).split()), todo=todo) from None
 
 
 def _start_of_fault(error: yaml.MarkedYAMLError, text: str) -> yaml.Mark | None:
@@ -128,7 +136,49 @@ def _read_text(path: Path, subject: str) -> str:
     raise ReproError(f"no such {subject}", where=path, actual=nearest_file(path), todo="correct the path")
 
 
-class _Loader(Composer, CParser, SafeConstructor, Resolver):
+#: Tags of YAML's own types, which `!!` abbreviates.
+_TAGS = "tag:yaml.org,2002:"
+#: What an unquoted word is by the core schema of YAML 1.2, if it is no text: the pattern of each type, and the
+#: characters with which such a word begins. Merge keys are of YAML 1.1.
+_WORDS = {
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "int": (r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    "float": (
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+    "merge": (r"<<", ["<"]),
+}
+#: An integer that means the same to every reader. To YAML 1.1 010 is 8 and 0o10 is text.
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)", re.ASCII)
+
+
+def _add_words(resolver: type[BaseResolver]) -> None:
+    for name, (pattern, first) in _WORDS.items():
+        resolver.add_implicit_resolver(_TAGS + name, re.compile(f"(?:{pattern})$", re.ASCII), first)
+
+
+class _CoreSchema(BaseResolver):
+    """Resolves unquoted words by the core schema of YAML 1.2."""
+
+
+_add_words(_CoreSchema)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes each text that would be no text without quotes, by YAML 1.1 or 1.2."""
+
+
+_add_words(_Dumper)
+
+
+def dump_yaml(value: Any, **options: Any) -> str:
+    """Return plain data as YAML, in the order of its keys, which both `read_yaml` and readers of YAML 1.1 read back."""
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, **options))
+
+
+class _Loader(Composer, CParser, SafeConstructor, _CoreSchema):
     """A safe YAML loader that also rejects duplicate keys, deep nesting and aliases that expand to too many values.
 
     It uses libyaml, which needs a third of the time of PyYAML for a registry of 3,000 problems.
@@ -138,7 +188,7 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
         CParser.__init__(self, text)
         Composer.__init__(self)
         SafeConstructor.__init__(self)
-        Resolver.__init__(self)
+        _CoreSchema.__init__(self)
         self._depth = 0
         # Number of values below each node, by the node's `id`; nodes live as long as the document.
         self._values: dict[int, int] = {}
@@ -152,6 +202,9 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise _refusal(f"nested more than {MAX_DEPTH} deep", event.start_mark)
+        tag = getattr(event, "tag", None)
+        if tag not in (None, f"{_TAGS}str"):
+            raise _refusal(f"the tag {str(tag).replace(_TAGS, '!!')}", event.start_mark)
         node = super().compose_node(parent, index)
         self._depth -= 1
         if node is None:
@@ -178,16 +231,31 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
                 raise _refusal(f"the key {repeated_key[1]!r} is there twice, in lines {lines}", marks[1])
         super().flatten_mapping(node)
 
-    def construct_object(self, node: Node, deep: bool = False) -> Any:
-        """Construct a value; report a malformed number or date as a PyYAML error."""
-        try:
-            value = super().construct_object(node, deep)
-        except (ValueError, ArithmeticError, LookupError, AttributeError) as error:
-            tag = node.tag.rpartition(":")[2]
-            raise _refusal(f"not of the form of !!{tag} ({str(error).partition(';')[0]})", node.start_mark) from None
-        if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+    def construct_yaml_int(self, node: ScalarNode) -> int:
+        """Construct an integer; refuse what other readers take for another number or for text."""
+        if not _DECIMAL.fullmatch(node.value):
+            words = "an integer that is not in plain decimal digits, without zeros before it; in quotes it is text"
+            raise _refusal(words, node.start_mark)
+        if len(node.value) > MAX_INTEGER_BITS or (value := int(node.value)).bit_length() > MAX_INTEGER_BITS:
             raise _refusal(f"an integer of more than {MAX_INTEGER_BITS} bits", node.start_mark)
         return value
+
+    def construct_yaml_float(self, node: ScalarNode) -> float:
+        """Construct a number; refuse a decimal one that is no double-precision number but 0 or infinite."""
+        text = node.value.lower()
+        if text.endswith(("inf", "nan")):
+            return float(text.replace(".", ""))
+        value = float(text)
+        if math.isinf(value) or (value == 0 and re.search("[1-9]", text.partition("e")[0])):
+            raise _refusal("a number beyond the range of double precision", node.start_mark)
+        return value
+
+    yaml_constructors: ClassVar[dict[Any, Any]] = {
+        **SafeConstructor.yaml_constructors,
+        f"{_TAGS}int": construct_yaml_int,
+        f"{_TAGS}float": construct_yaml_float,
+        f"{_TAGS}merge": SafeConstructor.construct_scalar,  # where it is a value
+    }
 
 
 def _parts(node: Node) -> list[Node]:
@@ -344,6 +412,16 @@ def read(*paths: Path | str) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for path in paths:
         data = merge(data, read_mapping(shipped(path)))
+    return data
+
+
+def read_assignments(words: Iterable[str]) -> dict[str, Any]:
+    """Return what `KEY=VALUE …` of Snakemake's `--config` says; a value is read as one in a configuration file."""
+    data: dict[str, Any] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        todo = f"write the value as in a configuration file: `--config '{key}=VALUE'`"
+        data = merge(data, {key: _parse(value, f"--config {key}", todo)})
     return data
 
 

@@ -166,10 +166,23 @@ CampaignName = Annotated[
 ]
 
 
-class Model(BaseModel):
-    """Base of all configuration models. Unknown keys and infinite numbers are errors, and instances are immutable."""
+def with_tuples(value: Any) -> Any:
+    """Return a value with tuples in place of lists, which a strict model wants."""
+    return tuple(map(with_tuples, value)) if isinstance(value, list) else value
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+class Model(BaseModel):
+    """Base of all configuration models. Unknown keys and infinite numbers are errors, and instances are immutable.
+
+    Models are strict: a truth value or a text is no number, and neither a number nor a text is a truth value.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_lists(cls, data: Any) -> Any:
+        return {key: with_tuples(value) for key, value in data.items()} if isinstance(data, Mapping) else data
 
 
 class Fetch(Model):

@@ -64,6 +64,18 @@ class Buffer(Protocol):
 #: Alignment in bytes for parts of a buffer; enough for every device and for the widest loads in kernels.
 PART_ALIGNMENT = 256
 Kernel = Any  # handle of a loaded kernel, whose type depends on the backend
+
+
+class _Address:
+    """The type of `ADDRESS`."""
+
+    pointer = nbytes = 0
+
+    def release(self) -> None: ...
+
+
+#: Argument in place of a buffer whose address each call gives; see `Device.bind_call`.
+ADDRESS = _Address()
 #: Argument of a kernel. A Python int is passed as int32, and a Python float as float64.
 Argument = Buffer | int | float | np.integer[Any] | np.floating[Any]
 
@@ -249,6 +261,19 @@ class Queue(Protocol):
         """Wait for all queued work; raise `LaunchError` if any launch failed."""
 
 
+class Call(Protocol):
+    """Work whose addresses and stream are given with each call; any thread may call it."""
+
+    def __call__(self, stream: int, *addresses: int) -> None:
+        """Queue the work on a stream of the device's GPU, by its handle, with these addresses of GPU memory.
+
+        It neither waits nor orders the stream with another, and can be captured into a graph. It raises `LaunchError`.
+        """
+
+    def close(self) -> None:
+        """Refuse further calls, before the memory that the work uses is released."""
+
+
 class CooperativeKernel(Protocol):
     """A cooperative kernel, whose blocks wait for each other in barriers, with a fixed number of threads per block."""
 
@@ -331,6 +356,15 @@ class Device(Clock, Queue, Protocol):
     def allocate(self, nbytes: int) -> Buffer:
         """Allocate uninitialised device memory; raise `OutOfDeviceMemory` if too little is free."""
 
+    def allocate_ordered(self, nbytes: int) -> Buffer:
+        """Allocate device memory that is valid in the order of the device's own queue, which takes a microsecond.
+
+        Work on another stream that uses the memory has to be ordered with the device's queue.
+        """
+
+    def host_array(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return a new host array `(count,)` to download into: page-locked memory where copies are faster then."""
+
     def pooling(self) -> AbstractContextManager[None]:
         """Allocate from a memory pool inside the body; meant for operations that allocate temporary memory.
 
@@ -380,6 +414,14 @@ class Device(Clock, Queue, Protocol):
         chain writes; to be sure that this memory is complete, wait for the device before the first launch of a chain. A
         captured graph keeps the property. It is an ordinary launch if `Target.has_dependent_launches` is false, or if
         the previous work in the queue is not a launch. `shared` is as in `Program.kernel`.
+        """
+
+    def bind_call(
+        self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
+    ) -> Call | None:
+        """Return a launch on any stream; the arguments that are `ADDRESS` are given with each call.
+
+        It is None on a device whose memory has no addresses (OpenCL).
         """
 
     def capture(self, launch: Callable[[], None]) -> Captured:

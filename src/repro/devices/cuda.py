@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from importlib import import_module
 from inspect import unwrap
 from itertools import pairwise
@@ -28,6 +29,7 @@ from repro.containment import State
 from repro.devices.base import (
     Argument,
     Buffer,
+    Call,
     Captured,
     CooperativeKernel,
     DeviceError,
@@ -38,10 +40,12 @@ from repro.devices.base import (
     time_host,
 )
 from repro.devices.cuda_driver import (
+    MIN_PINNED_BYTES,
     CudaBuffer,
     CudaQueue,
     MappedWords,
     Memory,
+    PinnedPool,
     SideStreams,
     bind_launch,
     check_cuda,
@@ -293,6 +297,8 @@ class CudaDevice:
         with self.current():
             self._stream = cuda.Stream()
         self._memory = Memory(cuda, self._activated)
+        self._pinned = PinnedPool(partial(cuda.pagelocked_empty, dtype=np.uint8))
+        self._ordered: Any = None  # the pool of `allocate_ordered`, once it is used
         self._scratch: CudaBuffer | None = None
         self._at_close: list[Callable[[], None]] = []
         self._cooperative: dict[tuple[Program, str, int, int], CooperativeKernel | None] = {}
@@ -398,7 +404,7 @@ class CudaDevice:
 
     def free_bytes(self) -> int:
         with self._mapped():
-            return self._memory.free_bytes()
+            return self._memory.free_bytes() + (self._ordered.unused_bytes() if self._ordered else 0)
 
     def pooled_bytes(self) -> int:
         return self._memory.pooled_bytes()
@@ -427,7 +433,33 @@ class CudaDevice:
 
     def allocate(self, nbytes: int) -> CudaBuffer:
         with self._mapped():
-            return self._memory.allocate(int(nbytes))
+            try:
+                return self._memory.allocate(int(nbytes))
+            except self._cuda.MemoryError:
+                if not self._ordered:
+                    raise
+                self._ordered.trim()
+                return self._memory.allocate(int(nbytes))
+
+    def allocate_ordered(self, nbytes: int) -> Buffer:
+        from repro.devices.cuda_bindings import OrderedPool
+
+        with self._mapped():
+            if self._ordered is None:
+                self._ordered = OrderedPool(self.stream, self.failure)
+            try:
+                buffer: Buffer = self._ordered.allocate(int(nbytes))
+            except OutOfDeviceMemory:
+                self._memory.trim()
+                buffer = self._ordered.allocate(int(nbytes))
+            return buffer
+
+    def host_array(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        nbytes = count * dtype.itemsize
+        if nbytes < MIN_PINNED_BYTES:
+            return np.empty(count, dtype)
+        with self._mapped():
+            return self._pinned.take(nbytes)[:nbytes].view(dtype)
 
     def pooling(self) -> AbstractContextManager[None]:
         return self._memory.pooling()
@@ -495,6 +527,20 @@ class CudaDevice:
                 name, grid, block, shared, arguments
             )
             return launch
+
+    def bind_call(
+        self, program: Any, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
+    ) -> Call:
+        with self._mapped():
+            launch: Call = self._bindings_module(program).bind_call(name, grid, block, shared, arguments)
+            return launch
+
+    def let_wait(self, stream: int) -> None:
+        """Make later work of another stream wait for what is queued on this device's."""
+        from repro.devices.cuda_bindings import let_wait
+
+        with self._activated():
+            let_wait(stream, self.stream, self.failure)
 
     def _bindings_module(self, program: Any) -> Any:
         """Return a program's module as loaded by NVIDIA's bindings; this device's context must be current."""
@@ -587,6 +633,8 @@ class CudaDevice:
         if self._scratch is not None:
             self._scratch.release()
         self._memory.close()
+        if self._ordered is not None:
+            self._ordered.close()
         self._timer.close()
         self._side_streams.close()
         self._context.detach()  # PyCUDA's destructor does not release a primary context

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,11 @@ class Memory:
             self._pool.free_held()
             return self._cuda.mem_alloc(nbytes)
 
+    def trim(self) -> None:
+        """Return the unused blocks of the pool to the driver."""
+        if self._pool is not None:
+            self._pool.free_held()
+
     def free_bytes(self) -> int:
         """Return the free bytes of the driver plus the unused bytes of the pool."""
         return int(self._cuda.mem_get_info()[0]) + self.pooled_bytes()
@@ -150,6 +156,50 @@ class Memory:
         self.is_open = False
         if self._pool is not None:
             self._pool.stop_holding()
+
+
+#: From this size on, a copy to page-locked memory saves more time than such memory costs to find.
+MIN_PINNED_BYTES = 1 << 15
+#: Largest total size of page-locked memory for users' results.
+MAX_PINNED_BYTES = 1 << 29
+
+
+class PinnedPool:
+    """Page-locked host memory for results; a block comes back when the last array that lies in it is dropped.
+
+    `allocate` returns a page-locked array of so many bytes, which takes the driver milliseconds.
+    """
+
+    def __init__(self, allocate: Callable[[int], NDArray[np.uint8]]) -> None:
+        self._allocate, self._lock = allocate, Lock()
+        self._free: dict[int, list[NDArray[np.uint8]]] = {}
+        self._total = 0
+
+    def take(self, nbytes: int) -> NDArray[np.uint8]:
+        """Return at least `nbytes` bytes; ordinary memory once the pool's limit is reached."""
+        size = 1 << (nbytes - 1).bit_length()
+        with self._lock:
+            if free_blocks := self._free.get(size):
+                return np.asarray(_PinnedBlock(self, free_blocks.pop()))
+            if self._total + size > MAX_PINNED_BYTES:
+                return np.empty(nbytes, np.uint8)
+            self._total += size
+        return np.asarray(_PinnedBlock(self, self._allocate(size)))
+
+    def give_back(self, block: NDArray[np.uint8]) -> None:
+        # without the lock, as the garbage collector may call this within `take`; a list's `append` needs none
+        self._free.setdefault(block.nbytes, []).append(block)
+
+
+class _PinnedBlock:
+    """The owner of an array's memory, by NumPy's array interface."""
+
+    def __init__(self, pool: PinnedPool, block: NDArray[np.uint8]) -> None:
+        self._pool, self._block = pool, block
+        self.__array_interface__ = block.__array_interface__
+
+    def __del__(self) -> None:
+        self._pool.give_back(self._block)
 
 
 class MappedWords:

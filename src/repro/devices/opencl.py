@@ -39,6 +39,7 @@ from repro.devices.base import (
     time_stages,
 )
 from repro.devices.locks import exclusive_use
+from repro.errors import ReproError
 
 _FALLBACK_CACHE = 64 << 20
 #: Maximum number of loaded modules to keep for later cases of a batch; building a module takes 10 ms.
@@ -50,16 +51,16 @@ class OpenClBuffer:
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
-        self._owned = True
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.handle.size)
+        self.nbytes = int(handle.size)
 
     def release(self) -> None:
-        if self._owned:
-            self._owned = False
-            self.handle.release()
+        if "handle" in self.__dict__:
+            self.__dict__.pop("handle").release()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "handle":  # OpenCL would read freed memory
+            raise ReproError("the memory on the device was released", todo="make the object that held it anew")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
 
 class OpenClKernel:
@@ -196,6 +197,12 @@ class OpenClDevice:
         except self._cl.Error as error:
             raise OutOfDeviceMemory(str(error)) from None
 
+    def allocate_ordered(self, nbytes: int) -> Buffer:
+        return self.allocate(nbytes)
+
+    def host_array(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        return np.empty(count, dtype)
+
     def pooling(self) -> AbstractContextManager[None]:
         """Do nothing: allocating host memory is fast enough without a pool."""
         return nullcontext()
@@ -266,6 +273,11 @@ class OpenClDevice:
         self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
     ) -> Callable[[], None]:
         return self.bind(program.kernel(name, shared), grid, block, arguments)
+
+    def bind_call(
+        self, program: Any, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
+    ) -> None:
+        """Return None: buffers have no addresses that a call could give."""
 
     def capture(self, launch: Callable[[], None]) -> Captured:
         return Captured(launch, lambda: None)

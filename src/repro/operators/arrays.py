@@ -1,8 +1,9 @@
-"""Arrays on a device: `DeviceArray`, and arrays of CuPy, PyTorch or Numba through `__cuda_array_interface__`."""
+"""Arrays on a device: `DeviceArray`, and those of other libraries by `__cuda_array_interface__` or DLPack."""
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
@@ -13,8 +14,10 @@ from numpy.typing import DTypeLike, NDArray
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, Device
 from repro.entries import Entry, get_entry
-from repro.errors import ReproError
+from repro.errors import ReproError, ReproErrorOfValue
 from repro.exact_casts import cast
+from repro.operators import dlpack
+from repro.operators.dlpack import Memory
 
 INTERFACE = "__cuda_array_interface__"
 #: Advice in errors about numbers that overflow the working precision.
@@ -60,8 +63,9 @@ class VectorType:
 class DeviceArray:
     """A contiguous array on the device.
 
-    On a GPU the array has `__cuda_array_interface__`, so CuPy, PyTorch and Numba use it without a copy. `numpy.asarray`
-    copies it to the host.
+    On a GPU the array has `__cuda_array_interface__` and DLPack's methods, so CuPy, PyTorch, JAX and Numba use it
+    without a copy. `numpy.asarray` and `numpy.from_dlpack(array, device="cpu")` copy it to the host. The CPU's arrays
+    lie where only OpenCL sees them: `from_dlpack` copies them.
 
     Attributes
     ----------
@@ -100,13 +104,51 @@ class DeviceArray:
             raise ValueError("an array on the device cannot be seen from the host without a copy")
         return self.get().astype(self.dtype if dtype is None else dtype, copy=False)
 
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's number of the kind of device, and the device's ordinal."""
+        return (dlpack.CUDA, int(getattr(self.device, "ordinal", 0))) if self._is_on_gpu else (dlpack.CPU, 0)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """Return a capsule of DLPack; later work on the consumer's `stream` finds the contents.
+
+        None is the default stream, and -1 a stream that need not wait. For `dl_device=(1, 0)`, the host, and for an
+        array of the CPU's OpenCL, the capsule has a copy.
+        """
+        device = self.__dlpack_device__()
+        if dl_device is not None and tuple(map(int, dl_device)) not in (device, (dlpack.CPU, 0)):
+            raise BufferError(f"the array lies on the device {device} of DLPack, and not on {dl_device}")
+        if device[0] == dlpack.CPU or (dl_device is not None and int(dl_device[0]) == dlpack.CPU):
+            if copy is False:
+                raise BufferError("an array on the device cannot be seen from the host without a copy")
+            return self.get().__dlpack__()
+        if copy:
+            raise BufferError("the array is not copied: copy what you take")
+        if stream == 0:
+            raise BufferError("0 is no stream: 1 is the default stream, 2 that of each thread")
+        device_queue: Any = self.device
+        if stream is not None and stream > LEGACY_DEFAULT_STREAM:  # CUDA itself orders it with the default stream
+            device_queue.let_wait(stream)
+        versioned = max_version is not None and max_version[0] >= dlpack.VERSION[0]
+        return dlpack.export_array(self, pointer_of(self.buffer), self.shape, self.dtype, device[1], versioned)
+
+    @property
+    def _is_on_gpu(self) -> bool:
+        return hasattr(self.buffer, "pointer")
+
     def __getattr__(self, name: str) -> Any:
         # libraries test for the attribute, so it exists only on a GPU
-        if name == INTERFACE and hasattr(self.buffer, "pointer"):
+        if name == INTERFACE and self._is_on_gpu:
             return {
                 "shape": self.shape,
                 "typestr": self.dtype.str,
-                "data": (self.buffer.pointer, False),
+                "data": (pointer_of(self.buffer), False),
                 "strides": None,
                 "version": 3,
                 "stream": getattr(self.device, "stream", LEGACY_DEFAULT_STREAM),
@@ -118,6 +160,10 @@ class DeviceArray:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype}, device={self.device.name!r})"
+
+
+def pointer_of(buffer: Any) -> int:
+    return int(buffer.pointer)
 
 
 @dataclass(frozen=True)
@@ -150,56 +196,129 @@ def refuse_mask(array: object, subject: str) -> None:
     """Raise `ReproError` for a masked host array, whose mask NumPy and SciPy would ignore."""
     if np.ma.is_masked(array):
         todo = "say what masked numbers are by `filled`"
-        raise ReproError("an array with a mask cannot be multiplied", where=subject, todo=todo)
+        raise ReproErrorOfValue("an array with a mask cannot be multiplied", where=subject, todo=todo)
+
+
+def host_array(array: object, subject: str) -> NDArray[Any]:
+    """Return a user's array or list on the host; raise `ReproError` for a mask and for what is no array."""
+    refuse_mask(array, subject)
+    try:
+        return np.asarray(without_gradient(array, subject))
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, ReproError):
+            raise
+        raise ReproErrorOfValue("this is no array of numbers", where=subject, actual=error) from None
+
+
+def as_tensor(array: object) -> Any:
+    """Return PyTorch's tensors as they are, and None for all else; it imports nothing."""
+    torch = sys.modules.get("torch")
+    return array if torch is not None and isinstance(array, getattr(torch, "Tensor", ())) else None
+
+
+def needs_gradient(array: object) -> bool:
+    """Return whether PyTorch records what is done with an array now, so that its gradient would be lost."""
+    tensor = as_tensor(array)
+    return tensor is not None and getattr(tensor, "requires_grad", False) and sys.modules["torch"].is_grad_enabled()
+
+
+def without_gradient(array: Any, subject: str) -> Any:
+    """Return an array as it is, and PyTorch's without a gradient that is not recorded now; refuse a recorded one."""
+    if needs_gradient(array):
+        raise ReproErrorOfValue(
+            "the gradient of a tensor would be lost",
+            where=subject,
+            actual="a tensor with `requires_grad`",
+            todo="pass `tensor.detach()`, or multiply by `A @ x` or `repro.torch.spmv(A, x)`, which have a gradient",
+        )
+    return array.detach() if as_tensor(array) is not None and getattr(array, "requires_grad", False) else array
 
 
 def is_on_device(array: object) -> bool:
     """Return whether an object is an array on a device."""
-    return isinstance(array, DeviceArray) or hasattr(array, INTERFACE)
+    if isinstance(array, np.ndarray):
+        return False
+    return isinstance(array, DeviceArray) or dlpack.is_on_gpu(array) or hasattr(array, INTERFACE)
 
 
-def view(array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: int = 1, write: bool = False) -> View:
+def memory_of(array: Any, subject: str, stream: int | None = None) -> tuple[Memory, int | None]:
+    """Return another library's array on the device as it describes itself, and the stream that computes it.
+
+    `stream` is the one that the library's work goes to, if it is known.
+    """
+    array = without_gradient(array, subject)
+    interface = getattr(array, INTERFACE, None)
+    tensor = as_tensor(array)
+    # of those without a stream, a tensor's is known, and others' libraries have a stream of theirs waited for by DLPack
+    if interface is not None and ("stream" in interface or tensor is not None or not hasattr(array, dlpack.METHOD)):
+        if interface.get("mask") is not None:
+            raise ReproErrorOfValue("an array with a mask cannot be multiplied", where=subject)
+        if tensor is not None and (tensor.is_conj() or tensor.is_neg()):
+            todo = "take `tensor.resolve_conj().resolve_neg()`"
+            raise ReproErrorOfValue("a tensor's numbers are not those in its memory", where=subject, todo=todo)
+        pointer, read_only = interface["data"]
+        dtype, shape, strides = np.dtype(interface["typestr"]), tuple(interface["shape"]), interface.get("strides")
+        return Memory(pointer or 0, dtype, shape, strides, read_only, array), interface.get("stream")
+    stream = stream or LEGACY_DEFAULT_STREAM
+    try:
+        return dlpack.import_array(array, stream), stream
+    except BufferError as error:
+        raise ReproErrorOfValue("the library of an array does not share it", where=subject, actual=error) from None
+
+
+def view(
+    array: Any,
+    subject: str,
+    dtype: np.dtype[Any],
+    count: int,
+    alignment: int = 1,
+    write: bool = False,
+    stream: int | None = None,
+) -> View:
     """Check an array on the device and return a view of its memory.
 
-    `array` is a `DeviceArray` or has `__cuda_array_interface__`; `subject` is its name in errors. It raises
-    `ReproError` if the array has another dtype or size, is not contiguous, has a mask, is not aligned to `alignment`
-    bytes, or is read-only although `write` is set.
+    `array` is a `DeviceArray` or has `__cuda_array_interface__` or `__dlpack__`; `subject` is its name in errors, and
+    `stream` the one that its library's work goes to, if it is known. It raises `ReproError` if the array has another
+    dtype or size, is not contiguous, has a mask, is not aligned to `alignment` bytes, or is read-only although `write`
+    is set.
     """
     if isinstance(array, DeviceArray):
         _expect(subject, "dtype", dtype, array.dtype)
         _expect(subject, "size", count, array.size)
         return View(array.buffer, None, array.shape)
-    interface = getattr(array, INTERFACE)
-    shape = tuple(interface["shape"])
-    pointer, read_only = interface["data"]
-    _expect(subject, "dtype", dtype, np.dtype(interface["typestr"]))
-    _expect(subject, "size", count, math.prod(shape))
-    if interface.get("mask") is not None:
-        raise ReproError("an array with a mask cannot be multiplied", where=subject)
-    if not _is_contiguous(shape, interface.get("strides"), dtype.itemsize):
-        raise ReproError(
+    memory, stream = memory_of(array, subject, stream)
+    _expect(subject, "dtype", dtype, memory.dtype)
+    _expect(subject, "size", count, math.prod(memory.shape))
+    if not _is_contiguous(memory.shape, memory.strides, dtype.itemsize):
+        raise ReproErrorOfValue(
             "an array on the GPU has to be contiguous",
             where=subject,
             expected="C order without gaps",
-            actual=f"shape {shape}, strides {interface['strides']}",
+            actual=f"shape {memory.shape}, strides {memory.strides}",
             todo="copy it first, with `cupy.ascontiguousarray(x)` or `x.contiguous()`",
         )
-    if pointer % alignment:
-        raise ReproError(
+    if memory.pointer % alignment:
+        raise ReproErrorOfValue(
             "an array on the GPU starts at an address that the kernel cannot load from",
             where=subject,
             expected=f"a multiple of {alignment} bytes",
-            actual=hex(pointer),
+            actual=hex(memory.pointer),
             todo="copy it first: new arrays are aligned, slices need not be",
         )
-    if write and read_only:
-        raise ReproError("an array on the GPU cannot be written to", where=subject)
-    return View(ExternalArray(pointer, count * dtype.itemsize, array), interface.get("stream"), shape)
+    if write and (memory.read_only or _is_immutable(array)):
+        raise ReproErrorOfValue("an array on the GPU cannot be written to", where=subject)
+    return View(ExternalArray(memory.pointer, count * dtype.itemsize, memory.owner), stream, memory.shape)
+
+
+def _is_immutable(array: object) -> bool:
+    """Return whether an array is JAX's: its capsules do not say so yet."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(array, getattr(jax, "Array", ()))
 
 
 def _expect(subject: str, quality: str, expected: object, actual: object) -> None:
     if expected != actual:
-        raise ReproError(
+        raise ReproErrorOfValue(
             f"an array on the device has another {quality}", where=subject, expected=expected, actual=actual
         )
 

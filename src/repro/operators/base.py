@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
+from inspect import isfunction, signature
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
+from repro.config.validation_errors import nearest, shorten
 from repro.devices.base import Queue
-from repro.errors import ReproError
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, VectorType, copy_refusal, is_on_device, refuse_mask
+from repro.operators import dlpack
+from repro.operators.arrays import (
+    DeviceArray,
+    VectorType,
+    as_tensor,
+    copy_refusal,
+    host_array,
+    is_on_device,
+    needs_gradient,
+    without_gradient,
+)
+from repro.operators.calls import DirectCall
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
@@ -57,7 +74,7 @@ def check_shape(shape: Any, segments: int) -> tuple[int, int]:
     try:
         rows, columns = shape
     except (TypeError, ValueError):
-        raise ReproError(
+        raise ReproErrorOfValue(
             "this is no shape of a matrix", where="shape", expected="two whole numbers", actual=shape
         ) from None
     return (
@@ -70,12 +87,9 @@ def whole_number(value: Any, subject: str, minimum: int, maximum: int) -> int:
     """Return a user's argument as an int; raise `ReproError` unless it is an integer from `minimum` to `maximum`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not minimum <= value <= maximum:
-        raise ReproError(
-            "this is no such number",
-            where=subject,
-            expected=f"a whole number from {minimum:,} to {maximum:,}",
-            actual=repr(value),
-        )
+        kind = ReproErrorOfValue if whole else ReproErrorOfType
+        expected = f"a whole number from {minimum:,} to {maximum:,}"
+        raise kind("this is no such number", where=subject, expected=expected, actual=brief(value))
     return int(value)
 
 
@@ -89,21 +103,103 @@ def real_number(value: Any, subject: str, least: float = -np.inf) -> float:
     if not (np.isfinite(number) and number >= least):
         limit = "" if least == -np.inf else f" of at least {least:g}"
         expected = f"a finite real number{limit}"
-        raise ReproError("this is no such number", where=subject, expected=expected, actual=repr(value))
+        kind = ReproErrorOfValue if real else ReproErrorOfType
+        raise kind("this is no such number", where=subject, expected=expected, actual=brief(value))
     return number
+
+
+def yes_or_no(value: Any, subject: str) -> bool:
+    if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
+        raise ReproErrorOfType("neither yes nor no", where=subject, expected="True or False", actual=brief(value))
+    return bool(value)
+
+
+def text(value: Any, subject: str) -> None:
+    if not isinstance(value, str | os.PathLike):
+        raise ReproErrorOfType("this is no text", where=subject, expected="a string", actual=brief(value))
 
 
 def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
     if not isinstance(word, str) or word not in words:
-        raise ReproError(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=repr(word))
+        kind = ReproErrorOfValue if isinstance(word, str) else ReproErrorOfType
+        raise kind(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=brief(word))
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Class = TypeVar("Class", bound=type)
+#: Methods of operators that `public_methods` does not wrap, since they are called often.
+OFTEN_CALLED = {"matvec", "rmatvec", "matmat", "rmatmat", "dot"}
+
+
+def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorate a public function: a wrong keyword, and missing or surplus arguments, raise `ReproErrorOfType`."""
+
+    @wraps(function)
+    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+        try:
+            return function(*arguments, **keywords)
+        except TypeError as error:
+            if not isinstance(error, ReproError):
+                _refuse_arguments(function, arguments, keywords)
+            raise
+
+    return call
+
+
+def public_methods(decorated: Class) -> Class:
+    """Decorate the public methods and the constructor that a class defines as `public` does."""
+    for name, member in list(vars(decorated).items()):
+        if name.startswith("_") and name != "__init__":
+            continue
+        if name in OFTEN_CALLED and issubclass(decorated, LinearOperator):
+            continue
+        if isinstance(member, classmethod):
+            setattr(decorated, name, classmethod(public(member.__func__)))
+        elif isfunction(member):
+            setattr(decorated, name, public(member))
+    return decorated
+
+
+def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords: Mapping[str, object]) -> None:
+    """Raise `ReproErrorOfType` if a function cannot be called with these arguments."""
+    function_signature = signature(function)
+    names = [name for name in function_signature.parameters if name not in ("self", "cls")]
+    name = function.__qualname__.removesuffix(".__init__")
+    for keyword in keywords:
+        if keyword not in names:
+            near = nearest(keyword, names) or next((name for name in names if name in keyword or keyword in name), None)
+            raise ReproErrorOfType(
+                "there is no such argument",
+                where=f"{name}({shorten(keyword)}=)",
+                expected=", ".join(names) or "none",
+                todo=f"did you mean {near}?" if near else None,
+            ) from None
+    try:
+        function_signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        raise ReproErrorOfType(
+            "these are no such arguments", where=f"{name}()", expected=", ".join(names) or "none", actual=error
+        ) from None
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn, with the place of the first caller outside this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "repro":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 class Closeable:
     """Base class of objects that free their device memory in `close`, which the end of a `with` block calls."""
 
+    #: Whether `close` was called.
+    closed: bool = False
+
     @abstractmethod
     def close(self) -> None:
-        """Free the device memory of this object, which cannot be used afterwards."""
+        """Free the device memory of this object, which cannot be used afterwards; a second call has no effect."""
 
     def __enter__(self) -> Self:
         return self
@@ -114,8 +210,8 @@ class Closeable:
         self.close()
 
 
-class LengthError(ReproError, ValueError):
-    """A vector has the wrong length for an operator; also a `ValueError`, which SciPy's operators raise."""
+class LengthError(ReproErrorOfValue):
+    """A vector has the wrong length for an operator."""
 
 
 class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
@@ -131,6 +227,8 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         super().__init__(kind.dtype, shape)
         self._runtime, self._kind = runtime, kind
         self.device_name = runtime.device.name
+        #: The short path; None while there is none.
+        self._direct: DirectCall | None = None
 
     @abstractmethod
     def _multiply(self, x: Any, y: Any) -> None:
@@ -147,23 +245,27 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     def _require_open(self) -> None: ...
 
+    def _with_gradient(self, x: Any) -> Any:
+        """Return A x for a tensor whose gradient is recorded, if the operator has one."""
+        return without_gradient(x, "x")
+
     def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
         """Return A x.
 
         Parameters
         ----------
         x
-            A NumPy array `(columns,)` or `(columns, 1)`. Or an array on the device: a `DeviceArray` or, on a GPU, any
-            contiguous object with `__cuda_array_interface__`, with the operator's dtype and size, in any shape. A
-            device array is read in place.
+            A NumPy array `(columns,)` or `(columns, 1)`, or one of another library on the host. Or an array on the
+            device: a `DeviceArray` or, on a GPU, any contiguous object with `__cuda_array_interface__` or
+            `__dlpack__`, with the operator's dtype and size, in any shape. A device array is read in place.
         out
-            Output array: a NumPy array if x is one, else a device array that does not overlap x. The dtype of a NumPy
-            array must accept the product by the rule `same_kind`. None: a new NumPy array, or a new `DeviceArray`, with
-            x's shape for a square matrix, else `(rows,)`.
+            Output array: one on the host if x is there, else a device array that does not overlap x. The dtype of an
+            array on the host must accept the product by the rule `same_kind`. None: a new array of x's library (NumPy,
+            CuPy, PyTorch, JAX, Numba), else a new `DeviceArray`, with x's shape for a square matrix, else `(rows,)`.
         stream
-            Handle of the CUDA stream that computed x and will use the product. None: the stream that
-            `__cuda_array_interface__` of x names, else the default stream (PyTorch's arrays name none). The product
-            runs after earlier and before later work of the stream.
+            Handle of the CUDA stream that computed x and will use the product. None: the current stream of CuPy or
+            PyTorch; for other arrays the stream that `__cuda_array_interface__` of x names, else the default stream.
+            The product runs after earlier and before later work of the stream.
 
         Raises
         ------
@@ -172,33 +274,56 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         ReproError
             A device array has the wrong dtype, size or layout, or x and `out` overlap. Or a number overflows: of x,
             when it is converted to the operator's dtype, or of the product, when it is converted to a narrower `out`.
+            Or `out` is a tensor that requires a gradient, or x is one and `out` is given.
         """
+        if self._direct is not None and (y := self._direct(x, out, stream)) is not None:
+            return y
+        if as_tensor(out) is not None and getattr(out, "requires_grad", False):
+            raise _no_gradient("out")
+        if needs_gradient(x):
+            if out is not None or stream is not None:
+                raise _no_gradient("x")
+            return self._with_gradient(x)
         if is_on_device(x):
             return self._on_device(x, out, stream)
         if out is not None and is_on_device(out):
-            raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
-        refuse_mask(x, "x")
-        self._check(x)
-        y = super().matvec(np.asarray(x))
+            raise ReproErrorOfType(
+                "x and out have to be on the same side", expected="both on the device, or both NumPy's"
+            )
+        vector = host_array(x, "x")
+        self._check(vector)
+        if vector.shape not in ((self.shape[1],), (self.shape[1], 1)):
+            raise LengthError("x has another shape", where="x", expected=(self.shape[1],), actual=vector.shape)
+        y = super().matvec(vector)
         if out is None:
-            return y
+            return self._as_given(x, y)
         _write(out, y)
         return out
 
     def dot(self, x: Any) -> Any:
         """Return A x as `matvec` does, or A X as `matmat` does; SciPy handles numbers and operators."""
-        refuse_mask(x, "x")
-        if is_on_device(x):
+        if is_on_device(x) or needs_gradient(x):
             return self.matvec(x)
-        self._check(x)
-        return super().dot(x)
+        host = without_gradient(x, "x")
+        self._check(host)
+        return self._as_given(x, super().dot(host))
+
+    def _as_given(self, x: Any, y: Any) -> Any:
+        """Return a product on the host as an array of x's library."""
+        library = self._runtime.libraries[type(x)] if isinstance(y, np.ndarray) else None
+        return y if library is None else library.result(y)
 
     def matmat(self, X: Any) -> Any:
         """Return A X for a NumPy array X `(columns, vectors)`; errors as in `matvec`."""
         self._check(X)
+        if np.ndim(X) != 2:
+            expected = f"({self.shape[1]}, vectors)"
+            raise LengthError("X has another shape", where="X", expected=expected, actual=np.shape(X))
         return super().matmat(X)
 
     def __matmul__(self, x: Any) -> Any:
+        if self._direct is not None and (y := self._direct(x)) is not None:
+            return y
         return self.dot(x)
 
     def __mul__(self, x: Any) -> Any:
@@ -211,17 +336,18 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         """Refuse unsuitable host arrays; SciPy handles numbers, operators and sparse matrices."""
         if is_on_device(x) or isinstance(x, LinearOperator) or issparse(x):
             return
-        shape, columns = np.shape(x), self.shape[1]
+        array, columns = host_array(x, "x"), self.shape[1]
+        shape = array.shape
         if len(shape) > 2 or (shape and shape[0] != columns):
             raise LengthError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
-        if shape and np.asarray(x).dtype.kind not in "fiubc":
-            raise ReproError("x is not made of numbers", where="x", actual=np.asarray(x).dtype)
+        if shape and array.dtype.kind not in "fiubc":
+            raise ReproErrorOfValue("x is not made of numbers", where="x", actual=array.dtype)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if np.iscomplexobj(x) and self.dtype.kind != "c":
             return self._matvec(x.real) + 1j * self._matvec(x.imag)
         members = self._kind.members(x, "x")
-        y = np.empty(self.shape[0], self._kind.dtype)
+        y = self._runtime.device.host_array(self.shape[0], self._kind.dtype)
         with self._ordered():  # the lock also covers the copies, since threads share the staging arrays
             self._require_open()
             x_array, y_array = self._staging
@@ -261,14 +387,19 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     def _on_device(self, x: Any, out: Any, stream: int | None) -> Any:
         if out is not None and not is_on_device(out):
-            raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
+            raise ReproErrorOfType(
+                "x and out have to be on the same side", expected="both on the device, or both NumPy's"
+            )
         rows, columns = self.shape
         entry = self._kind.algebra.size * self._kind.scalar.itemsize
         alignment = min(entry & -entry, 16)
-        x_view = self._runtime.view(x, "x", self._kind.dtype, columns, alignment)
-        shape = x_view.shape if rows == columns else (rows,)
-        y = self._runtime.empty(shape, self._kind.dtype) if out is None else out
-        y_view = self._runtime.view(y, "out", self._kind.dtype, rows, alignment, write=True)
+        x_view = self._runtime.view(x, "x", self._kind.dtype, columns, alignment, stream=stream)
+        shape, library = (x_view.shape if rows == columns else (rows,)), self._runtime.libraries[type(x)]
+        if out is not None:
+            y = out
+        else:
+            y = self._runtime.empty(shape, self.dtype) if library is None else library.empty(x, shape, self.dtype)
+        y_view = self._runtime.view(y, "out", self._kind.dtype, rows, alignment, write=True, stream=stream)
         x_memory, y_memory = x_view.buffer, y_view.buffer
         if x_memory is y_memory or (
             hasattr(x_memory, "pointer")
@@ -276,22 +407,41 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             and x_memory.pointer < y_memory.pointer + y_memory.nbytes
             and y_memory.pointer < x_memory.pointer + x_memory.nbytes
         ):
-            raise ReproError("x and out overlap", expected="two arrays", todo="give another `out`, or none")
-        streams = (x_view.stream, y_view.stream) if stream is None else (stream,)
+            raise ReproErrorOfValue("x and out overlap", expected="two arrays", todo="give another `out`, or none")
+        if stream is not None:
+            streams: tuple[int | None, ...] = (stream,)
+        else:
+            streams = (x_view.stream, y_view.stream)
+            if library is not None:
+                streams = (*streams, library.stream(self._runtime.ordinal))
+        if library is not None and out is not None:
+            library.written(out)
         with self._ordered(*streams):
             self._require_open()
             self._multiply(x_view, y_view)
-        return y
+        return y if out is not None or library is None else library.result(y)
+
+
+def _no_gradient(subject: str) -> ReproError:
+    return ReproErrorOfValue(
+        "a product in given memory, or on a given stream, has no gradient",
+        where=subject,
+        actual="a tensor with `requires_grad`",
+        todo="take `A @ x`, or `x.detach()`, and an `out` without `requires_grad`",
+    )
 
 
 def _write(out: Any, y: NDArray[Any]) -> None:
+    if hasattr(out, dlpack.METHOD):
+        out = np.asarray(out)  # of another library on the host
     if not isinstance(out, np.ndarray) or not out.flags.writeable:
         actual = "one that is read-only" if isinstance(out, np.ndarray) else type(out).__name__
-        raise ReproError("out cannot be written to", where="out", expected="a NumPy array", actual=actual)
+        kind = ReproErrorOfValue if isinstance(out, np.ndarray) else ReproErrorOfType
+        raise kind("out cannot be written to", where="out", expected="a NumPy array", actual=actual)
     if out.shape != y.shape:
-        raise ReproError("out has another shape", where="out", expected=y.shape, actual=out.shape)
+        raise ReproErrorOfValue("out has another shape", where="out", expected=y.shape, actual=out.shape)
     if out.dtype.kind not in "fc" or not np.can_cast(y.dtype, out.dtype, "same_kind"):
-        raise ReproError(
+        raise ReproErrorOfValue(
             "out cannot hold the product",
             where="out",
             expected=f"{y.dtype}, or another dtype of its kind",

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -18,9 +19,9 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Program
-from repro.errors import ReproError
+from repro.errors import ReproErrorOfValue
 from repro.exact_casts import cast, expectation, holds
-from repro.operators.arrays import INTERFACE, DeviceArray, View, is_on_device
+from repro.operators.arrays import DeviceArray, View, is_on_device, memory_of
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
 from repro.sparse.device_primitives import Launches, Load, keep
@@ -71,7 +72,7 @@ class BatchUpload:
         batch_arrays += map(self.value, values)
         counts = {array.count for array in batch_arrays if array.count is not None}
         if len(counts) > 1:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "the arrays of a batch are of unequal length",
                 where=" and ".join(array.subject for array in batch_arrays),
                 expected="as many of each, or one number for all",
@@ -84,12 +85,14 @@ class BatchUpload:
             return self._on_device(array, subject, INDEX_TYPES, limit)
         host = self._array(array, subject)
         if host.dtype.kind == "f" and np.isnan(host).any():
-            raise ReproError("NaN is no index", where=subject, expected="whole numbers", actual=host.dtype)
+            raise ReproErrorOfValue("NaN is no index", where=subject, expected="whole numbers", actual=host.dtype)
         if host.size and host.dtype.kind not in "iu":
-            raise ReproError("an index is no whole number", where=subject, expected="integers", actual=host.dtype)
+            raise ReproErrorOfValue(
+                "an index is no whole number", where=subject, expected="integers", actual=host.dtype
+            )
         wrong = np.flatnonzero((host < 0) | (host >= limit)) if host.size else np.empty(0, np.intp)
         if wrong.size:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "entries lie outside of the matrix; nothing was done",
                 where=f"{subject}[{wrong[0]}]",
                 expected=f"{subject} from 0 to {limit - 1}" if limit else f"none: the matrix has no {subject}",
@@ -102,26 +105,32 @@ class BatchUpload:
             return self._on_device(array, "values", VALUE_TYPES, None)
         host = self._array(array, "values")
         if host.dtype.kind not in "fiub":
-            raise ReproError("values are no real numbers", where="values", expected="real numbers", actual=host.dtype)
+            raise ReproErrorOfValue(
+                "values are no real numbers", where="values", expected="real numbers", actual=host.dtype
+            )
         return BatchArray("values", _count(host), host.dtype, host=cast(host, self._dtype, "values", SCALE))
 
     def _array(self, array: Any, subject: str) -> NDArray[Any]:
         try:
             host = np.asarray(array)
         except (TypeError, ValueError) as error:
-            raise ReproError("this is no array", where=subject, actual=error) from None
+            raise ReproErrorOfValue("this is no array", where=subject, actual=error) from None
         if host.ndim > 1:
-            raise ReproError("an array of a batch has more than one axis", where=subject, actual=f"shape {host.shape}")
+            raise ReproErrorOfValue(
+                "an array of a batch has more than one axis", where=subject, actual=f"shape {host.shape}"
+            )
         return host
 
     def _on_device(self, array: Any, subject: str, types: tuple[str, ...], limit: int | None) -> BatchArray:
         dtype, shape = described(array)
         if dtype.name not in types or not dtype.isnative:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "an array on the device has another dtype", where=subject, expected=" or ".join(types), actual=dtype
             )
         if len(shape) != 1:
-            raise ReproError("an array on the device has more than one axis", where=subject, actual=f"shape {shape}")
+            raise ReproErrorOfValue(
+                "an array on the device has more than one axis", where=subject, actual=f"shape {shape}"
+            )
         array_view = self._runtime.view(array, subject, dtype, shape[0], dtype.itemsize)
         return BatchArray(subject, shape[0], dtype, seen=array_view, limit=limit)
 
@@ -185,7 +194,7 @@ class BatchUpload:
             limit = np.int32(array.limit)
             wrong = self._count_violations(f"indices_{array.dtype.name}", array.count, m, limit, source, target)
             if wrong:
-                raise ReproError(
+                raise ReproErrorOfValue(
                     "entries lie outside of the matrix; nothing was done",
                     where=array.subject,
                     expected=f"{array.subject} from 0 to {array.limit - 1}",
@@ -194,7 +203,7 @@ class BatchUpload:
         elif holds(array.dtype, self._dtype):
             self._over(f"values_{array.dtype.name}", array.count, m, source, target)
         elif lost := self._count_violations(f"values_{array.dtype.name}", array.count, m, source, target):
-            raise ReproError(
+            raise ReproErrorOfValue(
                 f"numbers do not fit into {self._dtype}; nothing was done",
                 where=array.subject,
                 expected=expectation(self._dtype),
@@ -218,8 +227,9 @@ class BatchUpload:
         self._scratch.release()
 
 
+@cache
 def load_module(runtime: Runtime, precision: str, module: str) -> Program:
-    """Load a kernel module of dynamic matrices; compile it if it is not in the cache."""
+    """Load a kernel module of dynamic matrices once; compile it if it is not in the cache."""
     source = render_module(KERNELS, f"{precision}/{module}", runtime.device.target, "DynamicCSR")
     return runtime.program(source, f"dynamic/{precision}-{module}")
 
@@ -232,8 +242,8 @@ def _batch(count: int, buffers: list[Buffer]) -> EntryBatch:
 def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
     if isinstance(array, DeviceArray):
         return array.dtype, array.shape
-    interface = getattr(array, INTERFACE)
-    return np.dtype(interface["typestr"]), tuple(interface["shape"])
+    memory, _ = memory_of(array, "an array")
+    return memory.dtype, memory.shape
 
 
 def batch_streams(batch_arrays: list[BatchArray]) -> set[int | None]:
@@ -258,7 +268,7 @@ def cupys_rows(matrix: Any, subject: str) -> tuple[Any, str]:
     A complex or damaged matrix raises `ReproError`.
     """
     if matrix.dtype.kind not in "fiub":
-        raise ReproError("the matrix is not real", where=subject, expected="real numbers", actual=matrix.dtype)
+        raise ReproErrorOfValue("the matrix is not real", where=subject, expected="real numbers", actual=matrix.dtype)
     precision = precision_of_values(matrix.dtype)
     _check_cupys(matrix, subject)
     if matrix.format == "csr":  # a new object has no cached and possibly wrong flags about the order of columns
@@ -300,7 +310,7 @@ def take_csr(
     values, places = batches.value(data), batches.index(indices, "columns", columns)
     ends = batches.index(offsets, "offsets", MAX_ENTRIES + 1)
     if places.count != values.count or ends.count != rows + 1 or ends.seen is None:
-        raise ReproError(
+        raise ReproErrorOfValue(
             "the arrays of CSR do not fit each other",
             expected=f"as many data as indices, and {rows + 1} offsets",
             actual=f"{values.count} data, {places.count} indices, {ends.count} offsets",
@@ -309,7 +319,9 @@ def take_csr(
         host = np.empty(rows + 1, ends.dtype)
         runtime.device.download(ends.seen.buffer, host)
         if host[0] or host[-1] != values.count or (host[1:] < host[:-1]).any():
-            raise ReproError("these are no offsets of CSR", expected=f"numbers that ascend from 0 to {values.count}")
+            raise ReproErrorOfValue(
+                "these are no offsets of CSR", expected=f"numbers that ascend from 0 to {values.count}"
+            )
         batches.convert(places, storage.columns)
         batches.convert(values, storage.values)
         arguments: list[Argument] = [
@@ -328,7 +340,9 @@ def store_cupys(runtime: Runtime, matrix: Any, precision: str) -> Storage:
     """
     dtype, nnz = np.dtype(DTYPES[precision]), int(matrix.data.size)
     if nnz > MAX_ENTRIES:
-        raise ReproError("the matrix has more entries than offsets can tell apart", expected=MAX_ENTRIES, actual=nnz)
+        raise ReproErrorOfValue(
+            "the matrix has more entries than offsets can tell apart", expected=MAX_ENTRIES, actual=nnz
+        )
     storage = Storage.empty(runtime.device, matrix.shape, 1, nnz, dtype)
     batches = BatchUpload(runtime, matrix.shape, dtype, precision)
     try:

@@ -13,15 +13,24 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, DTypeLike
 
 from repro.codegen.targets import DTYPES, Target
-from repro.devices.base import OutOfDeviceMemory, Program, Queue
-from repro.errors import ReproError
+from repro.devices.base import Call, OutOfDeviceMemory, Program, Queue
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.operators.arrays import VectorType, is_on_device
-from repro.operators.base import MAX_SLACK, Capacity, DeviceOperator, check_shape, one_of, whole_number
+from repro.operators.base import MAX_SLACK, Capacity, DeviceOperator, check_shape, one_of, public_methods, whole_number
+from repro.operators.calls import DirectCall
 from repro.operators.device_exchange import BatchUpload, batch_streams, described, load_module, take_csr
+from repro.operators.dynamic_product import CurrentProduct
 from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows, precision_of, precision_of_values, sound_arrays
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS, Arrays, lay_out
-from repro.sparse.dynamic.matrix import ConcurrentReader, DynamicMatrix, NoRoom, Unfinished, bind_product
+from repro.sparse.dynamic.matrix import (
+    ConcurrentReader,
+    DynamicMatrix,
+    NoRoom,
+    Unfinished,
+    bind_product,
+    bind_product_call,
+)
 from repro.sparse.dynamic.operations import Existing
 from repro.sparse.dynamic.schedules import Schedule, row_widths, usual_schedule
 from repro.sparse.dynamic.storage import EntryBatch, Storage
@@ -72,6 +81,7 @@ def _width(target: Target, mean: float) -> int:
     return next((width for width in widths if 4 * width >= mean), widths[-1])
 
 
+@public_methods
 class DynamicCSR(DeviceOperator):
     """A real sparse matrix on a device that grows and shrinks there, and a SciPy `LinearOperator`.
 
@@ -160,7 +170,7 @@ class DynamicCSR(DeviceOperator):
         room = Capacity(segments, slack, capacity, width)
         if isinstance(matrix, (tuple, list)):
             if shape is None or len(matrix) != 3:
-                raise ReproError("these are no arrays of CSR", expected="(data, indices, offsets), and a shape")
+                raise ReproErrorOfValue("these are no arrays of CSR", expected="(data, indices, offsets), and a shape")
             shape = check_shape(shape, segments)
             if any(is_on_device(array) for array in matrix):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
@@ -175,16 +185,20 @@ class DynamicCSR(DeviceOperator):
         cls, arrays: tuple[Any, Any, Any], shape: tuple[int, int], dtype: DTypeLike | None, room: Capacity, device: str
     ) -> DynamicCSR:
         if not all(is_on_device(array) for array in arrays):
-            raise ReproError("the arrays of CSR have to be on the same side", expected="all on the device, or NumPy's")
+            raise ReproErrorOfType(
+                "the arrays of CSR have to be on the same side", expected="all on the device, or NumPy's"
+            )
         if room.width:
-            raise ReproError("a width is for matrices of the host", expected=0, actual=room.width)
+            raise ReproErrorOfValue("a width is for matrices of the host", expected=0, actual=room.width)
         data, indices, offsets = arrays
         data_dtype = described(data)[0]
         precision = precision_of_values(data_dtype) if dtype is None else precision_of(dtype)
         count, runtime = math.prod(described(data)[1]), open_runtime(device)
         capacity = room.for_entries(count)
         if count > capacity or capacity > MAX_ENTRIES:
-            raise ReproError("the matrix does not fit into its buffer", expected=f"at most {capacity:,}", actual=count)
+            raise ReproErrorOfValue(
+                "the matrix does not fit into its buffer", expected=f"at most {capacity:,}", actual=count
+            )
         operator = cls.__new__(cls)
         empty = sp.csr_array(shape, dtype=DTYPES[precision])
         operator._begin(runtime, precision, empty, Capacity(room.segments, room.slack_of(count, shape[0]), capacity))
@@ -209,6 +223,9 @@ class DynamicCSR(DeviceOperator):
         except OutOfDeviceMemory as error:
             raise runtime.out_of_memory_error(error) from None
         self._entries, self._since = entries, 0
+        self._product = CurrentProduct(runtime, self._matrix, self._schedule, self._bind_call)
+        if start.shape[0] and runtime.device.backend == "cuda":
+            self._direct = DirectCall(runtime, self._product, self.dtype, start.shape, self.dtype.itemsize)
 
     @classmethod
     def of_storage(cls, runtime: Runtime, precision: str, storage: Storage) -> DynamicCSR:
@@ -291,6 +308,7 @@ class DynamicCSR(DeviceOperator):
                 for first, batch in self._batches.parts(batch_arrays, count, self._matrix.slack):
                     change(batch)
                     n_inserted = first + batch.count
+                self._count_again()
             except NoRoom as error:
                 later_indices = np.arange(n_inserted + batch.count, count)
                 remaining_indices = np.concatenate([n_inserted + error.left.astype(np.int64), later_indices]).astype(
@@ -326,7 +344,7 @@ class DynamicCSR(DeviceOperator):
     def _changing(self, streams: set[int | None]) -> Iterator[None]:
         """Lock the device, and order later work after the streams' work; report a lack of memory as `ReproError`."""
         try:
-            with self._runtime.after(*streams):
+            with self._runtime.after(*streams), self._product.changing():
                 yield
         except OutOfDeviceMemory as error:
             raise self._runtime.out_of_memory_error(error) from None
@@ -334,19 +352,31 @@ class DynamicCSR(DeviceOperator):
     # reading ----------------------------------------------------------------------------------------------------------
 
     def _multiply(self, x: Any, y: Any) -> None:
-        if self.shape[0]:
-            bind_product(self._multiplying, self._schedule(), self._matrix.storage, x.buffer, y.buffer)()
+        if not self.shape[0]:
+            return
+        if self._direct is not None:
+            self._product(self._runtime.stream, x.buffer.pointer, y.buffer.pointer)
+            return
+        bind_product(self._multiplying, self._schedule(), self._matrix.storage, x.buffer, y.buffer)()
 
     @cached_property
     def _multiplying(self) -> Program:
         return _Reused(self._load("product"))
 
+    def _bind_call(self, schedule: Schedule, storage: Storage) -> Call:
+        call = bind_product_call(self._runtime.device, self._load("product"), schedule, storage)
+        assert call is not None
+        return call
+
     def _schedule(self) -> Schedule:
-        """Return a schedule for the mean row length; entries are counted again if their number may have doubled."""
+        """Return a schedule for the mean row length."""
+        return usual_schedule(self._runtime.device.target, self._mean)
+
+    def _count_again(self) -> None:
+        """Count the entries after a change, if their number may have doubled since they were counted."""
         if self._since > self._entries:
             with suppress(OutOfDeviceMemory):  # an outdated schedule is slower but correct
                 self._entries, self._since = self._matrix.nnz, 0
-        return usual_schedule(self._runtime.device.target, self._mean)
 
     @property
     def _mean(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
@@ -15,10 +14,10 @@ from scipy.sparse.linalg import LinearOperator
 
 from repro.codegen.targets import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
-from repro.errors import ReproError
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
-from repro.operators.arrays import DeviceArray, View, copy_refusal, is_on_device, refuse_mask
-from repro.operators.base import real_number, whole_number
+from repro.operators.arrays import DeviceArray, View, copy_refusal, host_array, is_on_device
+from repro.operators.base import public, public_methods, real_number, warn_caller, whole_number, yes_or_no
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
@@ -29,9 +28,10 @@ from repro.operators.device_exchange import (
     store_cupys,
     to_cupy,
 )
+from repro.operators.product_tools import load_products, product_source
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows
-from repro.operators.sparse_products import StoredPattern, load_products, matrix_on_device, product_source
+from repro.operators.sparse_products import StoredPattern, matrix_on_device
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels
@@ -144,6 +144,7 @@ MAX_COUNT = (1 << 63) - 1
 MIDDLING_EXPONENT = 50
 
 
+@public
 def amg(
     A: Any,
     B: Any = None,
@@ -206,6 +207,7 @@ def amg(
         whole_number(max_levels, "max_levels", 1, MAX_COUNT),
     )
     smooths = Smoother(smoother, whole_number(degree, "degree", SMOOTHER_DEGREES[0], SMOOTHER_DEGREES[-1]))
+    refreshable = yes_or_no(refreshable, "refreshable")
     unknowns = whole_number(unknowns, "unknowns", 1, max(n, 1))
     near_null = None if B is None else _vectors(B, n)
     runtime = open_runtime(device)
@@ -233,6 +235,7 @@ def amg(
     return MultilevelSolver(Memory(runtime, load, levels, solver, settings, refreshable, cupys))
 
 
+@public_methods
 class MultilevelSolver:
     """A multigrid hierarchy on a device; made by `repro.amg`. Threads that use the same device take turns.
 
@@ -314,9 +317,11 @@ class MultilevelSolver:
             matrix's precision changes b by more than the tolerance.
         """
         if accel is not None and not (isinstance(accel, str) and accel == "cg"):
-            raise ReproError("unknown acceleration", where="accel", expected="cg or None", actual=repr(accel))
+            raise ReproErrorOfValue("unknown acceleration", where="accel", expected="cg or None", actual=brief(accel))
         if residuals is not None and not isinstance(residuals, list):
-            raise ReproError("this is no list", where="residuals", expected="a list", actual=type(residuals).__name__)
+            raise ReproErrorOfType(
+                "this is no list", where="residuals", expected="a list", actual=type(residuals).__name__
+            )
         tol = real_number(tol, "tol", 0.0)
         maxiter = whole_number(maxiter, "maxiter", 0, MAX_COUNT)
         guess = np.zeros(self._n, self._dtype) if x0 is None else self._vector(x0, "x0")
@@ -365,7 +370,7 @@ class MultilevelSolver:
             values = self._pattern.values_of(matrix, self._dtype)
             if not self._pattern.has_sound_values(values):
                 check_diagonal(values[self._pattern.diagonal])
-                raise ReproError("multigrid needs finite numbers", where="A")
+                raise ReproErrorOfValue("multigrid needs finite numbers", where="A")
             self._memory.whole = False
             try:
                 if values.size:
@@ -416,7 +421,7 @@ class MultilevelSolver:
     def _host_vector(self, array: Any, subject: str) -> NDArray[Any]:
         vector = _host_array(array, subject)
         if vector.shape != (self._n,) or vector.dtype.kind not in "fiub":
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "this is no vector of the matrix",
                 where=subject,
                 expected=f"{self._n} real numbers",
@@ -454,11 +459,7 @@ class MultilevelSolver:
 
 
 def _host_array(array: Any, subject: str) -> NDArray[Any]:
-    refuse_mask(array, subject)
-    try:
-        return np.ascontiguousarray(array)
-    except (TypeError, ValueError) as error:
-        raise ReproError("this is no array of numbers", where=subject, actual=error) from None
+    return np.ascontiguousarray(host_array(array, subject))
 
 
 def _on_host(A: Any) -> Any:
@@ -474,7 +475,7 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
     if vectors.ndim == 1:
         vectors = vectors[:, None]
     if vectors.ndim != 2 or vectors.shape[0] != n_rows or not vectors.shape[1] or vectors.dtype.kind not in "fiub":
-        raise ReproError(
+        raise ReproErrorOfValue(
             "these are no vectors of the matrix",
             where="B",
             expected=f"({n_rows}, k) real numbers",
@@ -485,11 +486,11 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
     if not np.isfinite(largest).all():
         i, j = np.argwhere(~np.isfinite(vectors))[0]
         expected = "finite numbers"
-        raise ReproError(
+        raise ReproErrorOfValue(
             "multigrid needs finite vectors", where=f"B[{i}, {j}]", expected=expected, actual=vectors[i, j]
         )
     if n_rows and not largest.any():
-        raise ReproError(
+        raise ReproErrorOfValue(
             "all vectors are 0", where="B", expected="vectors that the matrix nearly takes to 0", todo="leave B out"
         )
     exponents = np.frexp(largest)[1]
@@ -502,7 +503,7 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
 def _report(result: SolveResult, tol: float) -> None:
     steps = len(result.residuals) - 1
     if not np.isfinite(result.reached):
-        raise ReproError(
+        raise ReproErrorOfValue(
             "the iteration came to no solution",
             where=f"step {steps}",
             expected="a finite residual",
@@ -513,9 +514,7 @@ def _report(result: SolveResult, tol: float) -> None:
         sentence = f"the residual is {result.reached:.3g} times the norm of b"
         if result.rounding is not None and result.reached <= AT_ROUNDING * result.rounding:
             sentence += f"; rounding x leaves about {result.rounding:.1g}"
-        warnings.warn(
-            f"multigrid did not converge to {tol:g} in {steps} steps: {sentence}", RuntimeWarning, stacklevel=3
-        )
+        warn_caller(f"multigrid did not converge to {tol:g} in {steps} steps: {sentence}", RuntimeWarning)
 
 
 def _report_rounding(b: Any, rounded_b: NDArray[np.floating], tol: float) -> None:
@@ -529,7 +528,7 @@ def _report_rounding(b: Any, rounded_b: NDArray[np.floating], tol: float) -> Non
         sentence = (
             f"the residual is that of b in {rounded_b.dtype}, which is off by {relative_error:.3g} times its norm"
         )
-        warnings.warn(f"multigrid cannot converge to {tol:g}: {sentence}", RuntimeWarning, stacklevel=3)
+        warn_caller(f"multigrid cannot converge to {tol:g}: {sentence}", RuntimeWarning)
 
 
 @cache

@@ -6,7 +6,6 @@ Many iterations run in one launch, which keeps the matrix in shared memory as fa
 from __future__ import annotations
 
 import sys
-import warnings
 from dataclasses import replace
 from typing import Any, Literal, NoReturn
 
@@ -15,9 +14,9 @@ from numpy.typing import NDArray
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.entries import get_entry
-from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, is_on_device, refuse_mask
-from repro.operators.base import Closeable, one_of, real_number, whole_number
+from repro.errors import ReproError, ReproErrorOfValue
+from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, host_array, is_on_device
+from repro.operators.base import Closeable, one_of, public_methods, real_number, warn_caller, whole_number
 from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupy_array, is_from_module
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
@@ -32,6 +31,7 @@ MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10
 MIN_NORM = 1e-140
 
 
+@public_methods
 class ChipSolver(Closeable):
     """A matrix distributed over a device's multiprocessors for one method; made by `SpmvOperator.solver`.
 
@@ -43,7 +43,7 @@ class ChipSolver(Closeable):
         `cg` or `bicgstab`.
     kept, nbytes
         Bytes of the matrix in device memory: of the part that is kept in shared memory during a launch, and of the
-        whole. In shared memory the part may be compressed to fewer bytes.
+        whole. In shared memory the part may be compressed to fewer bytes. Both are 0 after `close`.
     iterations
         Number of iterations of the last solve.
     device_name
@@ -61,7 +61,7 @@ class ChipSolver(Closeable):
         warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
         slices = deal_rows(matrix, kind.scalar, device)
         if method == "cg" and slices.smallest_diagonal.number <= 0:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "conjugate gradients need a positive definite matrix",
                 where=f"diagonal, row {slices.smallest_diagonal.row}",
                 expected="a number above 0",
@@ -96,7 +96,7 @@ class ChipSolver(Closeable):
         streams = [vector.stream for vector in (rhs, guess) if isinstance(vector, View)]
         with self._runtime.after(*streams):
             if self._solver is None:
-                raise ReproError("the solver is closed", where=repr(self), todo="make a new one")
+                raise ReproError("the solver is closed", where=repr(self), todo="make a new one by `A.solver()`")
             self._load(rhs, self._solver.b, exponent)
             self._load(guess, self._solver.x, exponent)
             solution = self._solver.solve(tol, max_iterations)
@@ -111,6 +111,7 @@ class ChipSolver(Closeable):
         """Free the memory of the matrix and of the vectors; the solver cannot be used afterwards."""
         with self._runtime.after():
             solver, self._solver = self._solver, None
+            self.closed, self.kept, self.nbytes = True, 0, 0
             if solver is not None:
                 self._runtime.device.synchronize()
                 solver.release()
@@ -120,14 +121,10 @@ class ChipSolver(Closeable):
         if is_on_device(array):
             entry = self._kind.algebra.size * self._kind.scalar.itemsize
             return self._runtime.view(array, subject, self._kind.dtype, size, min(entry & -entry, 16))
-        refuse_mask(array, subject)
-        try:
-            vector = np.asarray(array)
-        except (TypeError, ValueError) as error:
-            raise ReproError("this is no array of numbers", where=subject, actual=error) from None
+        vector = host_array(array, subject)
         kinds = "fiub" + "c" * (self._kind.dtype.kind == "c")
         if vector.shape not in ((size,), (size, 1)) or vector.dtype.kind not in kinds:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "this is no vector of the matrix",
                 where=subject,
                 expected=f"{size} {'numbers' if 'c' in kinds else 'real numbers'}",
@@ -135,7 +132,7 @@ class ChipSolver(Closeable):
             )
         if not np.isfinite(vector).all():
             position = int(np.argmin(np.isfinite(vector.ravel())))
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "a vector has to be finite",
                 where=f"{subject}[{position}]",
                 expected="a finite number",
@@ -151,7 +148,9 @@ class ChipSolver(Closeable):
         if isinstance(vector, View):
             self._vectors.arrange(vector.buffer, target)
         else:
-            self._runtime.device.write(target, np.ldexp(vector, -exponent)[self._rows])
+            with np.errstate(over="ignore"):  # an x0 that is too large for b is refused later
+                scaled = np.ldexp(vector, -exponent)
+            self._runtime.device.write(target, scaled[self._rows])
 
     def _read(self, exponent: int) -> NDArray[Any]:
         assert self._solver is not None
@@ -161,7 +160,7 @@ class ChipSolver(Closeable):
         with np.errstate(over="ignore"):
             x[self._rows] = np.ldexp(dealt_x, exponent)
         if not np.isfinite(x).all():
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "the solution is too large for its precision",
                 where="x",
                 todo="scale b, or the matrix; the matrix may be singular",
@@ -176,20 +175,28 @@ class ChipSolver(Closeable):
 
     def _refuse(self, solution: PersistentSolution, rhs: NDArray[np.floating] | View) -> None:
         iteration = f"iteration {solution.iterations}"
-        if solution.norm_of_b < MIN_NORM and isinstance(rhs, View):
-            host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
-            self._runtime.device.download(rhs.buffer, host)
+        if solution.norm_of_b < MIN_NORM:
+            if isinstance(rhs, View):
+                host = np.empty(self._n * self._kind.algebra.size, self._kind.scalar)
+                self._runtime.device.download(rhs.buffer, host)
+            else:
+                host = rhs.ravel()
             if host.any():
-                raise ReproError(
+                raise ReproErrorOfValue(
                     "numbers are too small to be squared", where="b", actual=np.abs(host).max(), todo="scale b"
                 )
         if solution.status == "not finite":
-            raise ReproError(
+            where, todo = iteration, "the matrix may be singular, or its numbers too large: scale it"
+            if not np.isfinite(solution.norm_of_b):
+                where, todo = "b", "b may have infinite numbers or NaN, or numbers too large to be squared: scale b"
+            elif not solution.iterations:
+                where, todo = "x0", "x0 may have infinite numbers or NaN, or be too large for b: start from 0"
+            raise ReproErrorOfValue(
                 "the iteration came to no solution",
-                where=iteration,
+                where=where,
                 expected="finite sums",
                 actual=f"the residual is {solution.residual:.3g}, the norm of b {solution.norm_of_b:.3g}",
-                todo="b may have infinite numbers or NaN, the matrix be singular, or numbers be too large: scale them",
+                todo=todo,
             )
         if solution.status == "breakdown":
             failure, todo = (
@@ -198,7 +205,7 @@ class ChipSolver(Closeable):
                 if self.method == "cg"
                 else ("BiCGSTAB breaks down: a divisor is 0", "start from another x0; the matrix may be singular")
             )  # fmt: skip
-            raise ReproError(
+            raise ReproErrorOfValue(
                 failure, where=iteration, actual=f"a residual of {_relative(solution)} times the norm of b", todo=todo
             )
 
@@ -206,7 +213,8 @@ class ChipSolver(Closeable):
         raise copy_refusal(self, "make it anew from the operator")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.method}, {self._n} rows of {self._kind.entry} on {self.device_name}>"
+        place = ", closed" if self.closed else f" on {self.device_name}"
+        return f"<{type(self).__name__}: {self.method}, {self._n} rows of {self._kind.entry}{place}>"
 
 
 def _relative(solution: PersistentSolution) -> str:
@@ -215,11 +223,10 @@ def _relative(solution: PersistentSolution) -> str:
 
 def _warn(method: str, solved: PersistentSolution, tol: float) -> None:
     why = "; rounding leaves no less" if solved.status == "rounding" else ""
-    warnings.warn(
+    warn_caller(
         f"{method} did not converge to {tol:g} in {solved.iterations} iterations: the residual is {_relative(solved)} "
         f"times the norm of b{why}",
         RuntimeWarning,
-        stacklevel=3,
     )
 
 

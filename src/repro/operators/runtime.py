@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from threading import RLock
+from threading import RLock, get_ident, local
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,16 @@ from numpy.typing import NDArray
 
 from repro.codegen.build_cache import Module, compile_module, compiled_before
 from repro.devices.base import Buffer, Device, DeviceError, OutOfDeviceMemory, Program
-from repro.devices.device_group import Devices
 from repro.devices.selection import open_device, resolve_device
-from repro.errors import ReproError
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
+from repro.operators.array_libraries import ArrayLibraries
 from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, is_on_device, view
+from repro.operators.dlpack import Share
 from repro.package_data import shipped
 
 CACHE = "REPRO_CACHE"
+#: Handle of the default stream of the calling thread: each thread has another one.
+PER_THREAD_DEFAULT_STREAM = 2
 #: Folder of kernel templates in the installed package, not a folder `kernels` in the user's current directory.
 KERNELS = shipped("kernels", here=False)
 
@@ -38,9 +43,14 @@ class Runtime:
 
     def __init__(self, device: Device, words: str = "auto") -> None:
         self.device, self.words = device, words
-        self.devices = Devices([device])
         self._programs: dict[Path, Program] = {}
         self._streams = _Streams(device) if device.backend == "cuda" else None
+        #: The device's number, as libraries of arrays count GPUs; -1 for a device that is none.
+        self.ordinal = int(getattr(device, "ordinal", -1))
+        #: Handle of the device's own stream on a GPU.
+        self.stream = int(getattr(device, "stream", 0))
+        self.libraries = ArrayLibraries(device, self.empty)
+        self._imported = _Imported()
 
     def compiled(self, source: str, name: str) -> tuple[Module, Path]:
         """Compile a source unless the cache has it; return the module's manifest and the folder of its files.
@@ -89,7 +99,7 @@ class Runtime:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
         try:
-            buffer = self.device.allocate(int(np.prod(shape)) * dtype.itemsize)
+            buffer = self.device.allocate_ordered(math.prod(shape) * dtype.itemsize)
         except OutOfDeviceMemory as error:
             raise self.out_of_memory_error(error) from None
         return DeviceArray(self.device, buffer, shape, dtype)
@@ -105,11 +115,21 @@ class Runtime:
         )
 
     def view(
-        self, array: Any, subject: str, dtype: np.dtype[Any], count: int, alignment: int, write: bool = False
+        self,
+        array: Any,
+        subject: str,
+        dtype: np.dtype[Any],
+        count: int,
+        alignment: int,
+        write: bool = False,
+        stream: int | None = None,
     ) -> View:
-        """Check that an array is on this device, and return a view of its memory; see `repro.operators.arrays.view`."""
+        """Check that an array is on this device, and return a view of its memory; see `repro.operators.arrays.view`.
+
+        `stream` is the one that computes the array; None: that of its library, if this is known.
+        """
         if not is_on_device(array):
-            raise ReproError(
+            raise ReproErrorOfType(
                 "this is no array on the device",
                 where=subject,
                 expected=f"an array on {self.device.name}",
@@ -120,14 +140,19 @@ class Runtime:
             if array.device is not self.device:
                 raise self._elsewhere(subject, f"memory of {_describe_device(array.device)}")
             return view(array, subject, dtype, count, alignment, write)
-        array_view = view(array, subject, dtype, count, alignment, write)
+        library = self.libraries[type(array)]
+        if stream is None and library is not None and self._streams is not None:
+            stream = library.stream(self.ordinal)
+        array_view = view(array, subject, dtype, count, alignment, write, stream)
         memory: Any = array_view.buffer
+        if isinstance(memory.owner, Share):
+            self._imported.views.append(array_view)
         if self._streams is None or (memory.nbytes and not self._streams.holds(memory.pointer)):
             raise self._elsewhere(subject, "an address that is not in its memory")
         return array_view
 
     def _elsewhere(self, subject: str, actual: str) -> ReproError:
-        return ReproError(
+        return ReproErrorOfValue(
             "an array lies on another device",
             where=subject,
             expected=f"memory of {_describe_device(self.device)}",
@@ -146,7 +171,15 @@ class Runtime:
     @contextmanager
     def _among(self, own_streams: _Streams, streams: tuple[int | None, ...]) -> Iterator[None]:
         with self.device.current(), own_streams.ordered({s for s in streams if s is not None}):
-            yield
+            try:
+                yield
+            finally:
+                if views := self._imported.take():
+                    own_streams.hold(views)
+
+    def marks(self) -> Marks:
+        """Return the marks of one object on streams."""
+        return Marks(self._streams)
 
     def finish(self, *streams: int | None) -> None:
         """Wait for the device's own stream and for `streams`, without the lock; None is the default stream."""
@@ -155,6 +188,40 @@ class Runtime:
             return
         if not self._streams.finish({LEGACY_DEFAULT_STREAM if s is None else s for s in streams}):
             self.device.synchronize()  # the thread with the lock captures a graph; this waits for the lock
+
+
+class Marks:
+    """Marks on other streams than the device's own, for which later work on this one can wait; the caller locks them.
+
+    A mark costs an event. A stream that CUDA orders with the device's own needs none, and none is set on a stream that
+    is being captured into a graph: its work runs when the graph does.
+    """
+
+    def __init__(self, streams: _Streams | None) -> None:
+        self._streams = streams
+        self._events: dict[tuple[int, int], Any] = {}
+        self._set: set[tuple[int, int]] = set()
+
+    def add(self, stream: int) -> None:
+        """Mark the end of what is queued on a stream."""
+        streams = self._streams
+        if streams is None or streams.is_ordered(stream):
+            return
+        key = stream, get_ident() if stream == PER_THREAD_DEFAULT_STREAM else 0
+        if key not in self._events:
+            self._events[key] = streams.take_event()
+        if streams.mark(self._events[key], stream):
+            self._set.add(key)
+
+    def wait(self) -> None:
+        """Have later work on the device's own stream wait for all marks."""
+        while self._set:
+            assert self._streams is not None
+            self._streams.wait_for_mark(self._events[self._set.pop()])
+
+    def __del__(self) -> None:
+        if self._streams is not None:
+            self._streams.give_back(self._events.values())
 
 
 class _Streams:
@@ -169,10 +236,14 @@ class _Streams:
 
         self._driver = driver
         self._own_stream = device.stream
+        #: Arrays that queued work uses, and the event behind that work.
+        self._held: deque[tuple[Any, list[View]]] = deque()
         flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
         with device.current():
             self._context = self._call(driver.cuCtxGetCurrent)
             self._event = self._call(driver.cuEventCreate, flags)
+            self._unused_events: list[Any] = []
+            self._without_event = {0, LEGACY_DEFAULT_STREAM, self._own_stream}
             self._ordinal = int(self._call(driver.cuCtxGetDevice))
 
     def holds(self, pointer: int) -> bool:
@@ -182,7 +253,7 @@ class _Streams:
 
     @contextmanager
     def ordered(self, streams: set[int]) -> Iterator[None]:
-        foreign = streams - {0, LEGACY_DEFAULT_STREAM, self._own_stream}
+        foreign = streams - self._without_event
         with self._current():
             for stream in foreign:
                 self._wait(self._own_stream, stream)
@@ -199,6 +270,44 @@ class _Streams:
         """Make later work of `streams` wait for the work that is queued on the device's own stream."""
         for stream in streams:
             self._wait(stream, self._own_stream)
+
+    def hold(self, views: list[View]) -> None:
+        """Keep arrays alive until the work that is queued now is done; a later call finds that it is.
+
+        Libraries without a stream that waits for this one would use the memory again at once.
+        """
+        driver = self._driver
+        while self._held and not int(driver.cuEventQuery(self._held[0][0])[0]):
+            driver.cuEventDestroy(self._held.popleft()[0])
+        event = self._call(driver.cuEventCreate, driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+        self._call(driver.cuEventRecord, event, self._own_stream)
+        self._held.append((event, views))
+
+    def is_ordered(self, stream: int) -> bool:
+        """Return whether CUDA itself orders a stream with the device's own."""
+        return stream in self._without_event
+
+    def take_event(self) -> Any:
+        """Return an event for marks."""
+        if self._unused_events:
+            return self._unused_events.pop()
+        with self._current():
+            return self._call(self._driver.cuEventCreate, self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+
+    def give_back(self, events: Iterable[Any]) -> None:
+        self._unused_events.extend(events)
+
+    def mark(self, event: Any, stream: int) -> bool:
+        """Record an event; return False on a stream that is being captured."""
+        with self._current():
+            if int(self._call(self._driver.cuStreamIsCapturing, stream)):
+                return False
+            self._call(self._driver.cuEventRecord, event, stream)
+        return True
+
+    def wait_for_mark(self, event: Any) -> None:
+        with self._current():
+            self._call(self._driver.cuStreamWaitEvent, self._own_stream, event, 0)
 
     def finish(self, streams: set[int]) -> bool:
         """Wait for `streams` and the device's own stream; return False while a graph is captured on it."""
@@ -230,7 +339,7 @@ class _Streams:
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         status, *result = function(*arguments)
         if int(status):
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "the GPU refused to order its streams",
                 where=function.__name__,
                 actual=status,
@@ -239,15 +348,33 @@ class _Streams:
         return result[0] if result else None
 
 
+class _Imported(local):
+    """Arrays of libraries without a known stream that a thread has imported and not used yet."""
+
+    def __init__(self) -> None:
+        # those of products that the device does not lock for, which wait themselves, give way
+        self.views: deque[View] = deque(maxlen=16)
+
+    def take(self) -> list[View]:
+        views = list(self.views)
+        self.views.clear()
+        return views
+
+
 def _describe_device(device: Device) -> str:
     return f"{device.name} ({device.uuid})"
 
 
 def open_runtime(device: str = "auto") -> Runtime:
     """Return the one runtime for a device (`auto`, `cuda:N`, `opencl:N`); raise `ReproError` if it is unavailable."""
+    if not isinstance(device, str):
+        expected = "a string such as auto, cuda:0 or opencl:0"
+        raise ReproErrorOfType("no such device", where="device", expected=expected, actual=brief(device))
     with _opening_lock:  # a second runtime for the same device would refuse arrays of the first one
         try:
-            return _open(resolve_device(device))
+            with argument_errors():
+                name = resolve_device(device)
+            return _open(name)
         except DeviceError as error:
             raise error.in_python() from None
 

@@ -19,8 +19,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from repro.codegen.targets import DTYPES
 from repro.entries import entries
-from repro.errors import ReproError
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.exact_casts import cast
+from repro.operators.base import one_of
 from repro.problems.assembly import fold
 from repro.problems.matrix import MAX_DIMENSION, Matrix
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
@@ -34,15 +35,15 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
     `coo`.
     """
     if isinstance(matrix, str | os.PathLike):
-        raise ReproError(
+        raise ReproErrorOfType(
             "this is the name of a file, not a matrix",
             where=subject,
             expected="a SciPy sparse matrix or array",
-            actual=repr(os.fspath(matrix)),
+            actual=brief(os.fspath(matrix)),
             todo="read it with scipy.io.mmread, which takes Matrix Market files, and give what it returns",
         )
     if not sp.issparse(matrix):
-        raise ReproError(
+        raise ReproErrorOfType(
             "this is no sparse matrix",
             where=subject,
             expected="a SciPy sparse matrix or array",
@@ -52,7 +53,7 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
     check_extent(matrix.shape, subject, max_rows)
     read = _FORMATS.get(matrix.format)
     if read is None:
-        raise ReproError(
+        raise ReproErrorOfValue(
             "unknown format", where=subject, expected=f"one of {', '.join(_FORMATS)}", actual=matrix.format
         )
     return read(matrix, subject)
@@ -67,7 +68,7 @@ def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) ->
     try:
         data, indices, offsets = (np.asarray(array) for array in arrays)
     except (TypeError, ValueError) as error:
-        raise ReproError("these are no arrays of CSR", where=subject, actual=error) from None
+        raise ReproErrorOfValue("these are no arrays of CSR", where=subject, actual=error) from None
     for name, array in zip(names, (data, indices, offsets), strict=True):
         _check_axes(array, 1, f"{subject}: {name}")
     columns, ends = _whole(indices), _whole(offsets)
@@ -79,10 +80,12 @@ def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) ->
 def check_extent(shape: Any, subject: str, max_rows: int = MAX_DIMENSION) -> None:
     """Raise `ReproError` for a shape without two dimensions, or with too many rows or columns."""
     if len(shape) != 2:
-        raise ReproError("this is no matrix", where=subject, expected="rows and columns", actual=f"shape {shape}")
+        raise ReproErrorOfValue(
+            "this is no matrix", where=subject, expected="rows and columns", actual=f"shape {shape}"
+        )
     for count, limit, name in zip(shape, (max_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
         if not 0 <= count <= limit:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 f"the matrix has more {name} than can be told apart" if count > 0 else "the matrix has a negative size",
                 where=subject,
                 expected=f"at most {limit:,} {name}",
@@ -145,7 +148,7 @@ def _check_whole(array: Any, subject: str) -> None:
 
 
 def _damage_error(where: str, expected: str, actual: object) -> ReproError:
-    return ReproError("the matrix is damaged", where=where, expected=expected, actual=actual)
+    return ReproErrorOfValue("the matrix is damaged", where=where, expected=expected, actual=actual)
 
 
 # one reader for each format
@@ -269,7 +272,9 @@ def _shape(matrix: Any) -> tuple[int, int]:
 def _values(matrix: Any, subject: str, axes: int = 1) -> NDArray[Any]:
     values = _plain(getattr(matrix, "data", None), f"{subject}: data", axes)
     if values.dtype.kind not in "biufc":
-        raise ReproError("these are no numbers", where=f"{subject}: data", expected="numbers", actual=values.dtype)
+        raise ReproErrorOfValue(
+            "these are no numbers", where=f"{subject}: data", expected="numbers", actual=values.dtype
+        )
     return values.astype(np.float64) if values.dtype == np.float16 else values  # SciPy has no float16
 
 
@@ -321,17 +326,20 @@ SCALE = "scale the matrix, or take more precision; set to 0 what is too small to
 PRECISIONS = {np.dtype(real): name for name, real in DTYPES.items()}
 
 
+@argument_errors()
 def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
     """Return a matrix as a problem, and the precision of its products; the arguments are those of `repro.operator`.
 
     It raises `ReproError` if the matrix is damaged, not square or not finite, if its values do not suit the entry type,
     or if they exceed the precision.
     """
-    if precision not in (None, *DTYPES):
-        raise ReproError("unknown precision", expected="single or double", actual=precision)
+    if precision is not None:
+        one_of(precision, "precision", tuple(DTYPES))
+    if entry is not None:
+        one_of(entry, "entry", tuple(sorted(entries())))
     if isinstance(matrix, Matrix):
         if entry not in (None, matrix.entry):
-            raise ReproError("the problem has another entry", expected=matrix.entry, actual=entry)
+            raise ReproErrorOfValue("the problem has another entry", expected=matrix.entry, actual=entry)
         problem, working_precision = matrix.validate().require_product(), precision or "double"
     else:
         problem, working_precision = _problem_of_scipy(sound(matrix, "matrix"), entry, precision)
@@ -341,11 +349,9 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
 
 def _problem_of_scipy(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
     if matrix.shape[0] != matrix.shape[1]:
-        raise ReproError("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
+        raise ReproErrorOfValue("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
     blocks = matrix.blocksize if matrix.format == "bsr" else (1, 1)
     entry_name = entry or ("complex" if matrix.dtype.kind == "c" else BLOCK_ENTRIES.get(blocks, "real"))
-    if entry_name not in entries():
-        raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=entry_name)
     working_precision = precision or precision_of_values(matrix.dtype)
     if matrix.dtype.kind in "iu":  # integers become real numbers and may be rounded
         cast(matrix.data, DTYPES[working_precision], "matrix: data", SCALE)
@@ -365,7 +371,9 @@ def as_rows(
     """
     matrix_rows = sound(matrix, subject, max_rows)
     if matrix_rows.dtype.kind == "c":
-        raise ReproError("the matrix is not real", where=subject, expected="real numbers", actual=matrix_rows.dtype)
+        raise ReproErrorOfValue(
+            "the matrix is not real", where=subject, expected="real numbers", actual=matrix_rows.dtype
+        )
     precision = precision_of_values(matrix_rows.dtype) if dtype is None else precision_of(dtype)
     matrix_rows.data = cast(matrix_rows.data, DTYPES[precision], f"{subject}: data", SCALE)
     return sp.csr_array(matrix_rows), precision
@@ -414,7 +422,9 @@ def precision_of(dtype: DTypeLike) -> str:
         for name, dtype_of_name in DTYPES.items():
             if requested == np.dtype(dtype_of_name):
                 return name
-    raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
+    raise ReproErrorOfValue(
+        "a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype
+    )
 
 
 def precision_of_values(dtype: np.dtype[Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cache
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from repro.devices.base import OutOfDeviceMemory, Program
-from repro.errors import ReproError
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.exact_casts import cast
 from repro.filtering.grids import SortedCells
 from repro.filtering.kernels import DEGREES, render_siac
@@ -23,8 +22,17 @@ from repro.filtering.spline_kernel import kernel
 from repro.filtering.stencil_geometry import point_scales, predicted_pairs, scales, triangle_scales
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field, triangulation
 from repro.galerkin import BASES, evaluation_rule, mode_count
-from repro.operators.arrays import VectorType, is_on_device
-from repro.operators.base import Closeable, DeviceOperator, LengthError, one_of, whole_number
+from repro.operators.arrays import VectorType, host_array, is_on_device
+from repro.operators.base import (
+    Closeable,
+    DeviceOperator,
+    LengthError,
+    one_of,
+    public,
+    public_methods,
+    warn_caller,
+    whole_number,
+)
 from repro.operators.device_exchange import described
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.problems.field import Field
@@ -47,7 +55,7 @@ def as_triangulation(mesh: Any) -> tuple[Triangulation, Flags | None]:
     elif isinstance(mesh, (tuple, list)) and len(mesh) == 2:
         vertices, cells = _numbers(mesh[0], "the vertices"), _array(mesh[1], "the triangles")
     else:
-        raise ReproError(
+        raise ReproErrorOfType(
             "this is no mesh",
             where="mesh",
             expected="vertices and triangles, a mesh of meshio, or a Field",
@@ -60,7 +68,7 @@ def as_triangulation(mesh: Any) -> tuple[Triangulation, Flags | None]:
 def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
     cells, points = mesh.cells_dict, _numbers(mesh.points, "the vertices")
     if not isinstance(cells, Mapping) or points.ndim != 2 or points.shape[1] not in (2, 3):
-        raise ReproError(
+        raise ReproErrorOfValue(
             "this is no mesh of meshio",
             where="mesh",
             expected="points (v, 2) or (v, 3), and cells by their kind",
@@ -68,11 +76,13 @@ def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
         )
     kinds = set(cells) - set(WITHOUT_AREA)
     if kinds != {"triangle"}:
-        raise ReproError(
+        raise ReproErrorOfValue(
             "the mesh is not of triangles alone", where="mesh", expected="triangle", actual=", ".join(sorted(kinds))
         )
     if len(points) and points.shape[1] == 3 and np.ptp(points[:, 2]) != 0:
-        raise ReproError("the mesh is not in a plane", where="mesh", expected="one z", actual=np.ptp(points[:, 2]))
+        raise ReproErrorOfValue(
+            "the mesh is not in a plane", where="mesh", expected="one z", actual=np.ptp(points[:, 2])
+        )
     return points[:, :2], _array(cells["triangle"], "the triangles")
 
 
@@ -81,12 +91,12 @@ def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[in
     if isinstance(mesh, Field):
         for attribute, argument, stated in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
             if argument not in (None, stated):
-                raise ReproError(
+                raise ReproErrorOfValue(
                     f"the field has another {attribute}", where=attribute, expected=stated, actual=argument
                 )
         degree, basis = mesh.degree, mesh.basis
     elif degree is None:
-        raise ReproError("the degree is not given", where="degree", expected="that of the field's polynomials")
+        raise ReproErrorOfValue("the degree is not given", where="degree", expected="that of the field's polynomials")
     basis = "dubiner" if basis is None else basis
     one_of(basis, "basis", tuple(BASES))
     return whole_number(degree, "degree", DEGREES[0], DEGREES[-1]), basis
@@ -113,18 +123,19 @@ def as_scale(scale: Any, mesh: Triangulation, degree: int, points: Floats | None
 
 def as_orders(derivative: Any) -> tuple[int, int]:
     try:
-        along_x, along_y = (int(whole_number(order, "derivative", 0, DEGREES[-1])) for order in derivative)
+        along_x, along_y = derivative
     except (TypeError, ValueError):
-        raise ReproError(
-            "this is no derivative", where="derivative", expected="its orders along x and y", actual=repr(derivative)
+        raise ReproErrorOfValue(
+            "this is no derivative", where="derivative", expected="its orders along x and y", actual=brief(derivative)
         ) from None
-    return along_x, along_y
+    along = [whole_number(order, "derivative", 0, DEGREES[-1]) for order in (along_x, along_y)]
+    return along[0], along[1]
 
 
 def _numbers(array: Any, subject: str) -> Floats:
     numbers = _array(array, subject)
     if numbers.dtype.kind not in "fiu":
-        raise ReproError("these are no real numbers", where=subject, actual=numbers.dtype)
+        raise ReproErrorOfValue("these are no real numbers", where=subject, actual=numbers.dtype)
     return cast(numbers, np.float64, subject)
 
 
@@ -132,7 +143,7 @@ def _array(array: Any, subject: str) -> NDArray[Any]:
     try:
         return np.asarray(array)
     except ValueError as error:
-        raise ReproError("this is no array", where=subject, actual=error) from None
+        raise ReproErrorOfValue("this is no array", where=subject, actual=error) from None
 
 
 #: `matrix="auto"` makes a matrix if it takes at most this share of free device memory; fields need the remainder.
@@ -143,6 +154,7 @@ MANY = 20_000
 MAX_COUNT = 1 << 30
 
 
+@public
 def siac(
     mesh: Any,
     degree: int | None = None,
@@ -199,31 +211,34 @@ def siac(
     RuntimeWarning
         A stencil meets so many triangles that filtering takes long, as when one long edge makes h large.
     """
-    if matrix not in (True, False, "auto"):
-        raise ReproError("unknown wish", where="matrix", expected="True, False or 'auto'", actual=repr(matrix))
-    triangles, clockwise = as_triangulation(mesh)
-    degree, basis = as_polynomials(mesh, degree, basis)
-    given_points = None if points is None else as_points(points, triangles)
-    all_points = evaluation_points(triangles, degree) if given_points is None else given_points
+    if not isinstance(matrix, bool | int | np.bool_ | str) or matrix not in (True, False, "auto"):
+        raise ReproErrorOfValue("unknown wish", where="matrix", expected="True, False or 'auto'", actual=brief(matrix))
+    with argument_errors():
+        triangles, clockwise = as_triangulation(mesh)
+        degree, basis = as_polynomials(mesh, degree, basis)
+        given_points = None if points is None else as_points(points, triangles)
+        all_points = evaluation_points(triangles, degree) if given_points is None else given_points
     if not len(all_points):
-        raise ReproError("there are no points to filter at", where="points", expected="(n, 2), at least one")
+        raise ReproErrorOfValue("there are no points to filter at", where="points", expected="(n, 2), at least one")
     for items, count in (("points", len(all_points)), ("triangles", len(triangles.triangles))):
         whole_number(count, f"number of {items}", 1, MAX_COUNT)
-    h = scales(triangles, len(all_points), kernel(degree).width, as_scale(scale, triangles, degree, given_points))
+    with argument_errors():
+        h = scales(triangles, len(all_points), kernel(degree).width, as_scale(scale, triangles, degree, given_points))
     typical = float(np.sqrt(np.mean(h**2)))  # the number of triangles grows with a stencil's area
     met = predicted_pairs(triangles, kernel(degree).width, typical)
     if met > MANY:
-        warnings.warn(
+        warn_caller(
             f"a stencil meets {met:,.0f} triangles on average, since h = {typical:.3g} is large beside most of them: "
             "this takes long; give a smaller scale",
             RuntimeWarning,
-            stacklevel=2,
         )
-    stencil = Stencil(triangles, degree, float(h.max()), as_orders(derivative), clockwise)
+    with argument_errors():
+        stencil = Stencil(triangles, degree, float(h.max()), as_orders(derivative), clockwise)
     runtime = open_runtime(device)
     return SiacFilter(runtime, stencil, all_points, basis, matrix, None if np.ptp(h) == 0 else h)
 
 
+@public_methods
 class SiacFilter(DeviceOperator, Closeable):
     """The SIAC filter, from modes to values at points; made by `repro.siac`. Threads of one device take turns.
 
@@ -247,7 +262,7 @@ class SiacFilter(DeviceOperator, Closeable):
         point's stencil.
     nbytes
         Bytes that the matrix takes on the device, whether it was made or not; 0 if h differs between points, as then
-        no matrix is possible.
+        no matrix is possible, and after `close`.
     device_name
         Name of the device.
     """
@@ -266,7 +281,6 @@ class SiacFilter(DeviceOperator, Closeable):
         self.points, self.basis, self.degree = points, basis, stencil.degree
         self.scale: float | Floats = stencil.scale if local is None else local
         self.derivative = stencil.derivative
-        self._closed = False
         self._filter: FilterMatrix | MatrixFree
         try:
             with ExitStack() as stack, runtime.after():
@@ -293,7 +307,7 @@ class SiacFilter(DeviceOperator, Closeable):
         rows, columns = self.shape
         shape = described(X)[1]
         if len(shape) != 2 or shape[0] != columns:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "these are no modes of the fields", where="X", expected=f"({columns}, fields)", actual=shape
             )
         x_view = self._runtime.view(X, "X", self.dtype, columns * shape[1], self.dtype.itemsize)
@@ -319,8 +333,8 @@ class SiacFilter(DeviceOperator, Closeable):
     def close(self) -> None:
         """Free the filter's memory on the device; the filter cannot be used afterwards."""
         with self._ordered():
-            if not self._closed:
-                self._closed = True
+            if not self.closed:
+                self.closed, self.nbytes = True, 0
                 self._runtime.device.synchronize()
                 self.__dict__.pop("_staging", None)
                 self._stack.close()
@@ -344,7 +358,7 @@ class SiacFilter(DeviceOperator, Closeable):
         """Raise an error for arrays that do not have the shape of modes; SciPy handles numbers and operators."""
         if is_on_device(x):
             return
-        array, columns = np.asarray(x), self.shape[1]
+        array, columns = host_array(x, "modes"), self.shape[1]
         if array.dtype.kind == "O" and not array.ndim:
             return
         if array.ndim and (array.ndim > 2 or array.shape[0] != columns):
@@ -358,11 +372,11 @@ class SiacFilter(DeviceOperator, Closeable):
             )
         if array.dtype.kind not in "fiub":
             todo = "filter real and imaginary parts as two fields" if array.dtype.kind == "c" else None
-            raise ReproError("the modes are no real numbers", where="modes", actual=array.dtype, todo=todo)
+            raise ReproErrorOfValue("the modes are no real numbers", where="modes", actual=array.dtype, todo=todo)
 
     def _require_open(self) -> None:
-        if self._closed:
-            raise ReproError("the filter is closed", todo="make a new one")
+        if self.closed:
+            raise ReproError("the filter is closed", todo="make a new one by repro.siac")
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
@@ -370,7 +384,8 @@ class SiacFilter(DeviceOperator, Closeable):
         order = f", derivative {self.derivative}" if any(self.derivative) else ""
         smallest, largest = np.min(self.scale), np.max(self.scale)
         h = f"h = {smallest:.6g}" if smallest == largest else f"h = {smallest:.6g} to {largest:.6g}"
-        details = f"degree {self.degree}{order}, {h}, {self.pairs:,} pairs, {method} on {self.device_name}"
+        place = "closed" if self.closed else f"{method} on {self.device_name}"
+        details = f"degree {self.degree}{order}, {h}, {self.pairs:,} pairs, {place}"
         return f"<{size} {type(self).__name__}: {details}>"
 
 
@@ -380,7 +395,8 @@ def _make_filter(
     """Return the filter, and the size of its matrix, even if no matrix was made; `stack` frees the filter's memory."""
     load, cells = _load(runtime), SortedCells(stencil.mesh, points)
     if matrix is True:
-        stencil.for_contours()
+        with argument_errors():
+            stencil.for_contours()
     with ExitStack() as temporaries:
         launches = Launches(runtime.device, load, temporaries)
         rows = MatrixRows(launches, stencil, Points(launches, cells), basis)
@@ -411,7 +427,7 @@ def _made_local(
 ) -> LocalPerPoint:
     """Return the filter with one h per point; `stack` frees its memory."""
     if matrix is True:
-        raise ReproError(
+        raise ReproErrorOfValue(
             "the filter is made a matrix only with one h, since its rows are integrated by contours",
             where="scale",
             expected="the same h at all points",

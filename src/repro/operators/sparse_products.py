@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Literal, NoReturn
 from weakref import finalize
 
@@ -17,32 +16,36 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES
-from repro.devices.base import Buffer, OutOfDeviceMemory, Program
-from repro.errors import ReproError
+from repro.devices.base import Buffer, Call, LaunchError, OutOfDeviceMemory
+from repro.devices.cuda_driver import pointer_of
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.exact_casts import cast
-from repro.operators.arrays import View, copy_refusal, is_on_device, refuse_mask
-from repro.operators.base import one_of
+from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
+from repro.operators.base import one_of, public, public_methods, text, yes_or_no
+from repro.operators.calls import refused_launch
 from repro.operators.device_exchange import (
+    CUPYS_ARRAYS,
     CUPYS_MATRICES,
     cupy_device,
     cupys_rows,
     is_from_module,
-    load_module,
     store_cupys,
     to_cupy,
 )
+from repro.operators.device_matrices import CUPY_MATRICES
 from repro.operators.dynamic_csr import DynamicCSR
-from repro.operators.runtime import KERNELS, Runtime, open_runtime
+from repro.operators.product_tools import load_products, product_tools
+from repro.operators.products_in_place import multiply_in_place
+from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.scipy_matrices import SCALE, are_equal, as_rows, canonical, holds_in_slices, precision_of
 from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
-from repro.sparse.dynamic.kernels import TEMPLATES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.binned_rows import Factors
-from repro.sparse.spgemm.kernels import render_spgemm
-from repro.sparse.spgemm.multiplication import Destinations, Multiplication
+from repro.sparse.spgemm.multiplication import Destinations
 
 
+@public_methods
 class ProductPlan:
     """The plan of a product C = A B for repetition with other values, made by `repro.spgemm(A, B, plan=True)`.
 
@@ -58,7 +61,7 @@ class ProductPlan:
     nnz : int
         Number of entries of C.
     nbytes : int
-        Bytes of the plan on the device, without the three matrices.
+        Bytes of the plan on the device, without the three matrices; 0 after `release`.
 
     Examples
     --------
@@ -73,8 +76,10 @@ class ProductPlan:
 
     def __init__(self, runtime: Runtime, load: Load, factors: Factors, c: Storage, rows: Any) -> None:
         self._runtime, self._load, self._factors, self._c = runtime, load, factors, c
+        self._is_on_host = isinstance(rows, sp.csr_array)
+        self._precision = "single" if c.dtype == np.float32 else "double"
         # copies, as a user may sort the columns of the returned matrix
-        self._rows = (rows.indices.astype(np.int32), rows.indptr.copy()) if isinstance(rows, sp.csr_array) else None
+        self._rows = rows.indices.astype(np.int32), rows.indptr.copy()
         self.shape: tuple[int, int] = c.shape
         self.nnz = int(rows.nnz)
         self._destinations = Destinations(runtime.device, load, factors, c)
@@ -84,6 +89,10 @@ class ProductPlan:
             matrix.retain()
             keep(stack, matrix)
         self._own: Callable[[], None] | None = None
+        #: The refill on any stream, called with the addresses of the values of A, B and C.
+        self._call = self._destinations.bind_call(factors, c)
+        if self._call is not None:
+            stack.callback(self._call.close)
         self._release = finalize(self, _give_back, runtime, stack)
         self._release.atexit = False  # the device may be closed at exit, and the process releases all memory anyway
 
@@ -113,10 +122,17 @@ class ProductPlan:
         Raises
         ------
         ReproError
-            The number of values differs from the number of entries, or the plan was released.
+            The number of values differs from the number of entries, or the plan was released. Or a sum overflows
+            although all values are finite; the values count as those of the last refill. Refills of arrays on a GPU,
+            into `out` or into a CuPy matrix, do not wait for the device, and so do not check sums.
         """
         if not self._release.alive:
             raise ReproError("the plan was released", todo="make another by repro.spgemm(A, B, plan=True)")
+        if (
+            self._call is not None
+            and (product := self._refill_on_stream(self._call, a_values, b_values, out)) is not None
+        ):
+            return product
         if out is not None and self._destinations.unplanned:
             raise ReproError(
                 "some rows have no destinations, and may change the order of their columns",
@@ -133,10 +149,43 @@ class ProductPlan:
         try:
             with self._runtime.after(*streams):
                 a, b = (self._value_buffer(storage, new_values[name]) for name, (storage, _) in factors.items())
-                self._launch(a, b, self._c.values if out_view is None else out_view.buffer)
-                return self._read() if out is None else out
+                c = self._c.values if out_view is None else out_view.buffer
+                self._launch(a, b, c)
+                self._refuse_overflow(a, b, c)
+                return self._read(c) if out is None else out
         except OutOfDeviceMemory as error:
             raise self._runtime.out_of_memory_error(error) from None
+
+    def _refill_on_stream(self, call: Call, a_values: Any, b_values: Any, out: Any) -> Any:
+        """Queue the refill on the stream of the arrays' library; None if the arrays do not fit, or lie on the host.
+
+        It neither waits nor checks the sums.
+        """
+        runtime, dtype, a, b = self._runtime, self._c.dtype, self._factors.a, self._factors.b
+        given = [values for values in (a_values, b_values, out) if values is not None]
+        library = runtime.libraries[type(given[0])] if given else None
+        if library is None or any(type(values) is not type(given[0]) for values in given):
+            return None
+        if out is None and (self._is_on_host or not is_from_module(given[0], CUPYS_ARRAYS)):
+            return None  # the product is SciPy's, or of another library than the values
+        target = library.empty(given[0], (self.nnz,), dtype) if out is None else out
+        addresses = []
+        for values, storage in ((a_values, a), (b_values, b)):
+            own = pointer_of(storage.values)
+            address = own if values is None else library.address(values, dtype, storage.capacity, runtime.ordinal)
+            addresses.append((address, storage.capacity * dtype.itemsize))
+        written, nbytes = library.address(target, dtype, self.nnz, runtime.ordinal), self.nnz * dtype.itemsize
+        overlap = any(start < written + nbytes and written < start + size for start, size in addresses)
+        if not written or overlap or not all(start for start, _ in addresses):
+            return None
+        try:
+            call(library.stream(runtime.ordinal), *(start for start, _ in addresses), written)
+        except LaunchError as error:
+            raise refused_launch(error) from None
+        if out is not None:
+            return out
+        columns, offsets = (array.copy() for array in self._rows)
+        return CUPY_MATRICES.matrix(target, columns, offsets, self.shape, long=False)
 
     def _values(self, storage: Storage, values: Any, subject: str) -> NDArray[np.floating] | View | None:
         """Return checked values: a host array in the product's dtype, or a view of a device array; None for None."""
@@ -145,10 +194,9 @@ class ProductPlan:
             return None
         if is_on_device(values):
             return self._runtime.view(values, subject, storage.dtype, count, storage.dtype.itemsize)
-        refuse_mask(values, subject)
-        array = np.asarray(values)
+        array = host_array(values, subject)
         if array.shape != (count,) or array.dtype.kind not in "fiub":
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "these are no values of the matrix",
                 where=subject,
                 expected=f"{count:,} real numbers, as it has entries",
@@ -178,13 +226,24 @@ class ProductPlan:
             if self._destinations.unplanned:
                 self._runtime.device.synchronize()  # wait, as the memory of `stack` is released here
 
-    def _read(self) -> Any:
-        if self._rows is None:
+    def _refuse_overflow(self, a_values: Buffer, b_values: Buffer, c_values: Buffer) -> None:
+        """Wait, and raise `ReproError` if C has a number that is not finite, unless A or B has one, too."""
+        if not self._is_on_host or self._are_finite(c_values, self.nnz):
+            return
+        a, b = self._factors.a, self._factors.b
+        if self._are_finite(a_values, a.capacity) and self._are_finite(b_values, b.capacity):
+            raise _overflow_error(self._read(c_values))
+
+    def _are_finite(self, values: Buffer, count: int) -> bool:
+        return product_tools(self._runtime, self._precision).are_finite(values, count)
+
+    def _read(self, c_values: Buffer) -> Any:
+        if not self._is_on_host:
             return to_cupy(self._runtime, self._load, self._c)
         indices, indptr = (array.copy() for array in self._rows)
         values = np.empty(self.nnz, self._c.dtype)
         if self.nnz:
-            self._runtime.device.download(self._c.values, values)
+            self._runtime.device.download(c_values, values)
             if self._destinations.unplanned:
                 self._runtime.device.download(self._c.columns, indices)
         rows = sp.csr_array((values, indices, indptr), shape=self.shape)
@@ -200,7 +259,8 @@ class ProductPlan:
 
     def __repr__(self) -> str:
         rows, columns = self.shape
-        return f"<ProductPlan: {rows} x {columns} with {self.nnz:,} entries, {self._c.dtype}, {self.nbytes:,} bytes>"
+        memory = f"{self.nbytes:,} bytes" if self._release.alive else "released"
+        return f"<ProductPlan: {rows} x {columns} with {self.nnz:,} entries, {self._c.dtype}, {memory}>"
 
 
 def _give_back(runtime: Runtime, stack: ExitStack) -> None:
@@ -208,6 +268,7 @@ def _give_back(runtime: Runtime, stack: ExitStack) -> None:
         stack.close()
 
 
+@public
 def spgemm(
     a: Any,
     b: Any,
@@ -252,9 +313,13 @@ def spgemm(
     ReproError
         The operands cannot be multiplied, or are on another device; or a sum overflows the dtype of the product.
     """
+    text(device, "device")
     one_of(format, "format", ("csr", "dynamic"))
+    sort, plan = yes_or_no(sort, "sort"), yes_or_no(plan, "plan")
     if sort and format == "dynamic":
-        raise ReproError("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
+        raise ReproErrorOfValue("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
+    if not plan and format == "csr" and (in_place := multiply_in_place(a, b, device, sort)) is not None:
+        return in_place
     operands = _operand(a, "a"), _operand(b, "b")
     if plan:
         _refuse_plan(sort, format, operands)
@@ -263,8 +328,7 @@ def spgemm(
     try:
         with ExitStack() as stack, runtime.after():
             first, second = (stack.enter_context(operand.stored(runtime, precision)) for operand in operands)
-            load = load_products(runtime, precision)
-            products = Multiplication(runtime.device, load, DTYPES[precision])
+            load, products = load_products(runtime, precision), product_tools(runtime, precision).multiplication
             cupys = any(is_from_module(operand.matrix, CUPYS_MATRICES) for operand in operands)
             grown = any(isinstance(operand.matrix, DynamicCSR) for operand in operands)
             factors = Factors(first, second, "chain" if grown else "exact")
@@ -292,9 +356,11 @@ def spgemm(
 def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
     for operand in operands:
         if isinstance(operand.matrix, DynamicCSR):
-            raise ReproError("a matrix that grows keeps no pattern that a plan could be for", where=operand.subject)
+            raise ReproErrorOfValue(
+                "a matrix that grows keeps no pattern that a plan could be for", where=operand.subject
+            )
     if sort or format != "csr":
-        raise ReproError(
+        raise ReproErrorOfValue(
             "a product with a plan is CSR, its columns in the order in which they were computed",
             where="sort" if sort else "format",
             todo="sort a copy of the product",
@@ -302,16 +368,22 @@ def _refuse_plan(sort: bool, format: str, operands: Sequence[Operand]) -> None:
 
 
 def _refuse_overflow(product: sp.csr_array, operands: Sequence[Operand]) -> None:
+    if not np.isfinite(product.data).all() and all(
+        sp.issparse(operand.matrix) and np.isfinite(operand.matrix.data).all() for operand in operands
+    ):
+        raise _overflow_error(product)
+
+
+def _overflow_error(product: sp.csr_array) -> ReproError:
     bad = np.flatnonzero(~np.isfinite(product.data))
-    if bad.size and all(sp.issparse(operand.matrix) and np.isfinite(operand.matrix.data).all() for operand in operands):
-        row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
-        raise ReproError(
-            f"sums of the product are too large for {product.dtype}",
-            where=f"row {row}, column {product.indices[bad[0]]}, the first of {bad.size}",
-            expected=f"numbers up to {np.finfo(product.dtype).max:.3g}",
-            actual=product.data[bad[0]],
-            todo="give an operand in float64" if product.dtype == np.float32 else "scale the operands",
-        )
+    row = int(np.searchsorted(product.indptr, bad[0], side="right")) - 1
+    return ReproErrorOfValue(
+        f"sums of the product are too large for {product.dtype}",
+        where=f"row {row}, column {product.indices[bad[0]]}, the first of {bad.size}",
+        expected=f"numbers up to {np.finfo(product.dtype).max:.3g}",
+        actual=product.data[bad[0]],
+        todo="give an operand in float64" if product.dtype == np.float32 else "scale the operands",
+    )
 
 
 @dataclass(frozen=True)
@@ -327,7 +399,7 @@ class Operand:
         """Yield the operand as device storage in the given precision."""
         if isinstance(self.matrix, DynamicCSR):
             if self.precision != precision:
-                raise ReproError(
+                raise ReproErrorOfValue(
                     "a matrix that grows has another dtype than the product",
                     where=self.subject,
                     expected=np.dtype(DTYPES[precision]),
@@ -350,6 +422,13 @@ class Operand:
 def _operand(matrix: Any, subject: str) -> Operand:
     if isinstance(matrix, DynamicCSR):
         return Operand(matrix, precision_of(matrix.dtype), subject)
+    if is_from_module(matrix, "torch"):
+        raise ReproErrorOfType(
+            "a tensor can only be multiplied where both lie",
+            where=subject,
+            expected="two sparse_csr on one GPU, both float32 or both float64, of shapes that fit, and no plan",
+            actual=f"{matrix.layout}, {matrix.dtype} on {matrix.device}, of shape {tuple(matrix.shape)}",
+        )
     rows, precision = (
         cupys_rows(matrix, subject) if is_from_module(matrix, CUPYS_MATRICES) else as_rows(matrix, subject=subject)
     )
@@ -366,7 +445,7 @@ def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
         runtime = open_runtime(cupy_device(cupys[0].matrix) if device == "auto" and cupys else device)
     for operand in grown:
         if operand.matrix.runtime is not runtime:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "the matrix lies on another device",
                 where=operand.subject,
                 expected=runtime.device.name,
@@ -409,7 +488,7 @@ class StoredPattern:
         if not self._has_arrays(matrix):
             matrix = canonical(matrix)
             if not self._has_arrays(matrix):
-                raise ReproError(
+                raise ReproErrorOfValue(
                     "the matrix has another pattern",
                     where="A",
                     expected=f"entries in the {len(self._columns):,} places of the matrix that was set up, 0 or not",
@@ -439,23 +518,3 @@ class StoredPattern:
             and are_equal(self._offsets, offsets)
             and are_equal(self._columns, columns)
         )
-
-
-@cache
-def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
-    """Return a function that loads kernel modules for sparse products by name, through the compile cache."""
-
-    @cache
-    def load(module: str) -> Program:
-        if module in TEMPLATES:
-            return load_module(runtime, precision, module)
-        return runtime.program(*product_source(runtime, precision, module))
-
-    return load
-
-
-@cache  # a set-up compiles all modules together first, and then loads each
-def product_source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
-    """Return the source of a module of products and its name in the cache."""
-    source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")
-    return source, f"spgemm/{precision}-{module}"

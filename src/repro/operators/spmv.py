@@ -6,27 +6,26 @@ that are timed on the matrix.
 
 from __future__ import annotations
 
-import warnings
-from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache, cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
 from repro.bench.campaign_folder import RESULTS
-from repro.bench.runnable import Workspace
 from repro.codegen.targets import DTYPES, Target
 from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
-from repro.errors import ReproError, Unsupported
+from repro.errors import ReproError, ReproErrorOfValue, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, is_on_device
-from repro.operators.base import Closeable, DeviceOperator, one_of
+from repro.operators.base import Closeable, DeviceOperator, one_of, public, public_methods, text, warn_caller
+from repro.operators.calls import DirectCall
 from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
 from repro.operators.persistent_solver import ChipSolver
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
@@ -34,71 +33,69 @@ from repro.operators.scipy_matrices import as_problem
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import TEMPLATES, render_module
-from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.product import CompoundProduct, pack_layout, vector_entry_bytes
 from repro.sparse.compound.variants import DEFAULT, DEFAULTS, VariantId
-from repro.sparse.operands import ProductOperands
+from repro.sparse.device_primitives import keep
+from repro.sparse.ordering import permutation, reorder
 from repro.sparse.solvers.kernels import METHODS
 from repro.sparse.symmetry import symmetry_of, transposed
 from repro.sparse.tuning_features import OPERATOR, WINNERS
-
-#: Number of cached launches, one for each pair (x, y) of buffers: an iterative solver uses the same pairs repeatedly.
-CACHED_LAUNCHES = 64
 
 
 class Product:
     """A matrix on the device, and the compiled kernel of one variant.
 
-    `vectors` makes vectors in the order that the layout requires. `direct`: whether users' vectors already have this
-    order (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. It raises `ReproError` if the
-    kernel cannot be compiled, or if the matrix is too large for the variant.
+    `vectors` makes vectors in the order that the layout requires. `is_direct`: whether users' vectors already have this
+    order (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. `call` is the product on any
+    stream, or None (`CompoundProduct.bind_call`). It raises `ReproError` if the kernel cannot be compiled, or if the
+    matrix is too large for the variant.
     """
 
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
         self.runtime, self.id, layout = runtime, id, id.layout
-        kind = VectorType(matrix.entry, precision)
-        target = runtime.device.target
-        source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], target, "operator")
+        kind, device = VectorType(matrix.entry, precision), runtime.device
+        with argument_errors():
+            source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], device.target, "operator")
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
-        self._variant = Variant(id, *runtime.compiled(source, name))
-        # products are not verified here, so x and the reference are empty
-        no_vectors = np.empty((0, kind.algebra.size))
-        operands = ProductOperands(matrix, precision, no_vectors.astype(kind.scalar), no_vectors, no_vectors)
-        self._workspace = Workspace(runtime.devices, operands)
-        try:
-            with runtime.after():
-                self._variant.bind(self._workspace)
-        except OutOfDeviceMemory as error:
-            raise runtime.out_of_memory_error(error) from None
-        except Unsupported as error:
-            raise ReproError(
-                "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
-            ) from None
-        self.nbytes = self._variant.matrix_bytes
-        self.direct = layout.unknowns == "natural" and layout.vector == "AoS"
-        rows = None if layout.unknowns == "natural" else operands.permutation(layout.unknowns)
+        program = runtime.program(source, name)
+        rows = None if layout.unknowns == "natural" else permutation(matrix, layout.unknowns)
+        ordered = matrix if rows is None else reorder(matrix, rows)
+        values = ordered.values.astype(kind.scalar, copy=False)
+        with ExitStack() as stack:
+            try:
+                packed = pack_layout(
+                    ordered, values, layout, device.target.warp,
+                    lambda: symmetry_of(ordered, values), lambda: permutation(matrix, "bisected"),
+                )  # fmt: skip
+                with runtime.after():
+                    arrays = {name: keep(stack, device.upload(array)) for name, array in packed.arrays.items()}
+                    self._product = CompoundProduct(
+                        device, program, id, packed.facts, arrays, matrix.n,
+                        vector_entry_bytes(layout, kind.algebra.size, kind.scalar.itemsize),
+                        keep(stack, device.allocate(4)),
+                    )  # fmt: skip
+            except OutOfDeviceMemory as error:
+                raise runtime.out_of_memory_error(error) from None
+            except Unsupported as error:
+                raise ReproErrorOfValue(
+                    "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
+                ) from None
+            self._memory = stack.pop_all()
+        self.nbytes = self._product.nbytes
+        self.is_direct = rows is None and layout.vector == "AoS"
+        self.call = self._product.bind_call() if self.is_direct else None
         self.vectors = Vectors(runtime, matrix.n, kind, layout.vector, rows)
-        self._bound: OrderedDict[tuple[int, int], Callable[[], None]] = OrderedDict()
 
     def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        return self._variant.product(x, y)
-
-    def multiply(self, x: Buffer, y: Buffer) -> None:
-        if not hasattr(x, "pointer") or not hasattr(y, "pointer"):
-            self.bind(x, y)()  # OpenCL's launches would keep their buffers alive
-            return
-        key = x.pointer, y.pointer
-        if key not in self._bound:
-            while len(self._bound) >= CACHED_LAUNCHES:
-                self._bound.popitem(last=False)
-            self._bound[key] = self.bind(x, y)
-        self._bound[key]()
+        """Return a launch of y = A x on the device's own queue."""
+        return self._product.bind(x, y)
 
     def release(self) -> None:
         """Wait for the device and release the matrix's memory."""
+        if self.call is not None:
+            self.call.close()
         self.runtime.device.synchronize()
-        self._bound.clear()
-        self._variant.release()
-        self._workspace.release()
+        self._memory.close()
 
 
 #: Default on the CPU, which runs the threads of a block in sequence, so a block's rows are contiguous for caching.
@@ -133,6 +130,7 @@ LAUNCHES, REPLAYS = 20, 5
 CHOICES = "default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/static-256-4"
 
 
+@argument_errors()
 def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
@@ -150,7 +148,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
         on_gpu = target.dialect == "cuda"
         tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
     elif near := nearest(tuned, ("default", "now")):
-        raise ReproError(
+        raise ReproErrorOfValue(
             "unknown choice of a kernel",
             expected=CHOICES,
             actual=f"{tuned}; did you mean {near}?",
@@ -161,7 +159,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
             results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
         )
         if choice.entry != problem.entry:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "the campaign's problem has another entry",
                 where=tuned,
                 expected=problem.entry,
@@ -170,7 +168,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
             )
         tuned = choice.name
     elif "-" not in tuned:  # no layout has such a name
-        raise ReproError("unknown choice of a kernel", expected=CHOICES, actual=tuned)
+        raise ReproErrorOfValue("unknown choice of a kernel", expected=CHOICES, actual=tuned)
     return exported_variant(tuned, target)
 
 
@@ -210,6 +208,12 @@ class SlowOnCpuWarning(UserWarning):
     """Warns that an operator runs on the CPU, where it is meant to try out code for a GPU."""
 
 
+#: Operators by the number that stands for one in PyTorch's graphs, which hold no Python objects.
+OPERATORS: WeakValueDictionary[int, SpmvOperator] = WeakValueDictionary()
+_handles = count()
+
+
+@public_methods
 class SpmvOperator(DeviceOperator, Closeable):
     """y = A x by a tuned kernel; made by `repro.operator`.
 
@@ -235,7 +239,7 @@ class SpmvOperator(DeviceOperator, Closeable):
     device_name
         Name of the device.
     nbytes
-        Bytes of the matrix on the device.
+        Bytes of the matrix on the device; 0 after `close`.
     """
 
     def __init__(self, problem: Matrix, product: Product) -> None:
@@ -249,6 +253,12 @@ class SpmvOperator(DeviceOperator, Closeable):
         self._own_transposes: dict[bool, SpmvOperator] = {}
         self._transposes: dict[bool, ref[SpmvOperator]] = {}
         self._solvers: dict[str, ChipSolver] = {}
+        self._handle = next(_handles)
+        OPERATORS[self._handle] = self
+        if product.call is not None:
+            entry_bytes = kind.algebra.size * kind.scalar.itemsize
+            alignment = min(entry_bytes & -entry_bytes, 16)
+            self._direct = DirectCall(product.runtime, product.call, kind.dtype, (size, size), alignment)
         self.name = str(product.id)
         self.entry, self.precision, self.n, self.nbytes = problem.entry, kind.precision, problem.n, product.nbytes
 
@@ -256,7 +266,12 @@ class SpmvOperator(DeviceOperator, Closeable):
     def vectors(self) -> Vectors:
         """Vectors on the operator's device, in the user's order: natural order, members of an entry side by side."""
         product = self._open()
-        return product.vectors if product.direct else Vectors(self._runtime, self.n, self._kind)
+        return product.vectors if product.is_direct else Vectors(self._runtime, self.n, self._kind)
+
+    def _with_gradient(self, x: Any) -> Any:
+        from repro.torch import spmv
+
+        return spmv(self, x)
 
     def rmatvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
         """Return the product with the conjugate transpose, `A.H @ x`; arguments and errors as in `matvec`."""
@@ -265,7 +280,7 @@ class SpmvOperator(DeviceOperator, Closeable):
     def matmat(self, X: Any) -> Any:
         """Return A X for a NumPy array X `(columns, vectors)`; a device array raises `ReproError`."""
         if is_on_device(X):
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "several vectors on the device are not multiplied at once",
                 where="X",
                 todo="multiply one after the other by `matvec`, or bring them to the host",
@@ -277,12 +292,15 @@ class SpmvOperator(DeviceOperator, Closeable):
         return self.H.matmat(X)
 
     def solver(self, method: Literal["cg", "bicgstab"] = "cg") -> ChipSolver:
-        """Return a persistent solver with a copy of the matrix; it is made at first use and kept."""
+        """Return a persistent solver with a copy of the matrix; it is made at first use and kept until it is closed."""
+        one_of(method, "method", METHODS)
         with self._runtime.after():  # the lock lets only one thread make the solver
             self._open()
-            if method not in self._solvers:
-                self._solvers[method] = ChipSolver(self._runtime, self._problem, self.precision, method)
-            return self._solvers[method]
+            solver = self._solvers.get(method)
+            if solver is None or solver.closed:
+                solver = ChipSolver(self._runtime, self._problem, self.precision, method)
+                self._solvers[method] = solver
+            return solver
 
     def solve(
         self,
@@ -299,7 +317,8 @@ class SpmvOperator(DeviceOperator, Closeable):
     def close(self) -> None:
         """Free the memory of the matrix, of its transposes and solvers; the operator cannot be used afterwards."""
         with self._runtime.after():  # holds the lock, so no other thread is in the middle of a product
-            product, self._product = self._product, None
+            product, self._product, self._direct = self._product, None, None
+            self.closed, self.nbytes = True, 0
             for transpose in self._own_transposes.values():
                 transpose.close()
             self._own_transposes.clear()
@@ -326,7 +345,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         with self._runtime.after():  # the lock lets only one thread make the transpose
             product, reference = self._open(), self._transposes.get(conjugate)
             transpose = None if reference is None else reference()
-            if transpose is None or transpose._product is None:
+            if transpose is None or transpose.closed:
                 matrix = transposed(self._problem, conjugate=conjugate)
                 if matrix is self._problem:
                     transpose = self
@@ -350,12 +369,15 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     def _multiply(self, x: Any, y: Any) -> None:
         product = self._open()
-        if product.direct:
-            product.multiply(x.buffer, y.buffer)
+        if product.call is not None:
+            product.call(self._runtime.stream, x.buffer.pointer, y.buffer.pointer)
+            return
+        if product.is_direct:
+            product.bind(x.buffer, y.buffer)()
             return
         ordered_x, ordered_y = self._ordered_vectors
         product.vectors.arrange(x.buffer, ordered_x.buffer)
-        product.multiply(ordered_x.buffer, ordered_y.buffer)
+        product.bind(ordered_x.buffer, ordered_y.buffer)()
         product.vectors.restore(ordered_y.buffer, y.buffer)
 
     @cached_property
@@ -366,9 +388,11 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
-        return f"<{size} {type(self).__name__}: {self.entry}, {self.name} on {self.device_name}>"
+        place = ", closed" if self.closed else f" on {self.device_name}"
+        return f"<{size} {type(self).__name__}: {self.entry}, {self.name}{place}>"
 
 
+@public
 def operator(
     matrix: Any,
     tuned: str = "default",
@@ -411,6 +435,8 @@ def operator(
     SlowOnCpuWarning
         The device is the CPU; given once per process.
     """
+    text(tuned, "tuned")
+    text(results, "results")
     problem, precision = as_problem(matrix, entry, precision)
     runtime: Runtime = open_runtime(device)
     if runtime.device.backend == "opencl":
@@ -422,6 +448,7 @@ def operator(
     return SpmvOperator(problem, Product(runtime, problem, precision, id))
 
 
+@public
 def solve(
     A: Any,
     b: Any,
@@ -445,9 +472,9 @@ def solve(
         A square matrix, as in `repro.operator`; an operator, of which `entry`, `precision` and `device` are taken; or a
         sparse matrix of CuPy, which is packed on the host.
     b
-        `(n,)` or `(n, 1)`, finite. An array of NumPy or PyTorch on the host, converted to the matrix's precision; or a
-        contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a `DeviceArray`. The solution is of the
-        same library.
+        `(n,)` or `(n, 1)`, finite; b = 0 gives the solution 0. An array of NumPy or PyTorch on the host, converted to
+        the matrix's precision; or a contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a
+        `DeviceArray`. The solution is of the same library.
     method
         `cg`: conjugate gradients, for a symmetric (complex: Hermitian) positive definite matrix. `bicgstab`: BiCGSTAB,
         for any matrix; complex numbers are taken as pairs of real ones. Both with the diagonal as preconditioner.
@@ -492,9 +519,8 @@ def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOpera
 @cache
 def _warn_of_slow_cpu() -> None:
     """Warn that the CPU is slow, once per process, since the cached function runs only once."""
-    warnings.warn(
+    warn_caller(
         "the operator runs on the CPU, where it is for trying out what will run on a GPU: docs/operator.md has times "
         "of it and of SciPy's product that were measured on one CPU, `repro best` those of a campaign",
         SlowOnCpuWarning,
-        stacklevel=3,
     )

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from repro.codegen.targets import DTYPES
 from repro.devices.base import Argument, Buffer
-from repro.errors import ReproError
+from repro.entries import entries
+from repro.errors import ReproError, ReproErrorOfValue, brief
 from repro.exact_casts import cast
-from repro.operators.arrays import TODO, DeviceArray, VectorType, View
-from repro.operators.base import whole_number
+from repro.operators.arrays import TODO, DeviceArray, VectorType, View, host_array
+from repro.operators.base import one_of, public, public_methods, whole_number
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.sparse.elementwise import BLOCK_SIZE, VECTOR_BLOCKS_PER_SM, pack_vector, padded_size, render_vectors
 from repro.sparse.pairs import MAX_INDEX
@@ -22,6 +24,7 @@ from repro.sparse.pairs import MAX_INDEX
 ORDERS = ("AoS", "SoA", "Padded")
 
 
+@public_methods
 class Vectors:
     """Makes and combines vectors of n entries on a device; made by `repro.vectors`, or an operator's `vectors`.
 
@@ -42,8 +45,7 @@ class Vectors:
     def __init__(
         self, runtime: Runtime, n: int, kind: VectorType, order: str = "AoS", rows: NDArray[np.int64] | None = None
     ) -> None:
-        if order not in ORDERS:
-            raise ReproError("unknown order of a vector", expected=f"one of {', '.join(ORDERS)}", actual=order)
+        one_of(order, "order", ORDERS)
         self.runtime, self.n, self.kind, self.order = runtime, n, kind, order
         self._rows = rows
         self._n_t = BLOCK_SIZE[runtime.device.backend]
@@ -76,7 +78,7 @@ class Vectors:
         host_array = np.asarray(host)
         expected = self.n * self.kind.numbers
         if host_array.size != expected:
-            raise ReproError("a vector has another size", expected=expected, actual=host_array.size)
+            raise ReproErrorOfValue("a vector has another size", expected=expected, actual=host_array.size)
         members = self.kind.members(host_array, "vector")
         members_in_order = members if self._rows is None else members[self._rows]
         return self.runtime.put(pack_vector(members_in_order, self.order).view(self.dtype))
@@ -106,6 +108,9 @@ class Vectors:
             A factor or a vector has the wrong type.
         """
         x_view, y_view = self._view(x, "x"), self._view(y, "y", write=True)
+        for factor, subject in ((a, "a"), (b, "b")):
+            if host_array(factor, subject).dtype.kind not in "fiubc":
+                raise _factor_error(self.kind, subject, factor)
         reads = bool(np.any(b))
         real = _is_real(a) and _is_real(b)
         name = ("" if real else "entry_") + ("axpby" if reads else "ax")
@@ -180,12 +185,7 @@ class Vectors:
         elif self.kind.entry == "complex" and factor.shape == ():
             factor = np.array([factor.real, factor.imag])
         if not members or factor.size != members or np.iscomplexobj(factor):
-            raise ReproError(
-                "a factor is neither a number nor an entry",
-                where=subject,
-                expected="a real number" + f", or the {members} members of a {self.kind.entry} entry" * bool(members),
-                actual=repr(value),
-            )
+            raise _factor_error(self.kind, subject, value)
         return [self.kind.scalar.type(member) for member in cast(factor.ravel(), self.kind.scalar, subject, TODO)]
 
     def _view(self, vector: Any, subject: str, write: bool = False) -> View:
@@ -205,6 +205,7 @@ class Vectors:
         self.runtime.device.bind(self._kernels[name], grid or self._grid, self._n_t, arguments)()
 
 
+@public
 def vectors(
     n: int, entry: str = "real", precision: str = "double", order: str = "AoS", device: str = "auto"
 ) -> Vectors:
@@ -215,15 +216,24 @@ def vectors(
     ReproError
         There is no such entry, precision, order or device, or n is not a whole number from 0 to 2³¹ - 1.
     """
-    if precision not in ("single", "double"):
-        raise ReproError("unknown precision", expected="single or double", actual=precision)
+    one_of(precision, "precision", tuple(DTYPES))
+    one_of(entry, "entry", tuple(sorted(entries())))
     kind = VectorType(entry, precision)
-    _ = kind.algebra
     return Vectors(open_runtime(device), whole_number(n, "n", 0, MAX_INDEX), kind, order)
 
 
 def _again(n: int, kind: VectorType, order: str, rows: NDArray[np.int64] | None, device: str) -> Vectors:
     return Vectors(open_runtime(device), n, kind, order, rows)
+
+
+def _factor_error(kind: VectorType, subject: str, value: object) -> ReproError:
+    members = len(kind.algebra.members)
+    return ReproErrorOfValue(
+        "a factor is neither a number nor an entry",
+        where=subject,
+        expected="a real number" + f", or the {members} members of a {kind.entry} entry" * bool(members),
+        actual=brief(value),
+    )
 
 
 def _is_real(value: complex | ArrayLike) -> bool:

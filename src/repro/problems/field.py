@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from repro.errors import ReproError
 from repro.galerkin import mode_count, project
 from repro.problems.assembly import Floats
-from repro.problems.generators import Seed, computed
+from repro.problems.generators import STRICT, Seed, computed
 from repro.problems.meshes import DEGENERATE, longest_edges
 from repro.problems.problem import Outline, Problem, check_array, index_range_text, infinite, outside, quantiles, refuse
 
@@ -312,7 +312,7 @@ def _field_kind(
     dimension: int, cells: Callable[[Mapping[str, Any]], int]
 ) -> Callable[[Callable[..., Field]], Callable[..., Field]]:
     def add(build: Callable[..., Field]) -> Callable[..., Field]:
-        validated_build = pydantic.validate_call(build)
+        validated_build = pydantic.validate_call(config=STRICT)(build)
         FIELD_KINDS[build.__name__] = FieldKind(validated_build, dimension, cells)
         return validated_build
 

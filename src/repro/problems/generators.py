@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError, validate_call
+from pydantic import ConfigDict, Field, ValidationError, validate_call
 
+from repro.config.models import with_tuples
 from repro.errors import ReproError
 from repro.problems.assembly import (
     Assembled,
@@ -340,6 +341,10 @@ HUBS_3D = (8, 7, *(6,) * 2, *(5,) * 4, *(4,) * 12, *(3,) * 100)
 HUBS_2D = (64, *(32,) * 2, *(16,) * 6, *(8,) * 24, *(4,) * 80)
 
 
+#: How parameters are checked: as the keys of a configuration are.
+STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+
+
 class Computes(Protocol[T_co]):
     """Protocol of a kind of generated problem: its function `build` checks its keyword parameters on every call."""
 
@@ -393,7 +398,7 @@ def computed(subject: str, kinds: Mapping[str, Computes[T_co]], kind: str, param
         names = ", ".join(sorted(kinds))
         raise ReproError(f"unknown kind of generated {subject}", expected=f"one of {names}", actual=kind)
     try:
-        return kinds[kind].build(**parameters)
+        return kinds[kind].build(**{name: with_tuples(value) for name, value in parameters.items()})
     except ValidationError as error:
         messages = []
         for item in error.errors():
@@ -407,7 +412,7 @@ def _kind(
     entry: str, size: Callable[[Mapping[str, Any]], Size], *, is_upper_bound: bool = False
 ) -> Callable[[Callable[..., Assembled]], Callable[..., Assembled]]:
     def add(build: Callable[..., Assembled]) -> Callable[..., Assembled]:
-        validated_build = validate_call(build)
+        validated_build = validate_call(config=STRICT)(build)
         KINDS[build.__name__] = Generator(entry, validated_build, size, is_upper_bound)
         return validated_build
 

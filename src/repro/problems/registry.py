@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import yaml
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
-from repro.config import read_yaml, resolve_input_path, validate
+from repro.config import dump_yaml, read_yaml, resolve_input_path, validate
 from repro.config.models import (
     MAX_PART_LENGTH,
     EntryName,
@@ -218,12 +217,8 @@ class Collection(Model):
 
     def write(self, path: Path) -> None:
         """Write the collection to its file atomically, with one line for each matrix."""
-        text = _HEAD.format(name=self.name) + yaml.safe_dump(
-            self.model_dump(mode="json", exclude_defaults=True),
-            sort_keys=False,
-            allow_unicode=True,
-            default_flow_style=None,
-            width=200,
+        text = _HEAD.format(name=self.name) + dump_yaml(
+            self.model_dump(mode="json", exclude_defaults=True), default_flow_style=None, width=200
         )
         write_whole(path, text)
 

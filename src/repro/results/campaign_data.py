@@ -5,7 +5,7 @@ Rows of a case are selected by their columns, and the fastest of them found by a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from repro.bench import ncu
 from repro.bench.campaign_folder import CampaignFolder
@@ -278,13 +277,13 @@ class Campaign:
         check_measured(folder)
         rows_folder = folder.study(study_name)
         steps = ("search", "report", "repeat", "choices", "counters")
-        rows = {step: _rows_of_cases(read_rows(rows_folder, step), problems, precisions) for step in steps}
+        rows = {step: read_rows(rows_folder, step, problems, precisions) for step in steps}
         search, report, repeat = (
             _row_frame(rows[step], study_columns, rows_folder) for step in ("search", "report", "repeat")
         )
         measured_rows = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
         names = set(measured_rows.problem) if problems is None else set(problems)
-        records = {name: record for name, record in read_problem_records(folder).items() if name in names}
+        records = read_problem_records(folder, names)
         if not records and not any(table.num_rows for table in rows.values()):
             studies = recorded_studies(folder)
             raise ReproError(
@@ -469,14 +468,6 @@ def _by_case(frame: pd.DataFrame) -> dict[tuple[str, str], list[RecordedRow]]:
     return cases
 
 
-def _rows_of_cases(row_table: pa.Table, problems: Collection[str] | None, precisions: Collection[str]) -> pa.Table:
-    """Return the rows of some problems (None: all) in some precisions."""
-    for column, values in {"precision": precisions, "problem": problems}.items():
-        if row_table.num_rows and values is not None:
-            row_table = row_table.filter(pc.is_in(row_table[column], pa.array(sorted(values), pa.string())))
-    return row_table
-
-
 def _missing_columns(table: pa.Table, columns: Iterable[str], where: Path) -> None:
     missing_names = [name for name in columns if name not in table.column_names]
     if missing_names:
@@ -507,11 +498,11 @@ def _row_frame(table: pa.Table, study_columns: Mapping[str, ColumnType], where: 
     return frame.take(sorted(kept_rows)).reset_index(drop=True)
 
 
-def read_problem_records(folder: CampaignFolder) -> dict[str, ProblemRecord]:
+def read_problem_records(folder: CampaignFolder, names: Container[str]) -> dict[str, ProblemRecord]:
     attributes = {item.name for item in fields(ProblemRecord)}
     return {
         name: ProblemRecord(**{key: value for key, value in record.items() if key in attributes})
-        for name, record in read_problems(folder).items()
+        for name, record in read_problems(folder, names).items()
     }
 
 

@@ -6,6 +6,7 @@ In SVG files, bars and points have their values as titles, which a browser shows
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -191,7 +192,10 @@ def save(
     texts of bars and points are returned, for `repro.results.figure_style.add_titles`.
     """
     shape = shape or Shape()
-    with look(screen=screen), plotting.style.context({"font.family": shape.font} if shape.font else {}):
+    # letters that the font lacks come from the usual one
+    family = {"font.family": [shape.font, RC["font.family"]]} if shape.font else {}
+    with look(screen=screen), plotting.style.context(family), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from|cmr10 font should", UserWarning)
         drawing = draw_layout(figure, shape)
         texts = name_marks(drawing) if screen else {}
         for path in paths:
@@ -205,7 +209,7 @@ def save(
                     metadata = {"Title": title, "Description": figure.caption}
             drawing.savefig(path, format=path.suffix.lstrip("."), metadata=metadata)
             if path.suffix == ".svg":
-                path.write_text(rounded(path.read_text("utf-8")), "utf-8")
+                path.write_text(numbered_ids(rounded(path.read_text("utf-8"))), "utf-8")
     return texts
 
 
@@ -222,6 +226,19 @@ def rounded(svg: str) -> str:
         return f"{round(float(number[0]), PLACES) + 0.0:.{PLACES}f}".rstrip("0").rstrip(".")
 
     return _COORDINATES.sub(lambda place: _DECIMALS.sub(short, place[0]), svg)
+
+
+#: An id that Matplotlib derives from a hash of unrounded coordinates, whose last bits differ between machines.
+_HASHED_ID = re.compile(r'\bid="(\w*?)([0-9a-f]{10})"')
+_ID_OR_REFERENCE = re.compile(r"""(\bid="|#)(\w+)(?=["')])""")
+
+
+def numbered_ids(svg: str) -> str:
+    """Return an SVG whose hashed ids (of clip paths, markers and hatches) are numbered by order of appearance."""
+    kinds = {kind + digits: kind for kind, digits in _HASHED_ID.findall(svg)}
+    in_order = dict.fromkeys(name for _, name in _ID_OR_REFERENCE.findall(svg) if name in kinds)
+    names = {name: f"{kinds[name]}{number}" for number, name in enumerate(in_order, 1)}
+    return _ID_OR_REFERENCE.sub(lambda match: match[1] + names.get(match[2], match[2]), svg)
 
 
 def look(*, screen: bool = False) -> AbstractContextManager[None]:

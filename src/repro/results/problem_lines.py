@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, Self
 
@@ -275,9 +275,10 @@ def _row_lengths_cell(record: ProblemRecord) -> Cell:
 
 def _symmetry_cell(record: ProblemRecord) -> Cell:
     """Return the cell that says whether a matrix is symmetric or Hermitian; one study tests this in each precision."""
-    kinds = next((facts["symmetry"] for facts in record.facts.values() if "symmetry" in facts), None)
+    groups = (part for facts in record.facts.values() for part in (facts, *facts.values()) if isinstance(part, Mapping))
+    kinds = next((group["symmetry"] for group in groups if "symmetry" in group), None)
     if kinds is None:
-        return Cell()
+        return Cell("not tested") if record.is_available and record.kind == "matrix" else Cell()
     words = {f"{kind or 'no'}": [p for p in kinds if kinds[p] == kind] for kind in kinds.values()}
     return Cell(", ".join(words) if len(words) == 1 else "; ".join(f"{w} ({', '.join(ps)})" for w, ps in words.items()))
 

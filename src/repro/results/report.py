@@ -7,7 +7,7 @@ import csv
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +20,7 @@ from repro.bench.records import UNCOMMITTED, code_count, code_words
 from repro.bench.rows import ClockName, RecordedRow, median_column
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results import figure_style
-from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case, ReportedTime, Selection, one_line
+from repro.results.campaign_data import NEAR_EMPTY, UNAVAILABLE, Campaign, Case, ReportedTime, Selection, one_line
 from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, close_calls, tally
 from repro.results.figure_style import add_titles
 from repro.results.output import as_csv, replace_artifact
@@ -551,16 +551,26 @@ def measurement_days(campaigns: Sequence[Campaign]) -> str:
 def _summary(parts: Sequence[PageStudy]) -> dict[str, str]:
     campaigns = [part.campaign for part in parts]
     records = {name: record for campaign in campaigns for name, record in campaign.problems.items()}
+    available = {name for name, record in records.items() if record.is_available}
+    refused = _refused(campaigns, available)
     rows = [row for source in campaigns for row in (*source.searched, *source.reported)]
     days = measurement_days(campaigns)
     devices = dict.fromkeys(campaign.device or "none yet" for campaign in campaigns)
     return {
         "device": ", ".join(devices) + " (a CPU, through OpenCL)" * campaigns[0].on_cpu,
         "campaign": campaigns[0].name + (f", {days}" if days else ""),
-        "problems": f"{sum(record.is_available for record in records.values())} of {len(records)}",
+        "problems": f"{len(available) - len(refused)} of {len(records)}" + f", {len(refused)} refused" * bool(refused),
         "timed": f"{sum(row.timed for row in rows):,} rows",
         "code": code_count(campaigns[0].codes),
     }
+
+
+def _refused(campaigns: Iterable[Campaign], available: Container[str]) -> set[str]:
+    """Return the problems that were built, but refused by each study that was to measure them."""
+    statuses: dict[str, set[str]] = {}
+    for row in (row for campaign in campaigns for row in campaign.reported):
+        statuses.setdefault(row.problem, set()).add(row.status)
+    return {name for name, found in statuses.items() if found == {UNAVAILABLE} and name in available}
 
 
 def _clocks(campaign: Campaign) -> list[ClockName]:
@@ -633,6 +643,8 @@ def _win_phrase(case: Case, name: str) -> str:
 def _facts(part: PageStudy) -> dict[str, str]:
     campaign = part.campaign
     records = list(campaign.problems.values())
+    available = {record.name for record in records if record.is_available}
+    refused = len(_refused([campaign], available))
     searched_rows = campaign.searched.select(lambda row: row.kind != "solver")
     cases = [Case(campaign, r.name, precision) for r in records for precision in campaign.precisions]
     reported = sum(winner_of(case, part.headline) is not None for case in cases)
@@ -640,7 +652,7 @@ def _facts(part: PageStudy) -> dict[str, str]:
     facts = {
         "device": f"{campaign.device or 'none'}" + (" (CPU, through OpenCL)" if campaign.on_cpu else ""),
         "baseline": part.library or "none",
-        "problems": f"{sum(r.is_available for r in records)} of {len(records)} available",
+        "problems": f"{len(available)} of {len(records)} available" + f", {refused} refused" * bool(refused),
         "cases with a winner": f"{reported} of {len(cases)} (problem and precision)",
         "variants": f"{sum(row.timed for row in searched_rows)} timed of {len(searched_rows)} tried",
         "cache": " and ".join(campaign.caches) or campaign.cache,

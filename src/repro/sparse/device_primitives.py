@@ -25,7 +25,7 @@ from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import Module, manifest_path
 from repro.codegen.targets import Target
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Captured, CaptureError, Device, Program
-from repro.errors import ModuleError, ReproError, Unsupported
+from repro.errors import ModuleError, ReproError, ReproErrorOfValue, Unsupported
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, in_order
 
 
@@ -66,7 +66,7 @@ class Factor(Protocol):
 def check_factors(a: Factor, b: Factor) -> None:
     """Refuse sparse matrices whose shapes or precisions do not allow a product."""
     if a.shape[1] != b.shape[0]:
-        raise ReproError(
+        raise ReproErrorOfValue(
             "the matrices cannot be multiplied",
             expected=f"a second matrix with {a.shape[1]} rows, as the first has columns",
             actual=f"{b.shape[0]} rows",

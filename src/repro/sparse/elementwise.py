@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import alignment, render_template
-from repro.devices.base import Argument, Buffer, Device, Program
+from repro.devices.base import Argument, Buffer, Call, Device, Program
 from repro.entries import get_entry
 from repro.errors import ReproError
 
@@ -66,6 +66,21 @@ def in_order(launches: Sequence[Launch]) -> Launch:
             part()
 
     return launch
+
+
+class CallsInOrder:
+    """Several calls with the same addresses as one, in sequence on the caller's stream; implements `Call`."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._calls = calls
+
+    def __call__(self, stream: int, *addresses: int) -> None:
+        for call in self._calls:
+            call(stream, *addresses)
+
+    def close(self) -> None:
+        for call in self._calls:
+            call.close()
 
 
 def split_key(key: str, modules: Collection[str], owner: str) -> tuple[str, str]:

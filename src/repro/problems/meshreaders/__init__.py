@@ -169,6 +169,37 @@ def parse(text: bytes, dtype: Any, count: int | None, subject: str) -> NDArray[A
     return values
 
 
+def check_lines(text: bytes, widths: NDArray[Any], subject: str) -> None:
+    """Raise `Flaw` for a line with another number of words than its row of `widths`.
+
+    Text that has another number of lines than rows is broken without regard to rows, and is not checked.
+    """
+    characters = np.frombuffer(text, np.uint8)
+    blank = _SPACE[characters]
+    word_starts = np.flatnonzero(~blank & np.concatenate([[True], blank[:-1]]))
+    ends = np.flatnonzero((characters == ord("\n")) | (characters == ord("\r")))
+    lines, counts = np.unique(np.searchsorted(ends, word_starts), return_counts=True)
+    if len(lines) == len(widths) and (counts != widths).any():
+        row = int(np.argmax(counts != widths))
+        start = int(ends[lines[row] - 1]) + 1 if lines[row] else 0
+        raise Flaw(
+            f"the mesh is damaged: a line of {subject} has a word too many or too few",
+            expected=f"{widths[row]} words in line {row} (counted from 0)",
+            actual=f"{counts[row]}: {_quoted(text[start : start + 80].splitlines()[0])}",
+        )
+
+
+def check_alike(widths: NDArray[Any], subject: str) -> None:
+    """Raise `Flaw` unless all lines have equally many words."""
+    if (widths != widths[:1]).any():
+        row = int(np.argmax(widths != widths[0]))
+        raise Flaw(
+            f"the mesh is damaged: lines of {subject} have different numbers of words",
+            expected=f"{widths[0]} in each, as in the first",
+            actual=f"{widths[row]} in line {row} (counted from 0)",
+        )
+
+
 def whole_numbers(values: NDArray[Any], subject: str) -> NDArray[np.int64]:
     """Convert numbers to integers; raise `Flaw` for a number that is too large or not an integer."""
     if values.dtype.kind == "f":

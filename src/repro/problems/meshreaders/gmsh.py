@@ -26,9 +26,11 @@ from repro.problems.meshreaders import (
     Floats,
     Numbers,
     Order,
+    check_lines,
     load_text,
     renumbered,
     truncated,
+    whole,
     whole_numbers,
 )
 
@@ -58,6 +60,8 @@ _TYPES = {
     },
     ("vertex", 0): {15: 1},
 }  # fmt: skip
+#: Triangles and tetrahedra, of which no program writes one with a node twice.
+_SIMPLICES = (2, 4)
 _LINEAR = (1, 2, 3, 4, 5, 6, 7, 15)
 #: Kind, dimension and number of corners for each type of element.
 KINDS = {
@@ -151,6 +155,8 @@ class Reader:
     def __init__(self, content: Content) -> None:
         self._content = content
         self._version, self._size = "1", np.dtype(np.uint64)
+        #: Whether tags of elements say in how many partitions these are, as in version 2.2.
+        self._has_partitions = False
         self._nodes: list[tuple[Numbers, Floats]] = []
         self._elements: list[Elements] = []
         self._interfaces: set[tuple[int, int]] = set()
@@ -216,6 +222,7 @@ class Reader:
                 actual=version_text or "none",
                 todo="save it again by Gmsh: gmsh -0 -format msh41 -o new.msh old.msh",
             )
+        self._has_partitions = version_text == "2.2"
         self._version = "2" if major == "2" else version_text if version_text == "4.1" else "4.0"
         if size not in (b"4", b"8"):
             raise Flaw("unknown size of numbers in the mesh file", expected="4 or 8", actual=repr(size))
@@ -241,7 +248,11 @@ class Reader:
 
     def _count(self, subject: str) -> int:
         """Read the count at the start of a section; up to version 2, it is text in binary files too."""
-        return self._content.count(subject)
+        count = self._content.count(subject)
+        rest = self._content.content[self._content.place :]
+        if not self._content.order and rest[: len(rest) - len(rest.lstrip())].find(b"\n") < 0 and rest.strip():
+            raise Flaw("the mesh is damaged", expected=f"a line with the number of {subject} alone", actual=count)
+        return count
 
     def _begin(self) -> None:
         """In binary files of version 2, skip the end of the line before a section's data."""
@@ -269,7 +280,7 @@ class Reader:
         self._nodes.append((whole_numbers(table[:, 0], "nodes"), table[:, 1:]))
 
     def _read_lines(self, count: int, end: bytes) -> None:
-        """Read nodes as text: number and coordinates of each line."""
+        """Read nodes as text: number and coordinates of each line, of the entity and parameters behind them nothing."""
         content = self._content
         place = content.content.find(end, content.place)
         if place < 0:
@@ -277,6 +288,7 @@ class Reader:
         lines = [line for line in content.content[content.place : place].split(b"\n") if line.strip()]
         if len(lines) != count:
             raise truncated(f"{count:,} lines, a node each", f"{len(lines):,}")
+        self._check_parameters(lines)
         table = Content(b" ".join(b" ".join(line.split()[:4]) for line in lines))
         rows = table.numbers(4 * count, np.float64, "nodes").reshape(count, 4)
         self._nodes.append((whole_numbers(rows[:, 0], "nodes"), rows[:, 1:]))
@@ -298,6 +310,16 @@ class Reader:
             dimension = int(row["entity"][0])
             content.raw(self._parameters(dimension) if dimension < 3 else 0, _REAL, "parameters of nodes")
         self._nodes.append((np.array(numbers, np.int64), np.array(points).reshape(-1, 3)))
+
+    def _check_parameters(self, lines: list[bytes]) -> None:
+        for words in map(bytes.split, lines):
+            dimension = whole(words[4], "dimensions of a node's entity") if len(words) > 5 else -1
+            if len(words) not in (6, 6 + self._parameters(dimension)):
+                raise Flaw(
+                    "the mesh is damaged: a line of nodes has a word too many or too few",
+                    expected="number, coordinates, an entity's dimension and number, a parameter for each dimension",
+                    actual=repr(b" ".join(words)[:80].decode(errors="replace")),
+                )
 
     def _parameters(self, dimension: int) -> int:
         if dimension not in _PARAMETERS:
@@ -380,9 +402,12 @@ class Reader:
         end = content.content.find(name, content.place)
         if end < 0:
             raise truncated(name.decode(), f"no {name.decode()}")
-        table = Content(content.content[content.place : end]).rest(np.int64, "elements")
+        text = content.content[content.place : end]
+        table = Content(text).rest(np.int64, "elements")
         content.place = end
         place, element_count = 0, 0
+        widths: list[Numbers] = []
+        tag_counts: set[tuple[int, int]] = set()
         while place < len(table):
             head = table[place : place + 5]
             if len(head) < 3 or (self._version == "1" and len(head) < 5):
@@ -398,9 +423,41 @@ class Reader:
             if not len(rows):
                 raise truncated(f"{count:,} elements", f"{element_count:,} and a part of one")
             self._add_rows(kind, tags, rows[:, 0], rows[:, leading_columns:])
+            widths.append(np.full(len(rows), width))
+            self._check_listed(kind, tags, rows[:, leading_columns:])
+            tag_counts.add((KINDS[kind][1], 0 if self._version == "1" else tags))
             place += rows.size
             element_count += len(rows)
         self._check_sum(count, element_count, "elements")
+        if widths:
+            check_lines(text, np.concatenate(widths), "elements")
+            self._check_tags(tag_counts)
+
+    def _check_listed(self, kind: int, tags: int, rows: Numbers) -> None:
+        """Refuse elements that a word too many makes of another one: partitions miscounted, or a node twice.
+
+        The third of several tags is the number of partitions, whose numbers follow.
+        """
+        has_wrong_tags = self._has_partitions and tags > 2 and bool((rows[:, 2] != tags - 3).any())
+        nodes = np.sort(rows[:, tags:], axis=1)
+        if has_wrong_tags or (kind in _SIMPLICES and (nodes[:, 1:] == nodes[:, :-1]).any()):
+            raise Flaw(
+                "the mesh is damaged: an element has a node twice, or another number of partitions than it says",
+                expected="number, type, number of tags, tags (a group, an entity, partitions), nodes that differ",
+                actual=f"elements of type {kind} with {tags} tags and {nodes.shape[1]} nodes",
+            )
+
+    @staticmethod
+    def _check_tags(tag_counts: set[tuple[int, int]]) -> None:
+        """Refuse tags of partitions that elements of the highest dimension do not all have."""
+        highest = max(dimension for dimension, _ in tag_counts)
+        counts = [tags for dimension, tags in tag_counts if dimension == highest]
+        if max(tags for _, tags in tag_counts) > 2 and min(counts) <= 2:
+            raise Flaw(
+                "the mesh is damaged: some elements are in partitions and others, of the highest dimension, are not",
+                expected="as many tags for each, or partitions for all",
+                actual=f"{', '.join(map(str, sorted({tags for _, tags in tag_counts})))} tags",
+            )
 
     @staticmethod
     def _run(table: Numbers, place: int, width: int, leading_columns: int) -> Numbers:

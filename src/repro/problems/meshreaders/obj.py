@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.problems.meshreaders import Contents, Flaw, Floats, Numbers, face, load_text, parse, split
+from repro.problems.meshreaders import Contents, Flaw, Floats, Numbers, check_alike, face, load_text, parse, split
 
 _CONTINUED = re.compile(rb"(?m)^[ \t]*(?:v|f|fo)[ \t](?:[^\n\\]*\\[ \t]*\n)+[^\n]*")
 _BREAK = re.compile(rb"\\[ \t]*\n")
@@ -16,8 +16,14 @@ _BESIDE = re.compile(rb"/\S*")
 _VERTEX, _FACES = b"v", (b"f", b"fo")
 #: Keywords of unsupported surface elements, which are rejected.
 _NOT_READ = (b"cstype", b"surf", b"curv", b"call")
+#: A line without a known keyword, which is a face or a vertex with a word before or instead of it.
+_WITHOUT_KEY = re.compile(rb"[+-]?\.?\d|\S+\s+(?:v|f|fo)\s")
+#: Keywords of lines that are ignored, and may have a word `v` or `f` behind them.
+_NAMES = (b"o", b"g", b"s", b"mg", b"usemtl", b"mtllib", b"usemap", b"maplib", b"parm")
 #: Allowed counts of numbers for a vertex: coordinates only, with a weight, or with a colour of three or four numbers.
 _WIDTHS = (3, 4, 6, 7)
+#: Those that all vertices have or none, since a word too many gives the same.
+_OF_ALL = (4, 7)
 
 
 def read(path: Path, values: bool = False) -> Contents:
@@ -42,6 +48,12 @@ def read(path: Path, values: bool = False) -> Contents:
                 actual=line.strip()[:80].decode(errors="replace"),
                 todo="export polygons, in one file",
             )
+        elif key and key not in _NAMES and _WITHOUT_KEY.match(line.strip()):
+            raise Flaw(
+                "the mesh is damaged: a line begins with no keyword of the format",
+                expected="v, f, or another keyword, and its numbers",
+                actual=line.strip()[:80].decode(errors="replace"),
+            )
     points = _points(vertices)
     sizes = np.array([len(corners.split()) for corners in faces], np.int64)
     if (sizes < 3).any():
@@ -63,6 +75,8 @@ def _points(vertices: list[bytes]) -> Floats:
             expected="v x y z, with a weight or a colour behind",
             actual=f"v {vertices[odd_lines[0]].decode(errors='replace')[:80]} (number {odd_lines[0]}, counted from 0)",
         )
+    if np.isin(widths, _OF_ALL).any():
+        check_alike(widths, "vertices")
     numbers = parse(b" ".join(vertices), np.float64, int(widths.sum()), "vertices")
     starts = np.cumsum(widths) - widths
     weights = numbers[starts[widths == 4] + 3]

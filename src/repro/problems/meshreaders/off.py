@@ -7,7 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.problems.meshreaders import Cells, Contents, Flaw, Floats, face, load_text, parse, split, truncated, whole
+from repro.problems.meshreaders import (
+    Cells,
+    Contents,
+    Flaw,
+    Floats,
+    check_alike,
+    face,
+    load_text,
+    parse,
+    split,
+    truncated,
+    whole,
+)
 
 _HEADER = re.compile(rb"(?P<kind>(?:ST|C|N){0,3}(?P<more>4?n?)OFF)(?:\s+|$)")
 
@@ -85,6 +97,7 @@ def _points(lines: list[bytes]) -> Floats:
             expected="three numbers",
             actual=f"{lines[odd_lines[0]].decode(errors='replace')[:80]} (number {odd_lines[0]}, counted from 0)",
         )
+    check_alike(widths, "vertices")
     numbers = parse(b" ".join(lines), np.float64, int(widths.sum()), "vertices")
     return np.asarray(numbers[(np.cumsum(widths) - widths)[:, None] + np.arange(3)])
 
@@ -99,5 +112,11 @@ def _faces(lines: list[bytes]) -> list[Cells]:
             expected="the number of corners, and so many numbers of vertices",
             actual=f"{lines[odd_faces[0]].decode(errors='replace')[:80]} (number {odd_faces[0]}, counted from 0)",
         )
+    # a colour has three or four numbers, and some faces may have none
+    colours = np.array([len(face_words) - 1 - size for face_words, size in zip(words, sizes, strict=True)], np.int64)
+    is_small = np.array(sizes, np.int64) < 3
+    has_wrong_colours = not any(np.isin(colours, (0, width)).all() for width in (3, 4))
+    if has_wrong_colours or (colours[is_small].any() and not colours[~is_small].all()):
+        check_alike(colours, "faces, beside their corners,")
     text = b" ".join(b" ".join(face_words[1 : 1 + size]) for face_words, size in zip(words, sizes, strict=True))
     return split(np.array(sizes, np.int64), parse(text, np.int64, sum(sizes), "corners"), face)

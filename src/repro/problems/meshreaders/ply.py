@@ -17,6 +17,7 @@ from repro.problems.meshreaders import (
     Floats,
     Numbers,
     Order,
+    check_lines,
     face,
     parse,
     split,
@@ -83,6 +84,8 @@ def read(path: Path, values: bool = False) -> Contents:
             expected=", ".join(f"{element.count} of {element.name}" for element in elements),
             actual=f"{body.left:,} {'bytes' if order else 'numbers'} more",
         )
+    if not order and body.widths:
+        check_lines(raw[start:], np.concatenate(body.widths), "the .ply file")
     return points, cells
 
 
@@ -159,6 +162,8 @@ class _Body:
 
     def __init__(self, content: NDArray[Any], order: Order) -> None:
         self._content, self.place = content, 0
+        #: Words or bytes of the rows that were read, for each element.
+        self.widths: list[Numbers] = []
         self._order: Order = order
 
     @property
@@ -189,6 +194,7 @@ class _Body:
                     numbers = whole_numbers(numbers, f"{item.name} of {element.name}, a property of type {item.dtype}")
                 values[item.name] = (lengths[:, i], numbers)
         self.place += int(total.sum())
+        self.widths.append(total)
         return values
 
     def _width(self, dtype: np.dtype[Any]) -> int:

@@ -179,6 +179,8 @@ class _Reader:
             case _ if key in _SURFACE and self._dataset == "polydata":
                 self._surface.append((key, *self._connectivity(words)))
             case "dimensions":
+                if len(words) != 4:
+                    raise self._not_understood(words)
                 self._sizes = [self._number(words, i, "points") for i in (1, 2, 3)]
             case "origin" | "spacing" | "aspect_ratio":
                 self._grid[key] = parse(" ".join(words[1:]).encode(), np.float64, 3, key)

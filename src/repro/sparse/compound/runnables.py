@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ from repro.bench.yardsticks import Floor
 from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.codegen.templates import StreamConfig
 from repro.config.models import EXTENDED, PAPER, Space
-from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name
 from repro.sparse.compound.outer import get_outer
-from repro.sparse.compound.packing import PackedFacts, pack, pack_pairs
-from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, TILE_ROWS, Layout, VariantId
-from repro.sparse.elementwise import in_order, pack_vector, padded_size
+from repro.sparse.compound.packing import PackedFacts
+from repro.sparse.compound.product import CompoundProduct, pack_layout, vector_entry_bytes
+from repro.sparse.compound.variants import Layout, VariantId
+from repro.sparse.elementwise import in_order, pack_vector
 from repro.sparse.operands import (
     NAN_BYTE,
     CompiledProduct,
@@ -36,10 +37,11 @@ from repro.sparse.operands import (
     x_on,
     y_on,
 )
-from repro.sparse.pairs import shared_bytes
 
 #: Largest number of slots per entry for our layouts.
 MAX_PADDING = 4
+#: Column `kind` in the result rows of dependent variants.
+DEPENDENT = "dependent"
 
 
 class Variant(CompiledProduct):
@@ -117,30 +119,14 @@ class Variant(CompiledProduct):
         if (fill_ratio := self._padding(workspace)) > MAX_PADDING:
             raise Unsupported(f"padded to {fill_ratio:.1f} times the entries, more than {MAX_PADDING}")
         facts, buffers = workspace.upload_packed(self.packing, operand_packer(workspace, operands, self.layout))
-        shared = self._shared_bytes(facts, operands)
-        self.matrix_bytes = facts.nbytes
-        name = kernel_name(self.schedule, device.target)
-        self._kernel_resources = self.resources(name)
-        n = operands.problem.n
-        long_rows = self.layout.ordering == "clustered" and not self.layout.stores_pairs
-        blocks = self.schedule.blocks(n, device.sm_count, facts.stride if long_rows else 0)
-        matrix = [np.int32(n), np.int32(facts.slots), np.int32(facts.stride)]
-        matrix += [np.int32(facts.leading)] if self.layout.stores_pairs else []
-        kept_slots = self._kept_slots(facts, device)
-        program = self.program(workspace)
+        entry_bytes = vector_entry_bytes(self.layout, operands.entry.size, operands.dtype.itemsize)
         counter = workspace.written("counter", 4, "its counter")
-
-        def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            arguments: list[Argument] = [*matrix, *buffers.values(), x, y, counter, *kept_slots]
-            run = self._queue(device, program, name, blocks, arguments, shared)
-            return run if self.schedule.kind != DYNAMIC else in_order([lambda: device.fill(counter, 0), run])
-
-        self._bind = bind
-
-    def _queue(
-        self, device: Device, program: Program, name: str, blocks: int, arguments: Sequence[Argument], shared: int
-    ) -> Callable[[], None]:
-        return device.bind(program.kernel(name, shared), blocks, self.schedule.block_size, arguments)
+        product = CompoundProduct(
+            device, self.program(workspace), self.id, facts, buffers, operands.problem.n, entry_bytes, counter
+        )
+        self.matrix_bytes = product.nbytes
+        self._kernel_resources = self.resources(kernel_name(self.schedule, device.target))
+        self._bind = partial(product.bind, dependent=self.kind == DEPENDENT)
 
     def _padding(self, workspace: Workspace) -> float:
         """Return the number of slots per entry for our layouts; 1 for pair formats, whose padding is not limited."""
@@ -149,38 +135,12 @@ class Variant(CompiledProduct):
         matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
         return workspace.cached(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
 
-    def _kept_slots(self, facts: PackedFacts, device: Device) -> list[np.int32]:
-        """Return the number of slots to keep in L2, an argument of `el` kernels.
-
-        It raises `Unsupported` if the whole matrix fits in L2.
-        """
-        if self.schedule.load != "el":
-            return []
-        share = L2_SHARE * device.l2_bytes / facts.nbytes
-        if share >= 1 and device.backend == "cuda":
-            raise Unsupported(
-                f"the matrix takes {facts.nbytes:,} bytes, and {L2_SHARE:.0%} of L2, which has {device.l2_bytes:,}, "
-                "would be kept for it: all of it"
-            )
-        return [np.int32(min(1.0, share) * facts.slots)]
-
-    def _shared_bytes(self, facts: PackedFacts, operands: ProductOperands) -> int:
-        """Return the bytes of dynamic shared memory per block of a pair format; 0 for other formats."""
-        if not self.layout.stores_pairs:
-            return 0
-        size = operands.entry.size
-        entry_bytes = (padded_size(size) if self.layout.vector == "Padded" else size) * operands.dtype.itemsize
-        tile_rows = TILE_ROWS[self.layout.outer]
-        return shared_bytes(facts.shared + (self.schedule.width - 1) * tile_rows, tile_rows, entry_bytes)
-
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return members `(n, k)` as a flat array in the layout's ordering and vector order; needs `prepare` first."""
         assert self._permutation is not None
         return pack_vector(values[self._permutation], self.layout.vector)
 
 
-#: Column `kind` in the result rows of dependent variants.
-DEPENDENT = "dependent"
 #: Number of repetitions of the three products of a chain when the chain is verified.
 CHAIN_REPEATS = 8
 
@@ -238,11 +198,6 @@ class DependentVariant(Variant):
             chain.release()
         return words
 
-    def _queue(
-        self, device: Device, program: Program, name: str, blocks: int, arguments: Sequence[Argument], shared: int
-    ) -> Callable[[], None]:
-        return device.bind_dependent(program, name, blocks, self.schedule.block_size, arguments, shared)
-
 
 def padding(matrix: Matrix, outer: str, warp: int) -> float:
     """Return the number of slots per entry of a matrix, which must have entries (`Matrix.require_product`)."""
@@ -253,18 +208,17 @@ def padding(matrix: Matrix, outer: str, warp: int) -> float:
 def operand_packer(
     workspace: Workspace, operands: ProductOperands, layout: Layout
 ) -> Callable[[], tuple[PackedFacts, Mapping[str, NDArray[Any]]]]:
-    clustered = layout.ordering == "clustered"
     matrix = operands.reordered(layout.unknowns)  # done here, since renumbering the unknowns does not count as packing
 
     def packed() -> tuple[PackedFacts, Mapping[str, NDArray[Any]]]:
-        values = matrix.values.astype(operands.dtype, copy=False)
-        if layout.stores_pairs:
-            symmetry = symmetry_on(workspace, layout.unknowns)
-            rows = clusters_on(workspace) if symmetry.kind and clustered else None
-            packed_operand = pack_pairs(matrix, values, symmetry, layout, rows)
-        else:
-            rows = clusters_on(workspace) if clustered else None
-            packed_operand = pack(matrix, values, layout, workspace.device.target.warp, rows)
+        packed_operand = pack_layout(
+            matrix,
+            matrix.values.astype(operands.dtype, copy=False),
+            layout,
+            workspace.device.target.warp,
+            lambda: symmetry_on(workspace, layout.unknowns),
+            lambda: clusters_on(workspace),
+        )
         return packed_operand.facts, packed_operand.arrays
 
     return packed

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.errors import IncorrectError, ReproError
+from repro.errors import IncorrectError, ReproErrorOfValue
 
 #: The pitch of the table is a multiple of this many words, 128 bytes, which is a GPU's cache line.
 PITCH_ALIGNMENT = 32
@@ -122,7 +122,7 @@ def consecutive(starts: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any
 def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
     """Return a capacity in entries; raise `ReproError` if 32-bit offsets cannot address it."""
     if capacity > MAX_ENTRIES:
-        raise ReproError(
+        raise ReproErrorOfValue(
             "more entries than a dynamic matrix can hold",
             where=where,
             expected=f"at most {MAX_ENTRIES:,}, its slack included",
@@ -161,7 +161,7 @@ def lay_out(
     required = int(ends[-1]) if rows else 0
     capacity = check_capacity(required if capacity is None else capacity)
     if capacity < required:
-        raise ReproError(
+        raise ReproErrorOfValue(
             "the matrix does not fit into its buffer", expected=f"room for {required:,} entries", actual=f"{capacity:,}"
         )
     pitch = table_pitch(rows)

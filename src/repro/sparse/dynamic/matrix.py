@@ -14,8 +14,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.devices.base import Argument, Buffer, Device, Kernel, OutOfDeviceMemory, Program, Queue
-from repro.errors import ReproError
+from repro.devices.base import (
+    ADDRESS,
+    Argument,
+    Buffer,
+    Call,
+    Device,
+    Kernel,
+    OutOfDeviceMemory,
+    Program,
+    Queue,
+)
+from repro.errors import ReproError, ReproErrorOfValue
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, Arrays, check_capacity, table_pitch
 from repro.sparse.dynamic.kernels import Report
 from repro.sparse.dynamic.operations import Existing, Insertion, Operations
@@ -92,6 +102,11 @@ class DynamicMatrix:
         if self._under_way is not None:
             raise Unfinished(self._under_way)
         return self._storage
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether no operation was interrupted."""
+        return self._under_way is None
 
     def retain(self) -> Storage:
         """Return the current arrays, even during an operation, and keep them until the caller releases them.
@@ -298,7 +313,7 @@ class DynamicMatrix:
     def _require_countable(self, count: int) -> None:
         requested_entries = count + self.slack * min(count, self._storage.shape[0])
         if requested_entries >= MAX_ENTRIES:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "the batch is too large to be inserted at once",
                 expected=f"fewer than {MAX_ENTRIES:,} entries with the slack of the rows that they are for",
                 actual=f"{requested_entries:,}",
@@ -312,7 +327,7 @@ class DynamicMatrix:
 
     def _index_error(self, count: int) -> ReproError:
         rows, columns = self._storage.shape
-        return ReproError(
+        return ReproErrorOfValue(
             "entries lie outside of the matrix; nothing was done",
             expected=f"rows from 0 to {rows - 1} and columns from 0 to {columns - 1}",
             actual=f"{count:,} entries elsewhere",
@@ -356,6 +371,15 @@ def bind_product(program: Program, schedule: Schedule, storage: Storage, x: Buff
     return bind_vector(storage.device, program.kernel, schedule, stored_rows(storage), (x, y))
 
 
+def bind_product_call(device: Device, program: Program, schedule: Schedule, storage: Storage) -> Call | None:
+    """Return y = A x on any stream, called with the addresses of x and y; otherwise as `bind_product`.
+
+    It is None if the device's memory has no addresses.
+    """
+    name, grid, block_size, arguments = _vector_launch(device, schedule, stored_rows(storage), (ADDRESS, ADDRESS))
+    return device.bind_call(program, name, grid, block_size, arguments)
+
+
 def stored_rows(storage: Storage) -> StoredRows:
     buffers = {name: getattr(storage, name) for name in ("columns", "values", "table", "sizes")}
     return StoredRows(storage.shape[0], storage.segments, buffers, lambda: storage.download().sizes)
@@ -369,11 +393,19 @@ def bind_vector(
     The host prepares nothing from the matrix, so the matrix may change. `kernel` returns a kernel of the module
     `product`.
     """
+    name, grid, block_size, arguments = _vector_launch(device, schedule, matrix, vectors)
+    return device.bind(kernel(name), grid, block_size, arguments)
+
+
+def _vector_launch(
+    device: Device, schedule: Schedule, matrix: StoredRows, vectors: tuple[Argument, Argument]
+) -> tuple[str, int, int, list[Argument]]:
+    """Return name, number of blocks, threads per block and arguments of the kernel of `bind_vector`."""
     block_size = BLOCK_SIZE[device.backend]
     format = "csr" if not matrix.segments else "exact" if schedule.exact else "dcsr"
     name = f"{schedule.kind}_{format}_w{schedule.width}_{schedule_suffix(schedule)}"
-    arguments = [np.int32(matrix.rows), *matrix.arguments(schedule.exact), *vectors]
-    return device.bind(kernel(name), -(-matrix.rows * schedule.width // block_size), block_size, arguments)
+    arguments: list[Argument] = [np.int32(matrix.rows), *matrix.arguments(schedule.exact), *vectors]
+    return name, -(-matrix.rows * schedule.width // block_size), block_size, arguments
 
 
 def bind_bins(

@@ -302,18 +302,22 @@ class Operations:
         tiles, arguments = self._tiles(offsets, firsts, target, slack, permutation_arguments)
         return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
 
-    def together(self, target: Storage) -> Launch:
+    def together(self, target: Storage, offsets: Buffer | None = None, *, dependent: bool = True) -> Launch:
         """Return a launch that copies all rows into the matrix `target`, in order and without free space.
 
-        `target` has the same shape and enough capacity. On a GPU one kernel computes the offsets and segments, and the
-        kernel that copies entries starts while it still runs.
+        `target` has the same shape and enough capacity; its columns and values are CSR then, of which `offsets`, int32
+        `(rows + 1,)`, receives the offsets. On a GPU one kernel computes the offsets and segments; with
+        `dependent`, the kernel that copies entries starts while it still runs, for which binding takes longer.
         """
         if self._device.backend != "cuda":
-            rooms, offsets = self.rooms(0)
-            return in_order([rooms, self.copy(offsets, target, slack=False)])
+            rows = self.storage.shape[0]
+            ends = self._ints("offsets", rows + 1) if offsets is None else offsets
+            scan = self._scan(rows)(self.storage.sizes, ends, rows)
+            return in_order([scan, self.copy(ends, target, slack=False)])
         storage, rows, block_size = self.storage, self.storage.shape[0], BLOCK_SIZE["cuda"]
         blocks = max(1, -(-rows // (ROWS_PER_THREAD * block_size)))
-        offsets, firsts = self._ints("offsets", rows + 1), self._firsts(target)
+        firsts = self._firsts(target)
+        offsets = self._ints("offsets", rows + 1) if offsets is None else offsets
         place = self._kernels.blocks(
             "place_all_rows", blocks, [
                 np.int32(rows), offsets, storage.sizes, np.int32(target.segments), np.int32(target.pitch), target.table,
@@ -321,6 +325,8 @@ class Operations:
             ],
         )  # fmt: skip
         tiles, arguments = self._tiles(offsets, firsts, target, False, _permutation_arguments(None, storage.sizes))
+        if not dependent:
+            return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
         copy = self._device.bind_dependent(self._program, "copy_rows", tiles, block_size, arguments)
         return in_order([place, copy])
 

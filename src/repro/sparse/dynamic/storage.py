@@ -101,6 +101,8 @@ class Storage:
     lease: Lease | None = field(default=None, kw_only=True)
     #: The block that holds table, sizes, versions and state; None: they have memory of their own.
     lease_of_rows: Lease | None = field(default=None, kw_only=True)
+    #: Whether columns and values are another owner's, who releases them.
+    borrowed: bool = field(default=False, kw_only=True)
     _holders: int = field(default=1, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
@@ -178,8 +180,10 @@ class Storage:
 
     def _leave(self) -> None:
         """Release the memory of columns and values."""
-        self.columns.release()
-        self.values.release()
+        if not self.borrowed:
+            self.columns.release()
+            self.values.release()
+        self.borrowed = False
         if self.lease is not None:
             self.lease.release()
             self.lease = None

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, allocate_parts
-from repro.errors import ReproError
+from repro.errors import ReproErrorOfValue
 from repro.sparse.device_primitives import Launches, Load, Phase, Releasable, Repeated, Stage, keep, phases_in_order
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
@@ -519,9 +519,9 @@ def _coarsen(
 
 def _check(a: Storage, vectors: NDArray[np.floating] | None, unknowns: int) -> None:
     if a.shape[0] != a.shape[1]:
-        raise ReproError("multigrid needs a square matrix", expected="as many columns as rows", actual=a.shape)
+        raise ReproErrorOfValue("multigrid needs a square matrix", expected="as many columns as rows", actual=a.shape)
     if unknowns < 1 or a.shape[0] % unknowns:
-        raise ReproError(
+        raise ReproErrorOfValue(
             "the unknowns of a node do not divide the rows",
             where="unknowns",
             expected=f"a divisor of {a.shape[0]}",
@@ -530,7 +530,9 @@ def _check(a: Storage, vectors: NDArray[np.floating] | None, unknowns: int) -> N
     if vectors is None:
         return
     if vectors.ndim != 2 or vectors.shape[0] != a.shape[0] or not vectors.shape[1]:
-        raise ReproError("the near null space does not fit", expected=f"({a.shape[0]}, k)", actual=tuple(vectors.shape))
+        raise ReproErrorOfValue(
+            "the near null space does not fit", expected=f"({a.shape[0]}, k)", actual=tuple(vectors.shape)
+        )
 
 
 def refresh_hierarchy(

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.errors import ReproError
+from repro.errors import ReproError, ReproErrorOfValue
 
 #: Largest number of Arnoldi steps: a column of coefficients on the device has a place for each step
 #: (`repro.sparse.multigrid.hierarchy.COLUMN_STRIDE`).
@@ -48,7 +48,7 @@ class MultigridSettings:
         }
         for name, (sensible, expected) in limits.items():
             if not sensible:
-                raise ReproError(
+                raise ReproErrorOfValue(
                     "a setting of multigrid makes no sense", where=name, expected=expected, actual=getattr(self, name)
                 )
 
@@ -170,7 +170,7 @@ def tentative(
     """
     n, (rows, k) = len(aggregates), near_null.shape
     if not n or rows % n:
-        raise ReproError("the near null space does not fit", expected=f"a multiple of {n} rows", actual=rows)
+        raise ReproErrorOfValue("the near null space does not fit", expected=f"a multiple of {n} rows", actual=rows)
     unknowns, count = rows // n, int(aggregates.max(initial=-1)) + 1
     values = np.zeros((rows, k))
     coarse = np.zeros((count * k, k))
@@ -249,7 +249,9 @@ def largest_eigenvalue(h: NDArray[np.floating]) -> float:
 
 def not_finite_error() -> ReproError:
     """Return the error for products with a matrix that are not finite."""
-    return ReproError("multigrid needs finite numbers", where="the matrix", actual="NaN or infinity in a product")
+    return ReproErrorOfValue(
+        "multigrid needs finite numbers", where="the matrix", actual="NaN or infinity in a product"
+    )
 
 
 def checked_diagonal(a: sp.csr_array) -> NDArray[np.floating]:
@@ -268,7 +270,7 @@ def check_diagonal(diagonal: NDArray[np.floating]) -> None:
 
 def bad_diagonal(row: int, count: int, value: float) -> ReproError:
     """Return the error for `count` unusable diagonal entries, the first of them in `row`."""
-    return ReproError(
+    return ReproErrorOfValue(
         f"multigrid needs a diagonal without {'zeros' if value == 0 else 'NaN and infinite numbers'}",
         where=f"row {row}, the first of {count}",
         expected="a number other than 0",
@@ -355,11 +357,11 @@ class Smoother:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in SMOOTHERS:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "unknown smoother", where="smoother", expected=" or ".join(SMOOTHERS), actual=repr(self.kind)
             )
         if self.degree not in SMOOTHER_DEGREES:
-            raise ReproError(
+            raise ReproErrorOfValue(
                 "a setting of multigrid makes no sense",
                 where="degree",
                 expected=f"{SMOOTHER_DEGREES[0]} to {SMOOTHER_DEGREES[-1]}",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device
-from repro.errors import ReproError
+from repro.errors import ReproError, ReproErrorOfValue
 from repro.sparse.device_primitives import Load, Repeated, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, Launch, in_order
@@ -343,7 +343,7 @@ class Solver:
         if level.a.shape[0] <= DENSE_ROWS:
             dense = level.a.download().to_csr().toarray().astype(np.float64)
             if not np.isfinite(dense).all():
-                raise ReproError("multigrid needs finite numbers", where="the coarsest matrix")
+                raise ReproErrorOfValue("multigrid needs finite numbers", where="the coarsest matrix")
             inverse: NDArray[np.float64] = np.ascontiguousarray(np.linalg.pinv(dense).T).ravel()
             return inverse
         with ExitStack() as stack:
@@ -432,7 +432,7 @@ class Solver:
         scaled_x = self._read(self.x)
         x = shifted(scaled_x, exponent)
         if np.isfinite(scaled_x).all() and not np.isfinite(x).all():
-            raise ReproError(
+            raise ReproErrorOfValue(
                 f"the solution is beyond {self._dtype}",
                 where="x",
                 expected=f"numbers up to {np.finfo(self._dtype).max:.3g}",
@@ -471,7 +471,7 @@ def shifted(vector: NDArray[Any], exponent: int) -> NDArray[Any]:
 def check_finite(vector: NDArray[Any], subject: str) -> None:
     bad = np.flatnonzero(~np.isfinite(vector))
     if len(bad):
-        raise ReproError(
+        raise ReproErrorOfValue(
             "multigrid needs finite numbers",
             where=f"{subject}[{bad[0]}], the first of {len(bad)}",
             expected="a finite number",
@@ -480,7 +480,7 @@ def check_finite(vector: NDArray[Any], subject: str) -> None:
 
 
 def _too_far() -> ReproError:
-    return ReproError(
+    return ReproErrorOfValue(
         "the iteration has nowhere to start from",
         where="x0",
         expected="an x0 whose residual b - A x0 can be held against b",
@@ -497,7 +497,7 @@ def _definiteness_error(step: int, curvature: float, cycle_product: float) -> Re
     }
     for product, (number, violated) in wrong.items():
         if violated:
-            return ReproError(
+            return ReproErrorOfValue(
                 "conjugate gradients need a matrix that is symmetric and positive definite",
                 where=f"step {step}",
                 expected=f"{product} above 0",

@@ -133,13 +133,16 @@ class RestartedSolver(ABC):
 
         The solve has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b. If the
         recurrence has stopped at a larger residual, it is restarted from x as long as this reduces the residual. The
-        host reads the state after every `check_every` iterations.
+        host reads the state after every `check_every` iterations. If the norm of b is 0, the solution is x = 0.
         """
         check_every = check_every or self.iterations_of_launch()
         self.reset()
         self.begin()
         progress = self.progress()
         norm_of_b, previous_residual, stop_reason = progress.norm_of_b, math.inf, StopReason.NONE
+        if norm_of_b == 0:
+            self._device.fill(self.x, 0)
+            return PersistentSolution("converged", 0, 0.0, 0.0)
         limit = tolerance * norm_of_b
         least = float(np.finfo(self._dtype).eps) / 16  # a smaller residual of the recurrence says nothing about x
         self._device.write(self._state, np.array([(max(tolerance, least) * norm_of_b) ** 2]))  # word 0 is `LIMIT`

@@ -49,7 +49,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from repro.entries import get_entry
-from repro.errors import ReproError
+from repro.errors import ReproErrorOfValue
 from repro.problems.matrix import Matrix
 from repro.sparse.symmetry import adjoint_members
 
@@ -159,7 +159,7 @@ def assign_rows(
     cut = min(cuts, key=lambda cut: cut.max_slices_per_warp(warps))
     n_steps = int(cut.steps.sum())
     if n_steps * LANES > MAX_SLOTS:
-        raise ReproError(
+        raise ReproErrorOfValue(
             "the matrix is too large for a persistent solver",
             expected=f"at most {MAX_SLOTS:,} slots",
             actual=f"{n_steps * LANES:,}",

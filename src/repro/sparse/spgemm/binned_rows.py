@@ -17,7 +17,7 @@ import numpy as np
 
 from repro.codegen.targets import Target
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, LaunchSpec, Program
-from repro.errors import ReproError
+from repro.errors import ReproError, ReproErrorOfValue
 from repro.sparse.device_primitives import Load, check_factors, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.storage import Storage
@@ -63,7 +63,7 @@ class Factors:
 
 
 def too_many(entries: int) -> ReproError:
-    return ReproError(
+    return ReproErrorOfValue(
         "the product has more entries than a matrix can hold",
         expected=f"at most {MAX_ENTRIES:,}",
         actual=f"up to {entries:,}",

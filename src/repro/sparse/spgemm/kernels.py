@@ -376,6 +376,20 @@ class LaunchWord(IntEnum):
     DONE = 4
 
 
+class CsrWord(IntEnum):
+    """Index of each word that the blocks of `read_csr` update and the host reads."""
+
+    #: Length of the longest row, and number of entries.
+    LONGEST = 0
+    ENTRIES = 1
+    #: 1 if an offset or a column is wrong.
+    WRONG = 2
+    #: 0 if the columns of each row ascend, without duplicates.
+    UNORDERED = 3
+    #: Number of blocks that have ended.
+    DONE = 4
+
+
 #: Numbers of table slots of one-launch products, and targeted threads per block.
 SINGLE_TABLES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1280, 1536, 2048)
 SINGLE_BLOCK_SIZE = 256
@@ -548,8 +562,9 @@ COUNT_WIDTH = {"cuda": 4, "opencl": 1}
 COUNTED_BY_BLOCK = 128
 #: Modules of both formats: counting and binning; one for each mode; the paper's sort; expansion to coordinates.
 KERNELS = ("count", *MODES, "esc", "expand")
-#: Modules of the format `exact` only: products with stored destinations, and, on a GPU, one-launch products.
-EXACT_KERNELS = ("refill", "single")
+#: Modules of the format `exact` only: reading of CSR arrays, products with stored destinations, and, on a GPU,
+#: one-launch products.
+EXACT_KERNELS = ("csr", "refill", "single")
 MODULES = tuple(f"{kernels}-{format}" for format in ("exact", "chain") for kernels in KERNELS) + tuple(
     f"{kernels}-exact" for kernels in EXACT_KERNELS
 )
@@ -557,7 +572,7 @@ MODULES = tuple(f"{kernels}-{format}" for format in ("exact", "chain") for kerne
 
 def exact_modules(target: Target) -> tuple[str, ...]:
     """Return the names of the modules for a target and for factors in the format `exact`."""
-    exact_kernels = EXACT_KERNELS if target.dialect == "cuda" else EXACT_KERNELS[:1]
+    exact_kernels = EXACT_KERNELS if target.dialect == "cuda" else EXACT_KERNELS[:-1]
     return tuple(f"{kernels}-exact" for kernels in (*KERNELS, *exact_kernels))
 
 
@@ -599,6 +614,8 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "max_products": 1 << (32 - COUNT_BITS),
             "words": _places(DESTINATIONS=DestinationsWord),
         }
+    elif kernels == "csr":
+        module_values = {"state_words": STATE_WORDS, "words": _places(CSR=CsrWord)}
     elif kernels == "single":
         module_values = {
             "shapes": single_shapes(target, scalar_bytes),

@@ -16,18 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, OutOfDeviceMemory
+from repro.devices.base import ADDRESS, PART_ALIGNMENT, Argument, Buffer, Call, Device, OutOfDeviceMemory
 from repro.sparse.device_primitives import Launches, Load, RadixSort, Scan, bit_count, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.kernels import STATE_BUFFER_END, STATE_UNPLACED, STATE_WORDS
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.elementwise import Kernels, in_order
+from repro.sparse.elementwise import CallsInOrder, Kernels, in_order
 from repro.sparse.spgemm.arena import Range
 from repro.sparse.spgemm.binned_rows import (
     MIN_PRODUCTS,
@@ -469,7 +470,7 @@ class Destinations:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stored destinations on the device."""
+        """Bytes of the stored destinations on the device; 0 after `release`."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
     @property
@@ -564,19 +565,32 @@ class Destinations:
         launches: list[Callable[[], None]] = []
         for rows in self._launches:
             shape = self._shape(rows)
-            kernel = self._load("refill-exact").kernel(shape.kernel)
-            plan_arguments: list[Argument] = [
-                factors.a.table,
-                factors.a.values,
-                self._steps,
-                self._base,
-                self._destinations,
-            ]
-            arguments = [*rows.arguments(self._base), *plan_arguments, factors.b.values, c.table, c.values]
+            kernel, arguments = self._load("refill-exact").kernel(shape.kernel), self._arguments(rows, factors, c)
             launches.append(self._device.bind(kernel, -(-rows.number // shape.rows), shape.threads, arguments))
         if self.unplanned:
             launches.append(self._bind_unplanned(factors, c, stack))
         return in_order(launches)
+
+    def bind_call(self, factors: Factors, c: Storage) -> Call | None:
+        """Return the computation on any stream, called with the addresses of the values of A, B and C.
+
+        It is None if some rows have no destinations, or if the device's memory has no addresses.
+        """
+        given = Factors(replace(factors.a, values=ADDRESS), replace(factors.b, values=ADDRESS), factors.format)
+        calls = []
+        for rows in self._launches:
+            shape, arguments = self._shape(rows), self._arguments(rows, given, replace(c, values=ADDRESS))
+            grid = -(-rows.number // shape.rows)
+            call = self._device.bind_call(self._load("refill-exact"), shape.kernel, grid, shape.threads, arguments)
+            if call is None:
+                return None
+            calls.append(call)
+        return None if self.unplanned else CallsInOrder(calls)
+
+    def _arguments(self, rows: RoomRows, factors: Factors, c: Storage) -> list[Argument]:
+        """Return the arguments of the kernel that computes the values of some rows."""
+        plan_arguments = [factors.a.table, factors.a.values, self._steps, self._base, self._destinations]
+        return [*rows.arguments(self._base), *plan_arguments, factors.b.values, c.table, c.values]
 
     def _bind_unplanned(self, factors: Factors, c: Storage, stack: ExitStack) -> Callable[[], None]:
         device = self._device
@@ -588,6 +602,7 @@ class Destinations:
 
     def release(self) -> None:
         """Release the memory; a second call has no effect."""
+        self._buffers.clear()
         self._stack.close()
 
 

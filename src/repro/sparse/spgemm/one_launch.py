@@ -132,7 +132,7 @@ class SingleLaunch:
 
     def __init__(self, device: Device, dtype: np.dtype[np.floating]) -> None:
         self._device, self._dtype = device, dtype
-        self.arena, self._shelf = Arena(device, dtype), RowArrayPool(device)
+        self.arena, self.row_arrays = Arena(device, dtype), RowArrayPool(device)
         #: Device counters of the blocks, and host-visible words in which the kernel reports them; allocated at the
         #: first launch.
         self._counters: tuple[Buffer, HostWords] | None = None
@@ -314,7 +314,7 @@ class SingleLaunch:
 
     def _empty(self, factors: Factors, configuration: SingleConfiguration, entries: Range) -> Storage:
         """Return an uninitialised matrix for C: the kernel writes all segments, sizes and words of state."""
-        arrays = self._shelf.take(factors.shape[0])
+        arrays = self.row_arrays.take(factors.shape[0])
         capacity = configuration.capacity
         storage_arguments = self._device, factors.shape, 1, capacity, self._dtype, *entries.buffers(capacity)
         return Storage(*storage_arguments, *arrays.parts, lease=entries, lease_of_rows=arrays)
@@ -322,7 +322,7 @@ class SingleLaunch:
     def trim(self) -> None:
         """Release the memory blocks that no matrix uses."""
         self.arena.trim()
-        self._shelf.clear()
+        self.row_arrays.clear()
 
     def release(self) -> None:
         """Release all memory and kernels."""

@@ -1,0 +1,78 @@
+"""The short path of a product: two addresses, one launch on the caller's stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from repro.devices.base import Call, LaunchError
+from repro.errors import ReproError
+from repro.operators.arrays import DeviceArray
+from repro.operators.runtime import Runtime
+
+
+class DirectCall:
+    """y = A x for arrays of a known library (`ArrayLibraries`) that fit as they are; made once for an operator.
+
+    Calling it returns y, or None: then the general way serves the arrays, or says what is wrong with them. It checks
+    dtype, size, contiguity, alignment, GPU and overlap, and queues one launch on the stream that the library's work
+    goes to now. No event is recorded, and no stream waits.
+
+    Parameters
+    ----------
+    call
+        The launch, called with the addresses of x and y.
+    dtype, shape
+        Of the operator.
+    alignment
+        Of x and y, in bytes.
+    """
+
+    __slots__ = ("_alignment", "_call", "_columns", "_columns_bytes", "_dtype", "_libraries", "_ordinal", "_rows",
+                 "_rows_bytes", "_shape")  # fmt: skip
+
+    def __init__(
+        self, runtime: Runtime, call: Call, dtype: np.dtype[Any], shape: tuple[int, int], alignment: int
+    ) -> None:
+        self._call, self._dtype, self._alignment = call, dtype, alignment
+        self._libraries, self._ordinal = runtime.libraries, runtime.ordinal
+        self._rows, self._columns = shape
+        self._rows_bytes, self._columns_bytes = (count * dtype.itemsize for count in shape)
+        #: Shape of a new y; None: that of x.
+        self._shape = None if self._rows == self._columns else (self._rows,)
+
+    def __call__(self, x: Any, out: Any = None, stream: int | None = None) -> Any:
+        library, alignment = self._libraries[type(x)], self._alignment
+        if library is None or (stream is not None and type(x) is DeviceArray):
+            return None  # a `DeviceArray` is valid in the order of another stream
+        source = library.address(x, self._dtype, self._columns, self._ordinal)
+        if not source or source % alignment or (out is not None and type(out) is not type(x)):
+            return None
+        if out is None:
+            out = library.empty(x, self._shape, self._dtype)
+        else:
+            library.written(out)
+        target = library.address(out, self._dtype, self._rows, self._ordinal)
+        overlap = source < target + self._rows_bytes and target < source + self._columns_bytes
+        if not target or target % alignment or overlap:
+            return None
+        if stream is None:
+            stream = library.stream(self._ordinal) or 0
+        try:
+            self._call(stream, source, target)
+        except LaunchError as error:
+            raise refused_launch(error) from None
+        return out
+
+    def close(self) -> None:
+        """Refuse further launches, before the matrix is released."""
+        self._call.close()
+
+
+def refused_launch(error: LaunchError) -> ReproError:
+    return ReproError(
+        "the GPU refused a launch",
+        actual=error,
+        todo="pass a stream that is alive and belongs to the operator's GPU, and close no operator while it is used",
+    )

@@ -1,0 +1,140 @@
+"""y = A x by one generated kernel: a matrix packed in a layout, and its launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.devices.base import ADDRESS, Argument, Buffer, Call, Device, Program
+from repro.errors import Unsupported
+from repro.problems.matrix import Matrix
+from repro.sparse.compound.kernels import kernel_name
+from repro.sparse.compound.packing import Packed, PackedFacts, pack, pack_pairs
+from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, TILE_ROWS, Layout, VariantId
+from repro.sparse.elementwise import in_order, padded_size
+from repro.sparse.pairs import shared_bytes
+from repro.sparse.symmetry import Symmetry
+
+
+def pack_layout(
+    matrix: Matrix,
+    values: NDArray[np.floating],
+    layout: Layout,
+    warp: int,
+    symmetry: Callable[[], Symmetry],
+    clusters: Callable[[], NDArray[np.int64]],
+) -> Packed:
+    """Store a matrix with `values` `(nnz, members)` in a layout.
+
+    `symmetry` and `clusters` return the symmetry of these values and the row order of clustered layouts; they are
+    called only if the layout needs them. `warp` is the device's. It raises `Unsupported` if the layout does not suit
+    the matrix.
+    """
+    clustered = layout.ordering == "clustered"
+    if layout.stores_pairs:
+        found = symmetry()
+        return pack_pairs(matrix, values, found, layout, clusters() if found.kind and clustered else None)
+    return pack(matrix, values, layout, warp, clusters() if clustered else None)
+
+
+class CompoundProduct:
+    """A packed matrix on a device, and the kernel of one variant that multiplies by it.
+
+    Parameters
+    ----------
+    program
+        The loaded module with the variant's kernel.
+    facts, arrays
+        The packed matrix: its sizes, and its arrays on the device in the order of `Packed.arrays`.
+    n
+        Number of rows.
+    entry_bytes
+        Bytes of one entry of x, without padding.
+    counter
+        4 bytes on the device, which kernels of a dynamic schedule count in.
+
+    Raises
+    ------
+    Unsupported
+        The variant keeps a part of the matrix in L2, and all of it fits.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        program: Program,
+        id: VariantId,
+        facts: PackedFacts,
+        arrays: Mapping[str, Buffer],
+        n: int,
+        entry_bytes: int,
+        counter: Buffer,
+    ) -> None:
+        self._device, self._program, self.id, self.nbytes = device, program, id, facts.nbytes
+        self._counter, layout, schedule = counter, id.layout, id.schedule
+        self._name = kernel_name(schedule, device.target)
+        long_rows = layout.ordering == "clustered" and not layout.stores_pairs
+        self._grid = schedule.blocks(n, device.sm_count, facts.stride if long_rows else 0)
+        self._shared = _shared_bytes(id, facts, entry_bytes)
+        self._matrix: list[Argument] = [np.int32(n), np.int32(facts.slots), np.int32(facts.stride)]
+        self._matrix += [np.int32(facts.leading)] if layout.stores_pairs else []
+        self._matrix += arrays.values()
+        self._kept_slots = _kept_slots(id, facts, device)
+
+    def bind(self, x: Buffer, y: Buffer, *, dependent: bool = False) -> Callable[[], None]:
+        """Return a launch of y = A x on the device's own queue; `dependent` as in `Device.bind_dependent`."""
+        device, block, arguments = self._device, self.id.schedule.block_size, self._arguments(x, y, self._counter)
+        if dependent:
+            run = device.bind_dependent(self._program, self._name, self._grid, block, arguments, self._shared)
+        else:
+            run = device.bind(self._program.kernel(self._name, self._shared), self._grid, block, arguments)
+        if self.id.schedule.kind != DYNAMIC:
+            return run
+        return in_order([lambda: device.fill(self._counter, 0), run])
+
+    def bind_call(self) -> Call | None:
+        """Return y = A x on any stream, called with the addresses of x and y.
+
+        It is None if the device's memory has no addresses, or if the kernel counts in memory of its own, which two
+        streams cannot share.
+        """
+        if self.id.schedule.kind == DYNAMIC:
+            return None
+        arguments = self._arguments(ADDRESS, ADDRESS, self._counter)
+        block = self.id.schedule.block_size
+        return self._device.bind_call(self._program, self._name, self._grid, block, arguments, self._shared)
+
+    def _arguments(self, x: Buffer, y: Buffer, counter: Buffer) -> Sequence[Argument]:
+        return [*self._matrix, x, y, counter, *self._kept_slots]
+
+
+def _shared_bytes(id: VariantId, facts: PackedFacts, entry_bytes: int) -> int:
+    """Return the bytes of dynamic shared memory per block of a pair format; 0 for other formats."""
+    layout = id.layout
+    if not layout.stores_pairs:
+        return 0
+    tile_rows = TILE_ROWS[layout.outer]
+    return shared_bytes(facts.shared + (id.schedule.width - 1) * tile_rows, tile_rows, entry_bytes)
+
+
+def vector_entry_bytes(layout: Layout, size: int, itemsize: int) -> int:
+    """Return the bytes of an entry of `size` numbers in a vector of a layout."""
+    return (padded_size(size) if layout.vector == "Padded" else size) * itemsize
+
+
+def _kept_slots(id: VariantId, facts: PackedFacts, device: Device) -> list[np.int32]:
+    """Return the number of slots to keep in L2, an argument of `el` kernels.
+
+    It raises `Unsupported` if the whole matrix fits in L2.
+    """
+    if id.schedule.load != "el":
+        return []
+    share = L2_SHARE * device.l2_bytes / facts.nbytes
+    if share >= 1 and device.backend == "cuda":
+        raise Unsupported(
+            f"the matrix takes {facts.nbytes:,} bytes, and {L2_SHARE:.0%} of L2, which has {device.l2_bytes:,}, "
+            "would be kept for it: all of it"
+        )
+    return [np.int32(min(1.0, share) * facts.slots)]

@@ -1,0 +1,153 @@
+"""The short path of a call, on an emulated GPU: the arrays that take it, its stream, and what goes the general way."""
+
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from repro.errors import ReproError
+from repro.operators import spmv
+from repro.operators.arrays import DeviceArray
+from repro.operators.scipy_matrices import as_problem
+from repro.operators.spmv import Product, SpmvOperator, find_variant
+from support.emulated_cuda import needs_compiler
+from support.emulated_runtime import CURRENT_STREAM, OWN_STREAM, EmulatedRuntime, install_cupy, ndarray
+from support.matrices import draw, random
+
+pytestmark = [pytest.mark.medium, needs_compiler]
+
+
+@pytest.fixture
+def runtime(monkeypatch, built_folder):
+    return EmulatedRuntime(monkeypatch, built_folder / "emulated")
+
+
+@pytest.fixture
+def bring(monkeypatch, runtime):
+    return install_cupy(monkeypatch, runtime)
+
+
+def made(runtime, matrix, tuned="CSR-AoS-AoS/direct-64-3-w8"):
+    problem, precision = as_problem(matrix, None, None)
+    return SpmvOperator(
+        problem, Product(runtime, problem, precision, find_variant(tuned, problem, precision, runtime.device.target))
+    )
+
+
+@pytest.fixture
+def A(runtime):  # noqa: N802
+    return made(runtime, random(50, 50, 0.2))
+
+
+@pytest.fixture
+def general(monkeypatch, A):
+    """Count the calls that go the general way."""
+    calls = []
+    original = A._on_device
+    monkeypatch.setattr(A, "_on_device", lambda *arguments: calls.append(1) or original(*arguments))
+    return calls
+
+
+def product(A, x):
+    problem = A._problem
+    return sp.csr_array((problem.values[:, 0], problem.indices, problem.indptr), shape=A.shape) @ x
+
+
+def test_cupys_array_is_multiplied_into_cupys_on_the_current_stream(A, bring, general):
+    x = draw(50, float)
+    y = A @ bring(x)
+    assert type(y) is ndarray and y.shape == (50,)
+    np.testing.assert_allclose(y.get(), product(A, x), atol=1e-13)
+    out = bring(np.zeros(50))
+    assert A.matvec(bring(x), out=out) is out
+    np.testing.assert_array_equal(out.get(), y.get())
+    A.matvec(bring(x), out=out, stream=23)
+    assert A._runtime.device.streams == [CURRENT_STREAM, CURRENT_STREAM, 23]
+    assert not general and not A._runtime._streams.waited
+
+
+def test_an_own_array_is_multiplied_on_the_devices_stream(A, general):
+    x = draw(50, float)
+    y = A @ A.vectors.put(x)
+    assert type(y) is DeviceArray
+    np.testing.assert_allclose(y.get(), product(A, x), atol=1e-13)
+    assert A._runtime.device.streams == [OWN_STREAM] and not general
+    A.matvec(A.vectors.put(x), stream=23)  # its memory is valid in the order of its own stream, which has to wait
+    assert A._runtime._streams.waited == [{23}]
+
+
+def test_a_column_keeps_its_shape(A, bring):
+    x = draw(50, float)
+    assert (A @ bring(x[:, None])).shape == (50, 1)
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.complex128])
+def test_vectors_of_each_dtype_take_the_short_path(runtime, bring, precision):
+    matrix = sp.csr_array(random(40, 40, 0.2).astype(precision))
+    A, x = made(runtime, matrix), draw(40, precision)
+    np.testing.assert_allclose((A @ bring(x)).get(), matrix @ x, rtol=1e-4, atol=1e-5)
+
+
+def test_arrays_that_do_not_fit_end_in_the_message_of_the_general_way(A, bring, general):
+    x = bring(draw(50, float))
+    wrong = {
+        "another dtype": bring(np.ones(50, np.float32)),
+        "another size": bring(np.ones(49)),
+        "contiguous": bring(np.ones(50)),
+    }
+    wrong["contiguous"].flags.c_contiguous = False
+    for message, array in wrong.items():
+        with pytest.raises(ReproError, match=message):
+            A @ array
+        with pytest.raises(ReproError, match=message):
+            A.matvec(x, out=array)
+    with pytest.raises(ReproError, match="overlap"):
+        A.matvec(x, out=x)
+    with pytest.raises(ReproError, match="same side"):
+        A.matvec(x, out=np.zeros(50))
+    assert len(general) == 8
+
+
+def test_misaligned_vectors_are_refused(runtime, bring):
+    A = made(runtime, random(40, 40, 0.2).astype(complex))
+    x = bring(draw(41, complex))
+    shifted = ndarray(runtime.device.part(x.memory, 8, 640), (40,), complex)
+    with pytest.raises(ReproError, match="address"):
+        A @ shifted
+
+
+def test_a_closed_operator_launches_nothing(A, bring, runtime):
+    x, direct = bring(draw(50, float)), A._direct
+    A.close()
+    for call in (lambda: A @ x, lambda: A.matvec(x), lambda: A @ np.ones(50)):
+        with pytest.raises(ReproError, match="closed"):
+            call()
+    with pytest.raises(ReproError, match="refused a launch"):
+        direct(x)  # what another thread had read before
+    assert len(runtime.device.streams) == 1
+
+
+def test_a_layout_of_its_own_order_goes_the_general_way(runtime, bring):
+    matrix = random(40, 40, 0.2)
+    A, x = made(runtime, matrix, "Sl-8-AoSoA-SoA@rcm/direct-64-3-w2-u2"), draw(40, float)
+    y = A @ bring(x)
+    assert type(y) is ndarray  # what comes in goes out
+    np.testing.assert_allclose(y.get(), matrix @ x, atol=1e-13)
+    assert {CURRENT_STREAM} <= runtime._streams.waited[-1]
+
+
+def test_a_second_call_takes_few_frames(A, bring):
+    x, frames = bring(draw(50, float)), []
+    A @ x
+    sys.setprofile(lambda frame, event, _: frames.append(frame.f_code) if event == "call" else None)
+    A @ x
+    sys.setprofile(None)
+    ours = [code for code in frames if "/repro/" in code.co_filename]
+    assert len(ours) <= 7, ours
+
+
+def test_an_operator_needs_no_benchmark():
+    """What measures is not imported for a product."""
+    names = {name for name in vars(spmv) if not name.startswith("_")}
+    assert not names & {"Workspace", "Variant", "ProductOperands"}
