@@ -340,11 +340,11 @@ def _descriptors() -> Descriptors:
 
 
 def _threads() -> dict[int, int]:
-    """Return the native threads of this process with the nanoseconds for which each has run."""
+    """Return the native threads of this process with the nanoseconds for which each has run or waited to run."""
     found = {}
     for path in Path("/proc/self/task").iterdir():
         with suppress(OSError, ValueError):
-            found[int(path.name)] = int((path / "schedstat").read_bytes().split()[0])
+            found[int(path.name)] = sum(map(int, (path / "schedstat").read_bytes().split()[:2]))
     return found
 
 
@@ -516,6 +516,20 @@ class Containment:
                 text = f"{text[: MAX_LETTERS - 1]}…"
             if text and (text in self.lines or len(self.lines) < MAX_LINES):
                 self.lines[text] = self.lines.get(text, 0) + 1
+
+
+@contextmanager
+def told_apart(name: str) -> Iterator[None]:
+    """Contain the body, and print on standard error what it printed and changed, behind a name."""
+    containment = Containment(name)
+    try:
+        with containment.call():
+            yield
+    finally:
+        for line in containment.lines:
+            print(f"{name} prints: {line}", file=sys.stderr)
+        if containment.changes:
+            print(f"warning: {name} {containment.message}", file=sys.stderr)
 
 
 def _flush() -> None:

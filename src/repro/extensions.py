@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
+from repro.containment import ENDING, text_of, told_apart
 from repro.errors import ReproError
 
 STUDIES, BASELINES, LAYOUTS = "repro.studies", "repro.baselines", "repro.layouts"
@@ -67,12 +68,16 @@ class Extension:
             The module cannot be imported, or registers a name that exists already.
         """
         try:
-            import_module(self.module)
+            with told_apart(self.distribution or self.module):
+                import_module(self.module)
+        except ENDING:
+            raise
         except ReproError as error:
             what = error.what if error.where is None else f"{error.what}: {error.where}"
             raise self.error(what, expected=error.expected, actual=error.actual) from None
-        except Exception as error:
-            raise self.error("an extension cannot be imported", actual=f"{type(error).__name__}: {error}") from error
+        except BaseException as error:
+            actual = f"{type(error).__name__}: {text_of(error)}"
+            raise self.error("an extension cannot be imported", actual=actual) from error
 
     def error(self, what: str, *, expected: object = None, actual: object = None) -> ReproError:
         return ReproError(
@@ -92,6 +97,17 @@ def extensions(group: str) -> tuple[Extension, ...]:
         for entry in entry_points(group=group)
     }
     return tuple(sorted(extensions_of_group, key=lambda extension: (extension.name, extension.module)))
+
+
+@cache
+def extension_packages() -> frozenset[str]:
+    """Return the names of the top-level packages of all extensions."""
+    return frozenset(extension.package for group in (STUDIES, *LOADERS) for extension in extensions(group))
+
+
+def is_of_extension(cls: type) -> bool:
+    """Return whether a class is defined by an extension."""
+    return any(base.__module__.partition(".")[0] in extension_packages() for base in cls.__mro__)
 
 
 def load_extensions(group: str) -> None:

@@ -7,11 +7,13 @@ does so as a plugin package, and counts its whole folder as code.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from traceback import extract_tb
 
+from repro.containment import ENDING, text_of, told_apart
 from repro.errors import ReproError
 
 
@@ -23,21 +25,24 @@ def import_all(package: str, path: Iterable[str]) -> None:
     ReproError
         A module cannot be imported; the message has file and line.
     """
+    is_own = package.partition(".")[0] == __name__.partition(".")[0]
     for module in iter_modules(path):
+        name = f"{package}.{module.name}"
         try:
-            import_module(f"{package}.{module.name}")
-        except ReproError:
+            with nullcontext() if is_own else told_apart(name):
+                import_module(name)
+        except (*ENDING, ReproError):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise ReproError(
                 "a module cannot be imported",
                 where=_place(error, path),
-                actual=f"{type(error).__name__}: {error}",
+                actual=f"{type(error).__name__}: {text_of(error)}",
                 todo="correct the file",
             ) from error
 
 
-def _place(error: Exception, folders: Iterable[str]) -> str:
+def _place(error: BaseException, folders: Iterable[str]) -> str:
     """Return `file:line` of a syntax error, or of the innermost frame in the folders, else of the innermost of all."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"

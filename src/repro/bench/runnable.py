@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 from repro.bench.guards import Guarded, Guards
 from repro.bench.rows import ClockName
 from repro.bench.variant_id import BaseId
+from repro.bench.worker import ContextLost
 from repro.codegen.build_cache import MODULES, DamagedBinary, Module, check_binary
 from repro.codegen.templates import COMMON
-from repro.devices.base import Buffer, Device, OutOfDeviceMemory, Program
+from repro.containment import ENDING, Containment, text_of
+from repro.devices.base import Buffer, Device, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.device_group import Devices
 from repro.errors import ModuleError, ReproError, Unsupported
+from repro.extensions import is_of_extension
 
 
 class Runnable:
@@ -103,14 +106,66 @@ class Runnable:
     def erase_result(self, workspace: Workspace) -> None:
         """Overwrite the last result, so that verification fails if a launch does not write a result, or adds to it."""
 
+    @cached_property
+    def containment(self) -> Containment | None:
+        """What keeps its code apart from this process; None for our own runnables."""
+        return Containment(self.name) if is_of_extension(type(self)) else None
+
     @property
     def remark(self) -> str | None:
-        """What a row says of the runnable beside its times, such as what a rival changed in this process."""
-        return None
+        """What a row says beside times: what foreign code changed in this process."""
+        return self.containment.message if self.containment else None
 
-    def contained(self) -> AbstractContextManager[None]:
-        """Keep apart what the runnable's code does in the body from this process; only rivals need that."""
-        return nullcontext()
+    @contextmanager
+    def contained(self) -> Iterator[None]:
+        """Call foreign code in the body; what it raises is its failure, and what it changes in this process is put
+        back.
+
+        Raises
+        ------
+        LaunchError
+            It raised what is no error of a runnable, or changed what cannot be put back, so that only a new process can
+            go on (`sticky`).
+        """
+        if (containment := self.containment) is None:
+            yield
+            return
+        try:
+            with self.kept_apart(containment):
+                yield
+        except (*ENDING, ContextLost):
+            raise
+        except BaseException as error:
+            failure = self.failure_of(error)
+            if containment.beyond_repair:
+                raise LaunchError(f"{text_of(failure)}; {containment.beyond_repair}", sticky=True) from None
+            if failure is error:
+                raise
+            raise failure from None
+        if containment.beyond_repair:
+            raise LaunchError(containment.beyond_repair, sticky=True)
+
+    @contextmanager
+    def kept_apart(self, containment: Containment) -> Iterator[None]:
+        """Hold the state of the process during the body, and print what was printed behind the runnable's name."""
+        lines = {*containment.lines}
+        try:
+            with containment.call():
+                yield
+        finally:
+            for line in containment.lines:
+                if line not in lines:
+                    self.warn(f"{self.name}: {printed(line)}")
+
+    def warn(self, message: str) -> None:
+        """Print a remark on foreign code."""
+        print(message, flush=True)
+
+    def failure_of(self, error: BaseException) -> BaseException:
+        """Return the error of a runnable for what foreign code raised."""
+        if type(error).__module__.partition(".")[0] == "repro" or isinstance(error, MemoryError):
+            return error
+        return LaunchError(f"it raised {type(error).__name__}: {text_of(error)}")
 
     def rounds(self, launches: int) -> list[int]:
         """Split timed launches into rounds; `disturb` is called before each, and the result is verified after it."""
@@ -154,6 +209,10 @@ class Candidate(Runnable):
     space: str
     packing: Hashable
     group: Hashable
+
+
+def printed(line: str) -> str:
+    return f"it prints: {line}"
 
 
 def not_prepared() -> None:

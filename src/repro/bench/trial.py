@@ -261,8 +261,9 @@ class Bench:
 
     def _prepare(self, runnable: Runnable) -> float:
         start, packing_before = perf_counter(), self.workspace.packed_seconds
-        runnable.prepare(self.workspace)
-        self.devices.synchronize()
+        with runnable.contained():
+            runnable.prepare(self.workspace)
+            self.devices.synchronize()
         seconds = perf_counter() - start + self.workspace.packed_seconds - packing_before
         self._shared.note_preparation(runnable, seconds)
         return seconds

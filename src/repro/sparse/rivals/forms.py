@@ -213,7 +213,7 @@ class PythonRival:
                     for batch in batches:
                         timed_method(batch)
                 except BaseException as error:
-                    raise _translated_error("update", error) from None
+                    raise translated_error("update", error) from None
 
             return launch_updates
 
@@ -221,7 +221,7 @@ class PythonRival:
             try:
                 timed_method()
             except BaseException as error:
-                raise _translated_error("run", error) from None
+                raise translated_error("run", error) from None
 
         return launch
 
@@ -269,14 +269,14 @@ def foreign(function: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        raise _translated_error(function, error) from None
+        raise translated_error(function, error) from None
 
 
 #: Errors of a runnable, which stay as they are. Foreign code may raise them too, but no subclass of its own.
 _OWN_ERRORS = (Unsupported, ModuleError, LaunchError, OutOfDeviceMemory, IncorrectError, TooSlow, MemoryError)
 
 
-def _translated_error(function: str, error: BaseException) -> BaseException:
+def translated_error(function: str, error: BaseException) -> BaseException:
     """Return the error of a runnable that corresponds to an error of foreign code; its note has the traceback."""
     if isinstance(error, (*ENDING, ContextLost)) or type(error) in _OWN_ERRORS:
         return error

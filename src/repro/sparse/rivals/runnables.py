@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from random import SystemRandom
 from time import perf_counter
 from typing import Any
@@ -18,13 +18,20 @@ from repro.bench.rows import OUTSIDE
 from repro.bench.runnable import Runnable, Workspace, not_prepared
 from repro.bench.worker import ContextLost, Watchdog, restart
 from repro.config.models import Rival
-from repro.containment import ENDING, Containment, text_of
-from repro.devices.base import Buffer, Device, LaunchError
+from repro.containment import Containment, text_of
+from repro.devices.base import Buffer, Device
 from repro.errors import IncorrectError
 from repro.sparse.expansions import Bsr, real_expansion, to_bsr
 from repro.sparse.operands import ProductRunnable, operands_of
 from repro.sparse.rivals.files import rival_identity
-from repro.sparse.rivals.forms import RivalBackend, compile_source, compile_without_gpu, foreign, open_form
+from repro.sparse.rivals.forms import (
+    RivalBackend,
+    compile_source,
+    compile_without_gpu,
+    foreign,
+    open_form,
+    translated_error,
+)
 from repro.sparse.rivals.problem import (
     NAN_BYTE,
     RivalArray,
@@ -44,10 +51,6 @@ RESULT_BYTES = (0x00, 0x3F, 0xC0)
 _RANDOM = SystemRandom()  # a rival must not foresee it
 
 
-def printed(line: str) -> str:
-    return f"it prints: {line}"
-
-
 class RivalRunnable(Runnable):
     """Base class for rivals of all tasks: loading, set-up, access to the result, and teardown."""
 
@@ -64,9 +67,7 @@ class RivalRunnable(Runnable):
         self._problem_of_rival: RivalProblem | None = None
         self._told_problem: RivalProblem | None = None
         self._label = ""
-        #: Called with a message of a teardown that failed, and with each line that the rival prints.
-        self.warn: Callable[[str], object] = partial(print, flush=True)
-        self.containment = Containment(self.name)
+        self.containment: Containment = Containment(self.name)
         #: The vector of its result, and its buffer on a GPU; None if its result is a matrix.
         self._y: tuple[RivalArray, Buffer | None] | None = None
         #: The operand that `disturb` multiplies, with its content and its name; None if there is none.
@@ -96,43 +97,8 @@ class RivalRunnable(Runnable):
         else:
             compile_without_gpu(self.rival, precision, block)
 
-    @property
-    def remark(self) -> str | None:
-        return self.containment.message
-
-    @contextmanager
-    def contained(self) -> Iterator[None]:
-        """Call the rival in the body; what it raises is its failure, and what it changes in this process is put back.
-
-        Raises
-        ------
-        LaunchError
-            It raised what is no error of a runnable, or changed what cannot be put back, which only a new process can
-            go on without (`sticky`).
-        """
-        try:
-            with self._kept_apart(), foreign("it"):
-                yield
-        except ENDING:
-            raise
-        except BaseException as error:
-            if beyond_repair := self.containment.beyond_repair:
-                raise LaunchError(f"{text_of(error)}; {beyond_repair}", sticky=True) from None
-            raise
-        if beyond_repair := self.containment.beyond_repair:
-            raise LaunchError(beyond_repair, sticky=True)
-
-    @contextmanager
-    def _kept_apart(self) -> Iterator[None]:
-        """Hold the state of the process during the body, and pass on what was printed."""
-        lines = {*self.containment.lines}
-        try:
-            with self.containment.call():
-                yield
-        finally:
-            for line in self.containment.lines:
-                if line not in lines:
-                    self.warn(f"{self.name}: {printed(line)}")
+    def failure_of(self, error: BaseException) -> BaseException:
+        return translated_error("it", error)
 
     def prepare(self, workspace: Workspace) -> None:
         self.release()
@@ -240,7 +206,7 @@ class RivalRunnable(Runnable):
             def expired() -> None:
                 restart(f"{self.name} did not end its teardown within {TEARDOWN_SECONDS:g} s")
 
-            with Watchdog(TEARDOWN_SECONDS) as watchdog, watchdog.guard(expired), self._kept_apart():
+            with Watchdog(TEARDOWN_SECONDS) as watchdog, watchdog.guard(expired), self.kept_apart(self.containment):
                 try:
                     with foreign("teardown"):
                         form.teardown()

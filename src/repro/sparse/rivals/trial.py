@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from repro.bench.rows import PRECISIONS
-from repro.bench.runnable import Operands, Workspace
+from repro.bench.runnable import Operands, Workspace, printed
 from repro.bench.timing import host_seconds
 from repro.bench.trial import FAILURES, skipping
 from repro.bench.worker import UNABLE, ContextLost
@@ -44,7 +44,6 @@ from repro.sparse.rivals.runnables import (
     RivalRunnable,
     RivalSolution,
     RivalUpdates,
-    printed,
 )
 from repro.untrusted_files import shown
 
@@ -126,7 +125,7 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
     runnable, operands, check = _KINDS[rival.of](rival, trial)
     workspace = Workspace(devices, operands)
     warnings: dict[str, None] = {}  # printed below the outcome, not before it
-    runnable.warn = warnings.setdefault
+    runnable.warn = warnings.setdefault  # type: ignore[assignment,method-assign]
     try:
         runnable.pack(workspace)
         runnable.prepare(workspace)
