@@ -246,7 +246,7 @@ CHANGES = {
     "Files": ("ok", "changes limits of its process"),
     "Armed": ("ok", "leaves a timer armed"),
     "Localised": ("ok", "changes environment variables"),
-    "Clocked": ("ok", "replaces time.perf_counter"),
+    "Clocked": ("ok", "replaces time.monotonic, time.perf_counter"),
     "Threaded": ("ok", "leaves 1 thread running"),
     "Busy": ("launch_error", "leaves a thread that keeps a processor busy"),
     "Tampers": ("launch_error", "run raised ValueError: tampered"),
