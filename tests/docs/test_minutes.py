@@ -22,8 +22,9 @@ from repro.codegen.targets import CPU
 from support.pages import PAGES, REPOSITORY, blocks
 
 sys.path[:0] = [str(REPOSITORY / "docs"), str(REPOSITORY / "tools")]
-import command_minutes
-import make_pages
+import make_pages  # noqa: E402
+
+import command_minutes  # noqa: E402
 
 pytestmark = pytest.mark.medium
 

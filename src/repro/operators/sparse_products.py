@@ -164,7 +164,8 @@ class ProductPlan:
         runtime, dtype, a, b = self._runtime, self._c.dtype, self._factors.a, self._factors.b
         given = [values for values in (a_values, b_values, out) if values is not None]
         library = runtime.libraries[type(given[0])] if given else None
-        if library is None or any(type(values) is not type(given[0]) for values in given):
+        stream = None if library is None else library.stream(runtime.ordinal)
+        if library is None or stream is None or any(type(values) is not type(given[0]) for values in given):
             return None
         if out is None and (self._is_on_host or not is_from_module(given[0], CUPYS_ARRAYS)):
             return None  # the product is SciPy's, or of another library than the values
@@ -179,7 +180,7 @@ class ProductPlan:
         if not written or overlap or not all(start for start, _ in addresses):
             return None
         try:
-            call(library.stream(runtime.ordinal), *(start for start, _ in addresses), written)
+            call(stream, *(start for start, _ in addresses), written)
         except LaunchError as error:
             raise refused_launch(error) from None
         if out is not None:

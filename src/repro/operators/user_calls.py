@@ -98,7 +98,7 @@ def _cupy(runtime: Runtime) -> ArrayKind:
         "CuPy",
         sparse.csr_matrix,
         lambda matrix: sp.csr_array(matrix.get()),
-        lambda matrix, x, y: cusparse.spmv(matrix, x, y),
+        cusparse.spmv,
         solve,
     )
 
@@ -239,7 +239,7 @@ def _products(
     error: Callable[[NDArray[Any]], float],
     rivals: Any = None,
 ) -> CallGroup:
-    """Return the calls of `A @ x` and `A.matvec(x, out=y)`, and of the same of each library with the matrix `rivals`."""
+    """Return the calls of `A @ x` and `A.matvec(x, out=y)`, and those of each library with the matrix `rivals`."""
     calls = []
     for kind in setting.kinds:
         x_kind, y = kind.put(x), kind.put(np.zeros(rows, A.dtype))
@@ -344,17 +344,18 @@ def _refill_kernel(setting: _Setting, plan: ProductPlan) -> Seconds:
 def _dynamic_calls(setting: _Setting, matrix: Any) -> Iterator[CallGroup]:
     generator = np.random.default_rng(setting.seed)
     places = [generator.integers(0, size, INSERTED, np.int32) for size in matrix.shape]
-    entries = (*places, generator.standard_normal(INSERTED).astype(matrix.dtype))
+    rows, columns = places
+    entries = rows, columns, generator.standard_normal(INSERTED).astype(matrix.dtype)
     A = DynamicCSR.from_csr(matrix, device=setting.runtime.words)
     calls = []
     for kind in setting.kinds:
         if kind.name != "own":
-            batch = [kind.put(array) for array in entries]
+            rows_there, columns_there, values_there = (kind.put(array) for array in entries)
             # `unique`, so that each call finds the matrix of the last one
-            insert = partial(A.insert, *batch, mode="unique")
+            insert = partial(A.insert, rows_there, columns_there, values_there, mode="unique")
             calls.append(UserCall("insert", OURS, kind.name, "new", insert, kind.wait, lambda result: 0.0))
     yield CallGroup(calls)
-    A.insert(*entries, mode="unique")
+    A.insert(rows, columns, entries[2], mode="unique")
     grown, x = A.to_scipy(), _vector(setting, matrix, matrix.shape[1])
     yield _products(setting, "dynamic product", A, x, matrix.shape[0], _product_error(grown, x))
 

@@ -147,7 +147,7 @@ STUDY = Calls()
 
 def _row(bench: Bench, times: CallTimes, kernel: Seconds | None) -> Row:
     effort, runnable = full(bench.timing), TimedCall(times)
-    if isinstance(times.failure, tuple(FAILURES)):
+    if times.failure is not None and isinstance(times.failure, tuple(FAILURES)):
         return bench.failure_row(runnable, REPORT, effort, times.failure)
     if times.failure is not None:
         return bench.row(

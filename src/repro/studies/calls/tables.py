@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from repro.bench.user_calls import OURS
 from repro.results.campaign_data import Campaign, Case, ReportedTime
@@ -26,8 +27,9 @@ from repro.studies.calls.columns import CallRow
 
 #: How the two protocols are read.
 PROTOCOLS = (
-    "Queued: calls one after the other and one wait at their end, per call. Waited: each call followed by a wait for the "
-    "device, or for the library's stream. New: the result is a new array; out: it is written to an array that is there."
+    "Queued: calls one after the other and one wait at their end, per call. Waited: each call followed by a wait for "
+    "the device, or for the stream of the library. New: the result is a new array; out: it is written to an array that "
+    "is there."
 )
 
 
@@ -42,7 +44,8 @@ class CallCase:
 
     def time(self, library: str, result: str) -> ReportedTime[CallRow] | None:
         """Return the waited time of a library's call."""
-        return self._select(library, result).fastest("host")
+        fastest: ReportedTime[CallRow] | None = self._select(library, result).fastest("host")
+        return fastest
 
     def queued(self, library: str, result: str) -> float | None:
         time = self.time(library, result)
@@ -59,9 +62,10 @@ class CallCase:
         return name if len(self.case.select(function=self.function, library=name)) else ""
 
     def failure(self, library: str, result: str) -> str | None:
-        return self._select(library, result).failure
+        failure: str | None = self._select(library, result).failure
+        return failure
 
-    def _select(self, library: str, result: str):  # type: ignore[no-untyped-def]
+    def _select(self, library: str, result: str) -> Any:
         return self.case.select(function=self.function, arrays=self.arrays, library=library, result=result)
 
 
@@ -149,8 +153,8 @@ def calls(campaign: Campaign, published: Published) -> Table:
     """A line for each function, problem, precision and library of arrays."""
     cases = call_cases(campaign, published)
     caption = [
-        "Whole calls of public functions, by the host’s clock, beside the calls of CuPy, PyTorch and SciPy that take the",
-        "same arrays, in the same shuffled rounds.",
+        "Whole calls of public functions, by the host’s clock, beside the calls of CuPy, PyTorch and SciPy that take",
+        "the same arrays, in the same shuffled rounds.",
         PROTOCOLS,
         "Kernel alone: what our call launches, by the graph clock; none where a call is no fixed sequence of launches.",
         "insert: 1,000 entries; cg: 50 iterations.",
