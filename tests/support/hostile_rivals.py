@@ -165,7 +165,7 @@ class Localised(Good):
     def setup(self, problem):
         super().setup(problem)
         os.environ["LANG"] = "xx"
-        del os.environ["ELSEWHERE"]
+        os.environ.pop("ELSEWHERE", None)
         np.seterr(all="raise")
 
 
