@@ -21,9 +21,11 @@ from repro.campaign.plan import make_plan
 from repro.codegen.targets import CPU
 from support.pages import PAGES, REPOSITORY, blocks
 
-sys.path[:0] = [str(REPOSITORY / "docs"), str(REPOSITORY / "tools")]
-import command_minutes
+sys.path.insert(0, str(REPOSITORY / "docs"))
+sys.path.insert(0, str(REPOSITORY / "tools"))
 import make_pages
+
+import command_minutes
 
 pytestmark = pytest.mark.medium
 
