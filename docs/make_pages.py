@@ -19,7 +19,8 @@ The claims of a study, with the verdicts of several recorded campaigns beside ea
 together, as a sentence, `verdict("campaign/study", …)`.
 
 The minutes of a command on two idle cores, as `make minutes` measured them last, are `minutes("make all")`, in words
-with their noun. A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The command
+and with their noun. A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The
+command
 
     python docs/make_pages.py
 
@@ -161,7 +162,7 @@ def _counts(*judged: str) -> dict[str, int]:
 
 
 #: Words for numbers of minutes.
-_WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
+_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
 @cache

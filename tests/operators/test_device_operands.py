@@ -238,7 +238,7 @@ def test_a_full_device_is_one_message_and_gives_all_back(bring, monkeypatch, nth
 
 def test_a_stream_of_the_caller_waits_for_ours_even_behind_an_error():
     streams, waits = _Streams.__new__(_Streams), []
-    streams._own_stream, streams._current = 7, nullcontext
+    streams._own_stream, streams._current, streams._without_event = 7, nullcontext, {7}
     streams._wait = lambda later, earlier: waits.append((later, earlier))
     with pytest.raises(ValueError), streams.ordered({3}):
         raise ValueError

@@ -269,7 +269,7 @@ def test_a_plan_knows_about_how_large_a_field_will_be() -> None:
 def test_what_was_built_is_recorded_and_read_again(make_config: Any, tmp_path: Path) -> None:
     folder, name = CampaignFolder(tmp_path), "siac/cubes_3_p1"
     build_problem(name, make_config(), tmp_path / "a.npz", folder.record(name))
-    record = read_problem_records(folder)[name]
+    record = read_problem_records(folder, [name])[name]
     assert (record.kind, record.dimension, record.cells, record.degree, record.entry) == ("field", 3, 162, 1, None)
     assert isinstance(load_problem(tmp_path / "a.npz", name), Field)
     registry = load_registry(REGISTRY)

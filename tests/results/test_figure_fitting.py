@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from repro.campaign.artifacts import CampaignSelection
+from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.figure_style import COLUMN_WIDTH, TEXT_WIDTH, Shape, canvas, write_footnote
 from repro.results.published import Published
@@ -62,7 +63,16 @@ def test_words_neither_meet_nor_leave_the_figure(width: float, font: str | None)
     assert drawn.get_figwidth() == width
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("repro.results.figure_style.fit_words", lambda drawn, width: drawn.set_figwidth(width))
-        assert misplaced(laid_out(Figure(two_panels, ""), Shape(width, font))), "it has room without being fitted"
+        try:
+            assert misplaced(laid_out(Figure(two_panels, ""), Shape(width, font))), "it has room without being fitted"
+        except ReproError as error:
+            assert error.what.startswith("the figure has no room")
+
+
+def test_a_width_without_room_for_panels_is_refused_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    with pytest.raises(ReproError, match=r"no room for its panels[\s\S]*1 inches[\s\S]*greater width"):
+        laid_out(Figure(two_panels, ""), Shape(1.0))
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 def test_panels_keep_their_heights() -> None:

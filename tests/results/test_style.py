@@ -97,3 +97,15 @@ def test_words_with_dollars_are_no_mathematics(words, tmp_path):
 
     figure_style.save(Figure(lambda: figure_style.empty_canvas(words), ""), [tmp_path / "empty.svg"], "", screen=True)
     assert f">{words}</text>" in (tmp_path / "empty.svg").read_text()
+
+
+@pytest.mark.parametrize("shape", [figure_style.Shape(), figure_style.Shape(width=2.0)])
+def test_a_figure_that_has_nothing_to_show_is_drawn_without_a_warning(shape, tmp_path, recwarn):
+    figure = Figure(lambda: figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5), "A caption.", foot="campaign mine")
+    figure_style.save(figure, [tmp_path / "a.svg"], "nothing", shape=shape)
+    assert "campaign mine" in "".join(text.get_text() for text in _texts(figure_style.draw_layout(figure, shape)))
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def _texts(drawn):
+    return [text for legend in drawn.legends for text in legend.get_texts()]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
 from shlex import join
 from typing import Any
@@ -27,7 +26,6 @@ from repro.bench.rows import OUTSIDE, SCHEMA, Row
 from repro.bench.runnable import Operands, Workspace
 from repro.bench.store import Store, count_rows, crashed_row, read_table, write_rows, write_table
 from repro.bench.trial import Bench, DeviceSamples
-from repro.bench.user_calls import CallsOf
 from repro.bench.worker import AGAIN, BY_SIGNAL, UNABLE, run_worker
 from repro.campaign.configuration import check_study
 from repro.campaign.receipts import code_hash
@@ -192,7 +190,6 @@ def measure(
             rivals=study.rivals_of(config.rivals),
             templates=Path(config.kernels),
             jobs=_compilers(bench, jobs),
-            user_calls=_user_calls(config) if study.times_calls else None,
         )
         try:
             steps = study.measure(session)
@@ -201,18 +198,6 @@ def measure(
             module_keys = study.modules(session.settings, problem.outline(), precision, session.target)
             _refuse_unnamed(study, module_keys, session.target, error)
             raise
-
-
-#: Module of the operators with the calls that a study of calls times. It is imported by its name, for such a study
-#: alone: an edit of an operator makes no other study's cases stale.
-USER_CALLS = "repro.operators.user_calls"
-
-
-def _user_calls(config: Config) -> CallsOf:
-    """Return the calls of public functions on the campaign's device, the first of several."""
-    device = resolve_device(config.device).partition(",")[0]
-    calls: CallsOf = partial(import_module(USER_CALLS).user_calls, device=device, say=partial(print, flush=True))
-    return calls
 
 
 #: Maximum number of keys of a study's modules that a message names.

@@ -414,11 +414,13 @@ def make_plan(
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         for outline in outlines:
             if problems.setdefault(outline.name, outline) != outline:
+                other, own = problems[outline.name].definition, outline.definition
+                differing = [key for key in {**other, **own} if other.get(key) != own.get(key)]
                 raise ReproError(
                     "two studies use one name for different problems",
                     where=f"studies.{name}.problems",
-                    expected=problems[outline.name].definition,
-                    actual=outline.definition,
+                    expected=", ".join(f"{key}: {other.get(key)}" for key in differing),
+                    actual=", ".join(f"{key}: {own.get(key)}" for key in differing),
                     todo="give one of them another `name:`, or write both alike",
                 )
         sound = [outline for outline in outlines if not outline.refused]

@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from importlib import import_module
 from inspect import unwrap
 from itertools import pairwise
@@ -297,7 +296,7 @@ class CudaDevice:
         with self.current():
             self._stream = cuda.Stream()
         self._memory = Memory(cuda, self._activated)
-        self._pinned = PinnedPool(partial(cuda.pagelocked_empty, dtype=np.uint8))
+        self._pinned = PinnedPool(lambda nbytes: cuda.pagelocked_empty(nbytes, np.uint8))
         self._ordered: Any = None  # the pool of `allocate_ordered`, once it is used
         self._scratch: CudaBuffer | None = None
         self._at_close: list[Callable[[], None]] = []

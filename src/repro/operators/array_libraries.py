@@ -74,7 +74,8 @@ class _PyTorch(_Library):
     def __init__(self, torch: Any) -> None:
         self._empty_like, self._strided = torch.empty_like, torch.strided
         self._dtypes = {
-            np.dtype(name): getattr(torch, name) for name in ("float32", "float64", "complex64", "complex128", "int32")
+            np.dtype(name): getattr(torch, name)
+            for name in ("float32", "float64", "complex64", "complex128", "int32", "int64")
         }
         # the public `torch.cuda.current_stream` makes an object of two microseconds around this number
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)

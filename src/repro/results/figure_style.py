@@ -156,20 +156,38 @@ def canvas(width: float, height: float) -> Canvas:
     return plotting.Figure(figsize=(width, height), layout="constrained")
 
 
+#: How Matplotlib's warning begins that panels have no room, so that it lays nothing out.
+_NO_ROOM = "constrained_layout not applied"
+
+
 def draw_layout(figure: Figure, shape: Shape | None = None) -> Canvas:
     """Draw a figure with its foot below it, and fix its layout, so that all file formats look the same."""
     shape = shape or Shape()
     drawing = figure.draw()
+    if not drawing.axes:  # no case has what it shows; Matplotlib would warn that there is nothing to lay out
+        drawing.set_layout_engine(None)
     if figure.foot:
         _write_foot(drawing, figure.foot, is_fitted=bool(shape.width or shape.font))
     _disable_math_text(drawing)
-    if shape.width or shape.font:
-        fit_words(drawing, shape.width or drawing.get_figwidth())
-    elif drawing.get_supxlabel():
-        drawing.draw_without_rendering()
-        lift_common_label(drawing, [legend for legend in drawing.legends if legend.get_gid() == FOOT])
-    if engine := drawing.get_layout_engine():
-        engine.execute(drawing)
+    is_fitted = bool(shape.width or shape.font)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", _NO_ROOM, UserWarning)  # while words are fitted, or for a very long name
+        if is_fitted:
+            fit_words(drawing, shape.width or drawing.get_figwidth())
+        elif drawing.get_supxlabel():
+            drawing.draw_without_rendering()
+            lift_common_label(drawing, [legend for legend in drawing.legends if legend.get_gid() == FOOT])
+        if engine := drawing.get_layout_engine():
+            warnings.filterwarnings("error" if is_fitted else "ignore", _NO_ROOM, UserWarning)
+            try:
+                engine.execute(drawing)
+            except UserWarning:
+                raise ReproError(
+                    "the figure has no room for its panels beside its words",
+                    where="--width, --font",
+                    actual=f"{drawing.get_figwidth():g} inches",
+                    todo="give it a greater width, or another font",
+                ) from None
     drawing.set_layout_engine(None)  # with "none", a placeholder remains, and each `savefig` draws the figure twice
     return drawing
 

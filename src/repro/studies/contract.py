@@ -138,9 +138,6 @@ class Study:
         Names of Python packages that affect the times of this study only.
     gpu_sharing
         Whether packing operands (`Runnable.pack`) takes so long that other jobs may use the GPU meanwhile.
-    times_calls
-        Whether the study times calls of the package's public functions. They belong to a layer above the studies; the
-        measuring command passes them in as `Session.user_calls`.
     rival_tasks
         Tasks of rivals (kernels from outside the project) that are timed beside the study's own kernels; see
         `repro.sparse.rivals`.
@@ -166,7 +163,6 @@ class Study:
     cost_models: Mapping[str, CostModel] = {}
     packages: tuple[str, ...] = ()
     gpu_sharing: bool = False
-    times_calls: bool = False
     rival_tasks: tuple[RivalTask, ...] = ()
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:

@@ -13,7 +13,6 @@ from repro.bench.rows import CLOCKS, TIMED, Row
 from repro.bench.runnable import Candidate, Runnable
 from repro.bench.store import Store
 from repro.bench.trial import Bench
-from repro.bench.user_calls import CallsOf
 from repro.bench.variant_id import BaseId
 from repro.bench.yardsticks import DeviceCopy, Empty, Floor
 from repro.codegen.targets import Target
@@ -55,8 +54,6 @@ class Session:
     templates: Path = Path("kernels")
     #: Number of modules that are compiled at once.
     jobs: int = 1
-    #: Gives the calls of public functions, for a study that times them (`Study.times_calls`).
-    user_calls: CallsOf | None = None
 
     @property
     def precision(self) -> str:
