@@ -243,6 +243,8 @@ def names_something(name: str) -> bool:
     module, *parts = name.split(".")
     while parts and find_spec(f"{module}.{parts[0]}"):
         module = f"{module}.{parts.pop(0)}"
+        if module == "repro.torch" and find_spec("torch") is None:
+            return True  # it cannot be imported without PyTorch
         if not hasattr(import_module(module), "__path__"):
             break
     held: object = import_module(module)
