@@ -283,7 +283,7 @@ def test_the_memory_of_rows_is_taken_over(multiply, launches, monkeypatch):
     monkeypatch.setattr(arena, "SHELVED_BYTES", 0)
     for product in (second, third):
         product.release()
-    assert not launches[np.dtype(np.float64)]._shelf._released
+    assert not launches[np.dtype(np.float64)].row_arrays._released
 
 
 def test_only_the_rest_of_a_row_is_left_unused(multiply, device, monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse import operands, pairs
-from repro.sparse.compound import runnables
+from repro.sparse.compound import product
 from repro.sparse.compound.packing import count_bytes, pack
 from repro.sparse.compound.runnables import operand_packer
 from repro.sparse.compound.variants import Layout, all_layouts
@@ -124,7 +124,7 @@ def test_values_that_are_in_the_working_precision_are_not_copied(make_bench, sma
     def seen(function):
         return lambda matrix, values, *rest: given.append(values) or function(matrix, values, *rest)
 
-    monkeypatch.setattr(runnables, "pack", seen(pack))
+    monkeypatch.setattr(product, "pack", seen(pack))
     monkeypatch.setattr(operands, "symmetry_of", seen(symmetry_of))
     bench = make_bench(problem, "double")
     operand_packer(bench.workspace, bench.operands, Layout("CSR", "AoS", "AoS"))()
