@@ -10,6 +10,8 @@ from scipy.sparse.linalg import cg
 import repro
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
+from repro.operators import products_in_place
+from repro.operators.product_tools import product_tools
 from repro.operators.runtime import open_runtime
 from support.device_memory import fill_after
 from support.matrices import poisson
@@ -401,12 +403,25 @@ def test_a_hierarchy_left_in_the_middle_of_a_refresh_is_of_no_use_until_the_next
     assert np.linalg.norm(b - 2 * matrix @ ml.solve(b, tol=1e-8)) <= 1.1e-8 * np.linalg.norm(b)
 
 
+@pytest.mark.parametrize("nth", [0, 1])
+def test_a_device_too_full_for_what_products_share_is_one_message_and_gives_all_back(monkeypatch, nth):
+    matrix = poisson((20, 20), 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(products_in_place, "product_tools", product_tools.__wrapped__)
+        held = fill_after(patch, open_runtime(DEVICE).device, nth)
+        with pytest.raises(ReproError, match="the device has no room"):
+            repro.spgemm(matrix, matrix, DEVICE)
+        assert not held
+    assert abs(repro.spgemm(matrix, matrix, DEVICE) - matrix @ matrix).max() < 1e-12
+
+
 FULL = [("spgemm", 0), ("spgemm", 3), ("spgemm", 9), ("amg", 1), ("amg", 10), ("amg", 25), ("amg", 40)]
 
 
 @pytest.mark.parametrize(("what", "nth"), FULL)
 def test_a_full_device_is_one_message_and_gives_all_back(monkeypatch, what, nth):
     device, matrix = open_runtime(DEVICE).device, poisson((20, 20), 5)
+    repro.spgemm(matrix, matrix, DEVICE)  # what all products share is kept
     held = fill_after(monkeypatch, device, nth)
     with pytest.raises(ReproError, match="the device has no room"):
         _ = repro.amg(matrix, device=DEVICE) if what == "amg" else repro.spgemm(matrix, matrix, DEVICE)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 
 import numpy as np
 
 from repro.codegen.targets import DTYPES
-from repro.devices.base import Argument, Buffer, Program
+from repro.devices.base import Argument, Buffer, OutOfDeviceMemory, Program
 from repro.operators.device_exchange import load_module
 from repro.operators.runtime import KERNELS, Runtime
 from repro.sparse.dynamic.kernels import TEMPLATES
@@ -25,10 +26,12 @@ class ProductTools:
         self._device, self._load = runtime.device, load_products(runtime, precision)
         self.dtype = np.dtype(DTYPES[precision])
         self.multiplication = Multiplication(runtime.device, self._load, self.dtype)
-        with runtime.after():
+        with runtime.after(), ExitStack() as undo:
             self.reader = CsrReader(runtime.device, self._load, self.dtype)
+            undo.callback(self.reader.release)
             #: Set by the device if a number is not finite.
             self._found = runtime.device.host_words(1)
+            undo.pop_all()
 
     def are_finite(self, values: Buffer, count: int) -> bool:
         """Wait for the device, and return whether `count` numbers on it are finite."""
@@ -44,7 +47,11 @@ class ProductTools:
 
 @cache
 def product_tools(runtime: Runtime, precision: str) -> ProductTools:
-    tools = ProductTools(runtime, precision)
+    """Return the tools for products of a precision, which are kept until the device is closed."""
+    try:
+        tools = ProductTools(runtime, precision)
+    except OutOfDeviceMemory as error:
+        raise runtime.out_of_memory_error(error) from None
     runtime.device.at_close(tools.release)
     return tools
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
 
 from repro.devices.base import Argument, Buffer, Device, Kernel
-from repro.sparse.device_primitives import Load
+from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.operations import Operations
 from repro.sparse.dynamic.storage import Lease, Storage, allocate_row_arrays
 from repro.sparse.elementwise import BLOCK_SIZE, Scratch
@@ -56,9 +57,11 @@ class CsrReader:
         self._device, self._load, self._dtype = device, load, dtype
         self._kernels: dict[bool, Kernel] = {}
         self._scratch = Scratch(device)
-        self._words = device.allocate(4 * AT_ONCE * len(CsrWord))
-        device.fill(self._words, 0)
-        self._host = device.host_words(AT_ONCE * len(CsrWord))
+        with ExitStack() as undo:
+            self._words = keep(undo, device.allocate(4 * AT_ONCE * len(CsrWord)))
+            device.fill(self._words, 0)
+            self._host = device.host_words(AT_ONCE * len(CsrWord))
+            undo.pop_all()
 
     def read(self, matrices: Sequence[CsrArrays]) -> list[Storage]:
         """Return the matrices as operands, without copies of columns and values; it waits for the device once.
