@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -32,11 +32,13 @@ from repro.campaign.receipts import code_hash
 from repro.codegen.build_cache import MODULES, MissingModule
 from repro.codegen.targets import Target, find_gpu
 from repro.config.models import TUNED, Config
+from repro.containment import ENDING, Containment, text_of
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
 from repro.devices.locks import DeviceLocks, lock_devices
 from repro.devices.selection import identities, open_devices, resolve_device, target_of
 from repro.errors import ReproError
+from repro.extensions import is_of_extension
 from repro.problems.problem import Problem, Unavailable, load_problem
 from repro.studies import CostModel, StepResult, Study, get_study
 from repro.tuning.final_timing import shuffled_rounds
@@ -168,8 +170,10 @@ def measure(
         problem = load_built(folder, problem_name)
     except Unavailable as reason:
         return _write_unavailable(study, problem_name, precision, reason.reason, case)
+    apart = _study_apart(study)
     try:
-        operands = study.operands(problem, precision, config.seed)
+        with apart():
+            operands = study.operands(problem, precision, config.seed)
     except ReproError as refusal:
         return _write_unavailable(study, problem_name, precision, str(refusal), case)
     # compute slow host values before locking the device, so that other processes can measure meanwhile
@@ -192,12 +196,51 @@ def measure(
             jobs=_compilers(bench, jobs),
         )
         try:
-            steps = study.measure(session)
-            return [write_step(study, problem_name, precision, step, rows, case) for step, rows in steps]
+            steps = iter(study.measure(session))
+            paths: list[Path] = []
+            while True:
+                with apart():
+                    step_of_study = next(steps, None)
+                if step_of_study is None:
+                    return paths
+                paths.append(write_step(study, problem_name, precision, *step_of_study, case))
         except MissingModule as error:
             module_keys = study.modules(session.settings, problem.outline(), precision, session.target)
             _refuse_unnamed(study, module_keys, session.target, error)
             raise
+
+
+def _study_apart(study: Study) -> Callable[[], AbstractContextManager[None]]:
+    """Return a context manager in which another package's study is called; for our own studies it does nothing.
+
+    What the study changes in this process is put back and printed. What it raises that is no `Exception` is an error.
+    """
+    if not is_of_extension(type(study)):
+        return nullcontext
+    containment = Containment(study.name, captures=False)
+
+    @contextmanager
+    def apart() -> Iterator[None]:
+        told = containment.message
+        try:
+            with containment.call():
+                yield
+        except (*ENDING, Exception):
+            raise
+        except BaseException as error:
+            actual = f"{type(error).__name__}: {text_of(error)}"
+            raise ReproError("a study of another package failed", where=f"study {study.name}", actual=actual) from None
+        finally:
+            if containment.message != told:
+                print(f"warning: the study {study.name} {containment.message}", flush=True)
+        if containment.beyond_repair:
+            raise ReproError(
+                "a study of another package changes what cannot be put back in its process",
+                where=f"study {study.name}",
+                actual=containment.beyond_repair,
+            )
+
+    return apart
 
 
 #: Maximum number of keys of a study's modules that a message names.

@@ -145,7 +145,8 @@ def try_rival(rival: Rival, trial: Trial, devices: Devices) -> TrialOutcome:
         runnable.release()
         workspace.release()
     except ContextLost as failure:
-        outcome = TrialOutcome(trial, "launch_error", str(failure), runnable.label)
+        if outcome.status in ("ok", "leak"):
+            outcome = TrialOutcome(trial, "launch_error", str(failure), runnable.label)
     if runnable.remark:
         warnings[f"it {runnable.remark}"] = None
     return replace(outcome, warnings=tuple(warnings), ends_process=bool(runnable.containment.beyond_repair))
