@@ -140,6 +140,7 @@ def conclude(reasons=True):
         print_end_of_run(plan.config.campaign, reasons)
     except ReproError as error:  # the run itself is over
         print(error, file=sys.stderr)
-    except (MemoryError, ImportError) as error:  # this process is larger than those of the steps
-        said = f"too little memory to print the winners ({type(error).__name__}: {error})"
-        print(f"{said}; `repro best {plan.config.campaign}` prints them", file=sys.stderr)
+    except (MemoryError, ImportError) as error:
+        # this process is larger than those of the steps
+        reason = f"too little memory to print the winners ({type(error).__name__})"
+        print(f"{reason}: `repro best {plan.config.campaign}`", file=sys.stderr)
