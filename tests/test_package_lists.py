@@ -22,14 +22,17 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 MODULES = {
     "pyyaml": {"yaml"},
     "scikit-fem": {"skfem"},
-    "nvmath-python": {"nvmath", "cuda"},
+    "nvmath-python": {"nvmath"},
+    "cuda-bindings": {"cuda"},
     "nvidia-ml-py": {"pynvml"},
     "fast-simplification": {"fast_simplification"},
 }
 #: Modules that come with packages of the lists: with Jinja2, pydantic and pooch; and one that only type checkers have.
 COMPANIONS = {"markupsafe", "pydantic_core", "typing_extensions", "requests", "urllib3", "_typeshed"}
-#: Packages whose files are loaded, not imported: the CPU's OpenCL.
-LOADED = {"intel-opencl-rt", "intel-cmplr-lib-rt"}
+#: Packages whose files are loaded, not imported: the CPU's OpenCL, and NVRTC with headers for it.
+LOADED = {
+    "intel-opencl-rt", "intel-cmplr-lib-rt", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl",
+}  # fmt: skip
 #: Blocks the campaigns' packages, uses operators and renders an export, and prints what else has been imported.
 USE = """
     import json, sys, tempfile

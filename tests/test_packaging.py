@@ -16,8 +16,14 @@ import yaml
 
 REPOSITORY = Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-#: What conda calls otherwise: the same programs without what only their own command lines and windows need.
-CONDA_NAMES = {"snakemake": "snakemake-minimal", "matplotlib": "matplotlib-base"}
+#: What conda calls otherwise; two of them are there without what only their own command lines and windows need.
+CONDA_NAMES = {
+    "snakemake": "snakemake-minimal",
+    "matplotlib": "matplotlib-base",
+    "nvidia-cuda-nvrtc": "cuda-nvrtc",
+    "nvidia-cuda-runtime": "cuda-cudart-dev",
+    "nvidia-cuda-cccl": "cuda-cccl",
+}
 
 
 def split(requirement: str) -> tuple[str, str]:

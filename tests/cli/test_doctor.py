@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from repro.cli import doctor
-from repro.codegen import nvcc, opencl_runtime
+from repro.codegen import nvcc, nvrtc, opencl_runtime
 from repro.devices import selection
 from repro.devices.selection import Gpu
 from repro.errors import ReproError
@@ -65,11 +65,22 @@ def test_no_device_is_a_failure_that_says_what_to_install(
 def test_a_gpu_without_its_compiler_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "find_gpus", lambda: [GPU])
     monkeypatch.setattr(nvcc, "find", lambda: None)
+    monkeypatch.setattr(nvrtc, "is_installed", lambda: False)
     monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "pycuda" else None)
     found = {finding.what: finding for finding in doctor.check_cuda()}
     assert not found["cuda:0"].good
-    assert "lacks nvcc" in found["cuda:0"].found
+    assert "lacks a compiler" in found["cuda:0"].found
     assert not found["cuSPARSE"].good
+
+
+def test_nvrtc_is_compiler_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "find_gpus", lambda: [GPU])
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    monkeypatch.setattr(nvrtc, "is_installed", lambda: True)
+    monkeypatch.setattr(nvrtc, "version", lambda: "NVRTC 13.0")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "pycuda" else None)
+    found = {finding.what: finding for finding in doctor.check_cuda()}
+    assert found["cuda:0"].good and found["NVRTC"].found == "13.0" and found["nvcc"].optional
 
 
 def test_a_gpu_with_all_it_needs_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from repro.cli import doctor
-from repro.codegen import nvcc
+from repro.codegen import nvcc, nvrtc
 from repro.codegen.build_cache import (
     DamagedBinary,
     Module,
@@ -29,6 +29,7 @@ from support.non_files import IN_PLACE_OF_A_FILE, put
 
 CPU, GPU = get_target("cpu"), get_target("sm_90")
 needs_nvcc = pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.is_installed(), reason="NVRTC is not installed")
 EMPTY = "__kernel void empty(int unused) {}\n"
 
 
@@ -70,6 +71,11 @@ def test_a_damaged_binary_is_made_again(tmp_path, gone):
     assert second.binary_digest == digest(binary)
     check_binary(binary)
     assert not [path for path in binary.parent.iterdir() if path.name.startswith(".")]
+
+
+@pytest.fixture
+def without_nvrtc(monkeypatch):
+    monkeypatch.setattr(nvrtc, "is_installed", lambda: False)
 
 
 @needs_nvcc
@@ -114,7 +120,7 @@ def test_what_was_compiled_before_is_known_by_source_compiler_and_content(tmp_pa
     assert compiled_before(EMPTY, CPU, manifest) is None
 
 
-def test_without_a_cuda_compiler_the_source_tells_what_was_compiled_before(tmp_path, monkeypatch):
+def test_without_a_cuda_compiler_the_source_tells_what_was_compiled_before(tmp_path, monkeypatch, without_nvrtc):
     (tmp_path / "objects").mkdir()
     binary, manifest = tmp_path / "objects/abc.cubin", tmp_path / "m.json"
     binary.write_bytes(b"code")
@@ -156,7 +162,7 @@ def test_the_hash_follows_the_source():
         (GPU, "NVCC_CCBIN", "/usr/bin/clang++"),
     ],
 )
-def test_flags_of_the_environment_are_in_hash_and_flags(target, name, value, monkeypatch):
+def test_flags_of_the_environment_are_in_hash_and_flags(target, name, value, monkeypatch, without_nvrtc):
     monkeypatch.setattr(nvcc, "version", lambda: "nvcc 13")
     monkeypatch.delenv(name, raising=False)
     plain, without = source_hash(EMPTY, target), target_compiler(target)[1]
@@ -195,7 +201,7 @@ def test_flags_of_the_environment_reach_nvcc_once(tmp_path, monkeypatch):
         ("echo \"nvcc error   : 'cicc' died due to signal 9 (Kill signal)\" >&2; exit 9", "'cicc' died"),
     ],
 )
-def test_a_compiler_that_is_killed_has_not_refused_the_source(tmp_path, monkeypatch, script, said):
+def test_a_compiler_that_is_killed_has_not_refused_the_source(tmp_path, monkeypatch, without_nvrtc, script, said):
     """As it is for want of memory: the record of an error would stay when there is memory again."""
     compiler = tmp_path / "nvcc"
     compiler.write_text(f"#!/bin/sh\n{script}\n")
@@ -380,7 +386,7 @@ def test_a_child_that_holds_the_compilers_output_is_not_waited_for(as_nvcc, at_o
         (r"printf '\377 error \033[2J\n'; exit 1", "a module does not compile"),
     ],
 )
-def test_a_compiler_that_does_otherwise_is_one_message(as_nvcc, at_once, tmp_path, script, what):
+def test_a_compiler_that_does_otherwise_is_one_message(as_nvcc, at_once, without_nvrtc, tmp_path, script, what):
     as_nvcc(f'case "$1" in --version) {RELEASE};; *) {script};; esac')
     with pytest.raises(ReproError, match=what) as caught:
         compile_module("source", GPU, tmp_path / "m.json")

@@ -133,13 +133,15 @@ def _commit() -> Iterator[Finding]:
 
 def check_cuda() -> Iterator[Finding]:
     """Check GPUs, driver, compiler and cuSPARSE."""
-    from repro.codegen import nvcc
+    from repro.codegen import nvcc, nvrtc
     from repro.devices.selection import find_gpus
 
-    gpus, compiler = find_gpus(), nvcc.find()
+    gpus, compiler, has_nvrtc = find_gpus(), nvcc.find(), nvrtc.is_installed()
     launcher = find_spec("pycuda") is not None
     for gpu in gpus:
-        missing_parts = [name for name, part in (("PyCUDA", launcher), ("nvcc", compiler)) if not part]
+        missing_parts = [
+            name for name, part in (("PyCUDA", launcher), ("a compiler", compiler or has_nvrtc)) if not part
+        ]
         yield Finding(
             f"cuda:{gpu.ordinal}",
             f"{gpu.name}, {gpu.capability}, driver {_driver()}"
@@ -157,15 +159,20 @@ def check_cuda() -> Iterator[Finding]:
         )
         todo = "on a machine with an NVIDIA GPU: " + ("install its driver" if has_driver_library else install("cuda"))
         yield Finding("GPU", reason, False, todo)
+    if has_nvrtc:
+        yield Finding("NVRTC", nvrtc.version().removeprefix("NVRTC "))
+    else:
+        yield Finding("NVRTC", "not installed: nvcc compiles", False, install("cuda"), optional=True)
     if compiler:
         try:
             yield Finding("nvcc", f"{nvcc.version()} at {compiler}")
         except ReproError as error:
             finding_text = f"{error.what}: {error.actual}, at {compiler}"
-            yield Finding("nvcc", finding_text, False, str(error.todo), optional=not gpus)
+            yield Finding("nvcc", finding_text, False, str(error.todo), optional=has_nvrtc or not gpus)
     else:
-        todo = "for GPUs: the CUDA toolkit, or pip install nvidia-cuda-nvcc"
-        yield Finding("nvcc", "not on PATH, in CUDA_HOME or in the pip packages", False, todo, optional=not gpus)
+        todo = "for rivals in CUDA C++: the CUDA toolkit, or pip install nvidia-cuda-nvcc"
+        optional = has_nvrtc or not gpus
+        yield Finding("nvcc", "not on PATH, in CUDA_HOME or in the pip packages", False, todo, optional=optional)
     yield replace(_cusparse(), optional=not gpus)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from repro.codegen import nvcc, opencl_runtime
+from repro.codegen import nvcc, nvrtc, opencl_runtime
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.filesystem import write_whole
@@ -118,8 +118,14 @@ def _damage_error(path: Path, reason: object) -> ReproError:
 def target_compiler(target: Target) -> tuple[str, tuple[str, ...]]:
     """Return the compiler's version and its flags for a target, including flags from environment variables."""
     if target.dialect == "cuda":
-        return nvcc.version(), (*nvcc.flags(target), *target_environment(target))
+        compiler = nvrtc if _has_nvrtc() else nvcc
+        return compiler.version(), (*compiler.flags(target), *target_environment(target))
     return opencl_runtime.compiler_version(), (*opencl_runtime.FLAGS, *target_environment(target))
+
+
+def _has_nvrtc() -> bool:
+    """Return whether NVRTC compiles for GPUs; nvcc does where it is not installed, or flags for nvcc are set."""
+    return nvrtc.is_installed() and not nvcc.environment()
 
 
 def target_environment(target: Target) -> tuple[str, ...]:
@@ -154,7 +160,7 @@ def compiled_before(source: str, target: Target, manifest: Path) -> Module | Non
     digest = _digest(binary)
     if module.status != "ok" or digest is None or module.binary_digest not in (None, digest):
         return None
-    if target.dialect == "cuda" and nvcc.find() is None:
+    if target.dialect == "cuda" and not _has_nvrtc() and nvcc.find() is None:
         up_to_date = _content(binary.with_suffix(".cu")) == source.encode()
     else:
         up_to_date = module.hash == source_hash(source, target)
@@ -233,8 +239,9 @@ def _modules_by_path(binary: Path) -> dict[Path, Module]:
 
 def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
     """Compile a binary, unless an undamaged one exists; return registers and spilled bytes of each kernel."""
-    build: Callable[[Path, Path, Target], dict[str, dict[str, int]]]
-    build = nvcc.build if target.dialect == "cuda" else opencl_runtime.build
+    build: Callable[[Path, Path, Target], dict[str, dict[str, int]]] = opencl_runtime.build
+    if target.dialect == "cuda":
+        build = nvrtc.build if _has_nvrtc() else nvcc.build
     *files, sums = _built_files(binary)
     if not binary.is_file() or _content(sums) != _sums(files):
         with tempfile.TemporaryDirectory(prefix=".", dir=binary.parent) as folder:

@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.codegen import nvrtc
 from repro.codegen.targets import get_target
 from repro.containment import State
 from repro.devices.base import (
@@ -410,13 +411,30 @@ class CudaDevice:
 
     def load(self, binary: Path) -> Program:
         with self._mapped():
-            module = self._cuda.module_from_file(str(binary))
+            try:
+                module = self._cuda.module_from_file(str(binary))
+            except self._cuda.Error as error:
+                self._refuse_newer_compiler(error)
+                raise
 
         def get(name: str, shared: int) -> Any:
             kernel = module.get_function(name)
             return share(self._cuda, kernel, shared) if shared else kernel
 
         return CudaProgram(self.within(get), self._cuda.Error, binary)
+
+    def _refuse_newer_compiler(self, error: Exception) -> None:
+        """Raise `ReproError` if the driver is for an older major release of CUDA than the compiler."""
+        api = self._cuda.get_driver_version()
+        if nvrtc.is_installed() and int(nvrtc.version().split()[-1].split(".")[0]) > api // 1000:
+            raise ReproError(
+                "the driver does not load kernels of this compiler",
+                where=self.name,
+                expected=f"a driver for the CUDA of {nvrtc.version()}",
+                actual=f"one for CUDA {dotted(api)}: {error}",
+                todo="install a newer driver, or the compiler of the driver's release: for CUDA 12 "
+                "pip install 'cuda-bindings<13' nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
+            ) from None
 
     def upload(self, array: NDArray[Any]) -> CudaBuffer:
         buffer = self.allocate(array.nbytes)
