@@ -275,11 +275,12 @@ def test_a_batch_that_is_killed_goes_on_where_it_was(configure: Configure, repro
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    before, rows = written("a"), stored_keys("b")
+    first, rows = stored_keys("a"), stored_keys("b")
     assert not measuring(plan, STUDY, "b", "single").receipt.exists()
 
-    assert "2 of 3 to measure" in repro("batch", CASES, *NAMES)
-    assert written("a") == before
+    # the winner of the first case was not timed again yet; its own rows are there
+    assert "3 of 3 to measure" in repro("batch", CASES, *NAMES)
+    assert stored_keys("a") == first
     keys = stored_keys("b")
     assert keys[: len(rows)] == rows
     assert len(keys) == len(set(keys)), "a row was measured twice"

@@ -74,7 +74,7 @@ def facts(rows: Mapping[str, pd.DataFrame], left_out: Iterable[str]) -> dict[str
     found = {}
     for step in ("search", "baseline", "report"):
         kept = rows[step][~rows[step].name.isin(list(left_out))][columns]
-        searched = kept.kind.isin(["variant", "floor"])  # the fastest of these are timed at length
+        searched = kept.kind.isin(["variant", "floor", "copy"])  # the fastest of these are timed at length
         found[step] = sorted(map(str, kept[~searched].itertuples(index=False)))
         found[f"{step} of what is searched"] = sorted({*kept[searched][["kind", "status"]].itertuples(index=False)})
     return found

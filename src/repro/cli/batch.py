@@ -96,7 +96,7 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
     from repro.campaign.measurement import has_disturbed_winner, record_failure, store_path, supervise
     from repro.campaign.plan import plan_of_cases
     from repro.campaign.steps import measuring
-    from repro.cli.measurement import measure_case, python
+    from repro.cli.measurement import measure_case, python, time_again
     from repro.errors import ReproError
 
     study, precision = _parts(work)
@@ -115,12 +115,6 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
     def store() -> Path:
         return store_path(config, study, next_problem() or stale_names[-1], precision)
 
-    words = ["--config", str(config_file), "--jobs", str(jobs)]
-    # the second process that times the winner of the study's first case again needs the devices, which a batch holds
-    if first := next((name for name in stale_names if (study, name, precision) in plan.repeated), None):
-        start_time = time.monotonic()
-        measure_case(context, config, plan, (study, first, precision), config_file, words, True)
-        _tell(stale_names, first, precision, start_time)
     run = uuid.uuid4().hex
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     options = ["--config", str(config_file), "--jobs", str(jobs), "--run", run]
@@ -134,9 +128,13 @@ def _supervise(context: typer.Context, work: str, problems: Sequence[str], confi
             typer.echo(f"error: {failure}", err=True)
             with record_case(plan, study, name, precision):
                 record_failure(config, study, name, precision, str(failure))
-    for name in stale_names:
-        if name != first and has_disturbed_winner(config, study, name, precision):
-            measure_case(context, config, plan, (study, name, precision), config_file, words, True)
+    options = ["--config", str(config_file), "--jobs", str(jobs)]
+    for case in [(study, name, precision) for name in stale_names]:
+        if has_disturbed_winner(config, *case):
+            measure_case(context, config, plan, case, config_file, options, record_failures=True)
+        elif case in plan.repeated:
+            with record_case(plan, *case):
+                time_again(context, config, *case, config_file)
 
 
 def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jobs: int) -> None:
@@ -153,19 +151,18 @@ def _measure(work: str, problems: Sequence[str], config_file: Path, run: str, jo
     config = load(config_file)
     plan = plan_of_cases(config, problems, study)
     with opened_once(config, f"{study}, {len(problems)} problems, {precision}") as opened:
-        for name in problems:
+        for number, name in enumerate(problems, 1):
             if measuring(plan, study, name, precision).receipt.exists():
                 continue  # measured by an earlier process of this run, before a crash
             start_time = time.monotonic()
             with (
-                record_case(plan, study, name, precision),
+                record_case(plan, study, name, precision) as running_step,
                 record_measurement(config, study, name, precision, True),
                 restarting(),
             ):
+                if (study, name, precision) in plan.repeated:
+                    # by the parent process, once this one has freed the devices
+                    running_step.failed("its winner was not timed again")
                 measure(config, study, name, precision, lambda *_: None, run, opened, jobs=jobs)
-            _tell(problems, name, precision, start_time)
-
-
-def _tell(problems: Sequence[str], name: str, precision: str, start_time: float) -> None:
-    elapsed_seconds = time.monotonic() - start_time
-    typer.echo(f"{problems.index(name) + 1} of {len(problems)}: {name} {precision}, {elapsed_seconds:.1f} s")
+            elapsed_seconds = time.monotonic() - start_time
+            typer.echo(f"{number} of {len(problems)}: {name} {precision}, {elapsed_seconds:.1f} s")

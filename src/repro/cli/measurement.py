@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repro.bench.campaign_folder import REPEAT, CampaignFolder, step_file
 from repro.cli.options import ConfigFile, Receipt, Run
 from repro.config import models
 from repro.package_data import DEFAULT_CONFIG
@@ -146,8 +145,7 @@ def time_again(
     from repro.bench.worker import BY_SIGNAL, run_worker
     from repro.campaign.measurement import record_no_repeat
 
-    path = step_file(CampaignFolder.of(config.campaign).case(study, problem, precision), REPEAT)
-    path.unlink(missing_ok=True)
+    record_no_repeat(config, study, problem, precision)  # an earlier run's rows are no pair with this one's
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     words = ["measure", study, problem, precision, "--config", str(config_file), "--repeat"]
     end = run_worker([*python(), "-m", "repro", *debug, *words])
@@ -155,8 +153,6 @@ def time_again(
         raise typer.Exit(BY_SIGNAL + end.asked)
     if end.code:
         typer.echo(f"the winner of {problem} could not be timed again: no kernel of {study} was timed twice")
-    if not path.exists():
-        record_no_repeat(config, study, problem, precision)
 
 
 def _repeat(study: str, problem: str, precision: str, config_file: Path) -> None:
