@@ -57,7 +57,7 @@ def spmv_values(A: SpmvOperator, values: Tensor, x: Tensor) -> Tensor:
     values
         A tensor `(nnz,)` of the values in the order of SciPy's CSR with sorted columns.
     x
-        A tensor `(n,)` of the same dtype, on the same device.
+        A tensor `(columns,)` of the same dtype, on the same device.
 
     Raises
     ------
@@ -107,31 +107,35 @@ def _registered(schema: str, fake: Callable[..., Tensor]) -> Callable[[Callable[
 
 def _empty_product(handle: int, x: Tensor, adjoint: bool) -> Tensor:
     A = _operator(handle)
-    _check(A, "x", x, A.shape[1])
-    return x.new_empty(x.shape)
+    rows, columns = A.shape[::-1] if adjoint else A.shape
+    _check(A, "x", x, columns)
+    return x.new_empty(x.shape if rows == columns else (rows,))
 
 
 @_registered("repro::spmv(int handle, Tensor x, bool adjoint) -> Tensor", _empty_product)
 def _product(handle: int, x: Tensor, adjoint: bool) -> Tensor:
     A = _operator(handle)
-    _check(A, "x", x, A.shape[1])
     if adjoint:
         A = A.H
+    rows, columns = A.shape
+    _check(A, "x", x, columns)
     vector = x.detach().resolve_conj().resolve_neg().contiguous()
     if x.device.type == "cpu":
-        return torch.from_numpy(A.matvec(vector.numpy().reshape(-1))).reshape(x.shape)
+        y = torch.from_numpy(A.matvec(vector.numpy().reshape(-1)))
+        return y.reshape(x.shape) if rows == columns else y
     if vector.data_ptr() % _ALIGNMENT:  # such as a gradient that is a part of another
         vector = vector.clone()
-    return A.matvec(vector)
+    return A.matvec(vector if rows == columns else vector.reshape(-1))
 
 
 def _save_product(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.handle, _, ctx.adjoint = inputs
+    ctx.handle, x, ctx.adjoint = inputs
+    ctx.shape = x.shape
     ctx.operator = _operator(ctx.handle)  # alive until the gradient is no longer needed
 
 
 def _product_gradient(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-    return None, torch.ops.repro.spmv(ctx.handle, g, not ctx.adjoint), None
+    return None, torch.ops.repro.spmv(ctx.handle, g, not ctx.adjoint).reshape(ctx.shape), None
 
 
 def _many_products(info: Any, dimensions: tuple[Any, ...], handle: int, x: Tensor, adjoint: bool) -> tuple[Tensor, int]:
@@ -147,17 +151,16 @@ _product.register_vmap(_many_products)
 # argument, and the gradients of each are the others.
 
 
-def _check_values(handle: int, values: Tensor, *vectors: Tensor) -> SpmvOperator:
+def _check_values(handle: int, values: Tensor, x: Tensor, adjoint: bool) -> SpmvOperator:
     A = _operator(handle)
     if A.entry not in ("real", "complex", "pattern"):
         raise ReproErrorOfValue("values of such entries are not taken", where="A", expected="numbers", actual=A.entry)
     _check(A, "values", values, len(A._problem.indices), values.dtype)
-    for vector in vectors:
-        _check(A, "x", vector, A.n, values.dtype)
-        if vector.dim() != 1 or vector.device != values.device:
-            expected = f"({A.n},) on {values.device}"
-            actual = f"{tuple(vector.shape)} on {vector.device}"
-            raise ReproErrorOfValue("a tensor does not fit the values", where="x", expected=expected, actual=actual)
+    size = A.shape[0 if adjoint else 1]
+    _check(A, "x", x, size, values.dtype)
+    if x.dim() != 1 or x.device != values.device:
+        expected, actual = f"({size},) on {values.device}", f"{tuple(x.shape)} on {x.device}"
+        raise ReproErrorOfValue("a tensor does not fit the values", where="x", expected=expected, actual=actual)
     return A
 
 
@@ -173,8 +176,8 @@ def _places(A: SpmvOperator, device: Any) -> tuple[Tensor, Tensor]:
 
 
 def _empty_product_of_values(handle: int, values: Tensor, x: Tensor, adjoint: bool) -> Tensor:
-    _check_values(handle, values, x)
-    return x.new_empty(x.shape)
+    A = _check_values(handle, values, x, adjoint)
+    return x.new_empty((A.shape[1 if adjoint else 0],))
 
 
 def _empty_outer(handle: int, g: Tensor, x: Tensor) -> Tensor:
@@ -185,8 +188,9 @@ def _empty_outer(handle: int, g: Tensor, x: Tensor) -> Tensor:
     "repro::spmv_values(int handle, Tensor values, Tensor x, bool adjoint) -> Tensor", _empty_product_of_values
 )
 def _product_of_values(handle: int, values: Tensor, x: Tensor, adjoint: bool) -> Tensor:
-    rows, columns = _places(_check_values(handle, values, x), values.device)
-    y = torch.zeros_like(x, memory_format=torch.contiguous_format)
+    A = _check_values(handle, values, x, adjoint)
+    rows, columns = _places(A, values.device)
+    y = x.new_zeros((A.shape[1 if adjoint else 0],))
     if adjoint:
         return y.index_add_(0, columns, values.conj() * x[rows])
     return y.index_add_(0, rows, values * x[columns])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
@@ -232,6 +233,14 @@ def without_gradient(array: Any, subject: str) -> Any:
             todo="pass `tensor.detach()`, or multiply by `A @ x` or `repro.torch.spmv(A, x)`, which have a gradient",
         )
     return array.detach() if as_tensor(array) is not None and getattr(array, "requires_grad", False) else array
+
+
+def product_shape(shape: Iterable[int], rows: int, columns: int) -> tuple[int, ...]:
+    """Return the shape of a new y = A x for an x of a given shape: that of x if A is square."""
+    x_shape = tuple(shape)
+    if rows == columns:
+        return x_shape
+    return (rows, 1) if x_shape == (columns, 1) else (rows,)
 
 
 def is_on_device(array: object) -> bool:

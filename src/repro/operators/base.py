@@ -32,6 +32,7 @@ from repro.operators.arrays import (
     host_array,
     is_on_device,
     needs_gradient,
+    product_shape,
     without_gradient,
 )
 from repro.operators.calls import DirectCall
@@ -261,7 +262,8 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         out
             Output array: one on the host if x is there, else a device array that does not overlap x. The dtype of an
             array on the host must accept the product by the rule `same_kind`. None: a new array of x's library (NumPy,
-            CuPy, PyTorch, JAX, Numba), else a new `DeviceArray`, with x's shape for a square matrix, else `(rows,)`.
+            CuPy, PyTorch, JAX, Numba), else a new `DeviceArray`, with x's shape for a square matrix, else
+            `(rows,)`, or `(rows, 1)` for an x `(columns, 1)`.
         stream
             Handle of the CUDA stream that computed x and will use the product. None: the current stream of CuPy or
             PyTorch; for other arrays the stream that `__cuda_array_interface__` of x names, else the default stream.
@@ -394,7 +396,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         entry = self._kind.algebra.size * self._kind.scalar.itemsize
         alignment = min(entry & -entry, 16)
         x_view = self._runtime.view(x, "x", self._kind.dtype, columns, alignment, stream=stream)
-        shape, library = (x_view.shape if rows == columns else (rows,)), self._runtime.libraries[type(x)]
+        shape, library = product_shape(x_view.shape, rows, columns), self._runtime.libraries[type(x)]
         if out is not None:
             y = out
         else:

@@ -8,7 +8,7 @@ import numpy as np
 
 from repro.devices.base import Call, LaunchError
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray
+from repro.operators.arrays import DeviceArray, product_shape
 from repro.operators.runtime import Runtime
 
 
@@ -30,7 +30,7 @@ class DirectCall:
     """
 
     __slots__ = ("_alignment", "_call", "_columns", "_columns_bytes", "_dtype", "_libraries", "_ordinal", "_rows",
-                 "_rows_bytes", "_shape")  # fmt: skip
+                 "_rows_bytes")  # fmt: skip
 
     def __init__(
         self, runtime: Runtime, call: Call, dtype: np.dtype[Any], shape: tuple[int, int], alignment: int
@@ -39,8 +39,6 @@ class DirectCall:
         self._libraries, self._ordinal = runtime.libraries, runtime.ordinal
         self._rows, self._columns = shape
         self._rows_bytes, self._columns_bytes = (count * dtype.itemsize for count in shape)
-        #: Shape of a new y; None: that of x.
-        self._shape = None if self._rows == self._columns else (self._rows,)
 
     def __call__(self, x: Any, out: Any = None, stream: int | None = None) -> Any:
         library, alignment = self._libraries[type(x)], self._alignment
@@ -50,7 +48,8 @@ class DirectCall:
         if not source or source % alignment or (out is not None and type(out) is not type(x)):
             return None
         if out is None:
-            out = library.empty(x, self._shape, self._dtype)
+            shape = None if self._rows == self._columns else product_shape(x.shape, self._rows, self._columns)
+            out = library.empty(x, shape, self._dtype)
         else:
             library.written(out)
         target = library.address(out, self._dtype, self._rows, self._ordinal)

@@ -52,6 +52,14 @@ class ChipSolver(Closeable):
 
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, method: Literal["cg", "bicgstab"]) -> None:
         one_of(method, "method", METHODS)
+        if not matrix.square:
+            raise ReproErrorOfValue(
+                "the matrix is not square",
+                where="A",
+                expected="as many columns as rows",
+                actual="{} x {}".format(*matrix.shape),
+                todo="find the least-squares solution by `scipy.sparse.linalg.lsqr(repro.operator(matrix), b)`",
+            )
         if not get_entry(matrix.entry).members:  # the kernels multiply by stored values: 1 for an entry, 0 for padding
             matrix = replace(matrix, entry="real", values=np.ones((matrix.nnz, 1)), statistics={})
         self._runtime, self.method, device = runtime, method, runtime.device

@@ -330,7 +330,7 @@ PRECISIONS = {np.dtype(real): name for name, real in DTYPES.items()}
 def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
     """Return a matrix as a problem, and the precision of its products; the arguments are those of `repro.operator`.
 
-    It raises `ReproError` if the matrix is damaged, not square or not finite, if its values do not suit the entry type,
+    It raises `ReproError` if the matrix is damaged, empty or not finite, if its values do not suit the entry type,
     or if they exceed the precision.
     """
     if precision is not None:
@@ -340,7 +340,7 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
     if isinstance(matrix, Matrix):
         if entry not in (None, matrix.entry):
             raise ReproErrorOfValue("the problem has another entry", expected=matrix.entry, actual=entry)
-        problem, working_precision = matrix.validate().require_product(), precision or "double"
+        problem, working_precision = matrix.validate().require_entries(), precision or "double"
     else:
         problem, working_precision = _problem_of_scipy(sound(matrix, "matrix"), entry, precision)
     cast(problem.values, DTYPES[working_precision], "matrix: values", SCALE)
@@ -348,8 +348,6 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
 
 
 def _problem_of_scipy(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
-    if matrix.shape[0] != matrix.shape[1]:
-        raise ReproErrorOfValue("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
     blocks = matrix.blocksize if matrix.format == "bsr" else (1, 1)
     entry_name = entry or ("complex" if matrix.dtype.kind == "c" else BLOCK_ENTRIES.get(blocks, "real"))
     working_precision = precision or precision_of_values(matrix.dtype)
@@ -358,7 +356,7 @@ def _problem_of_scipy(matrix: Any, entry: str | None, precision: str | None) -> 
     problem = (
         _block_problem(matrix) if entry_name == "block3" and blocks == (3, 3) else _folded_problem(matrix, entry_name)
     )
-    return problem.validate().require_product(), working_precision
+    return problem.validate().require_entries(), working_precision
 
 
 def as_rows(
@@ -437,9 +435,9 @@ def _block_problem(matrix: Any) -> Matrix:
     wide = cast(matrix.data, np.float64, "matrix: data", SCALE)
     blocks = sp.bsr_array((wide, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
     blocks.sum_duplicates()
-    n = matrix.shape[0] // 3
+    n, columns = (count // 3 for count in matrix.shape)
     indptr, indices = (cast(array, np.int32, "matrix: offsets") for array in (blocks.indptr, blocks.indices))
-    return Matrix("matrix", "block3", n, indptr, indices, blocks.data.reshape(-1, 9))
+    return Matrix("matrix", "block3", n, indptr, indices, blocks.data.reshape(-1, 9), None if columns == n else columns)
 
 
 def _folded_problem(matrix: Any, entry: str) -> Matrix:
@@ -448,8 +446,8 @@ def _folded_problem(matrix: Any, entry: str) -> Matrix:
     matrix.data = cast(matrix.data, np.complex128 if matrix.dtype.kind == "c" else np.float64, "matrix: data", SCALE)
     rows = sp.csr_array(matrix, copy=True)
     rows.sum_duplicates()
-    folded_rows = fold(rows, entry, "the matrix", tolerance)
-    return Matrix("matrix", entry, folded_rows.n, folded_rows.indptr, folded_rows.indices, folded_rows.values)
+    folded = fold(rows, entry, "the matrix", tolerance)
+    return Matrix("matrix", entry, folded.n, folded.indptr, folded.indices, folded.values, folded.columns)
 
 
 def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -33,7 +33,7 @@ from repro.operators.scipy_matrices import as_problem
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import TEMPLATES, render_module
-from repro.sparse.compound.product import CompoundProduct, pack_layout, vector_entry_bytes
+from repro.sparse.compound.product import CompoundProduct, pack_layout, require_suitable, vector_entry_bytes
 from repro.sparse.compound.variants import DEFAULT, DEFAULTS, VariantId
 from repro.sparse.device_primitives import keep
 from repro.sparse.ordering import permutation, reorder
@@ -45,10 +45,10 @@ from repro.sparse.tuning_features import OPERATOR, WINNERS
 class Product:
     """A matrix on the device, and the compiled kernel of one variant.
 
-    `vectors` makes vectors in the order that the layout requires. `is_direct`: whether users' vectors already have this
-    order (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. `call` is the product on any
-    stream, or None (`CompoundProduct.bind_call`). It raises `ReproError` if the kernel cannot be compiled, or if the
-    matrix is too large for the variant.
+    `x_vectors` and `y_vectors` make vectors in the order that the layout requires. `is_direct`: whether users' vectors
+    already have this order (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. `call` is the
+    product on any stream, or None (`CompoundProduct.bind_call`). It raises `ReproError` if the kernel cannot be
+    compiled, or if the matrix does not suit the variant.
     """
 
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
@@ -58,11 +58,12 @@ class Product:
             source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], device.target, "operator")
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
         program = runtime.program(source, name)
-        rows = None if layout.unknowns == "natural" else permutation(matrix, layout.unknowns)
-        ordered = matrix if rows is None else reorder(matrix, rows)
-        values = ordered.values.astype(kind.scalar, copy=False)
         with ExitStack() as stack:
             try:
+                require_suitable(matrix, layout)
+                rows = None if layout.unknowns == "natural" else permutation(matrix, layout.unknowns)
+                ordered = matrix if rows is None else reorder(matrix, rows)
+                values = ordered.values.astype(kind.scalar, copy=False)
                 packed = pack_layout(
                     ordered, values, layout, device.target.warp,
                     lambda: symmetry_of(ordered, values), lambda: permutation(matrix, "bisected"),
@@ -84,7 +85,10 @@ class Product:
         self.nbytes = self._product.nbytes
         self.is_direct = rows is None and layout.vector == "AoS"
         self.call = self._product.bind_call() if self.is_direct else None
-        self.vectors = Vectors(runtime, matrix.n, kind, layout.vector, rows)
+        self.y_vectors = Vectors(runtime, matrix.n, kind, layout.vector, rows)
+        self.x_vectors = (
+            self.y_vectors if matrix.square else Vectors(runtime, matrix.shape[1], kind, layout.vector, rows)
+        )
 
     def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return a launch of y = A x on the device's own queue."""
@@ -197,7 +201,7 @@ def _quick(problem: Matrix, precision: str, target: Target) -> tuple[str, ...]:
 
 def _seconds(product: Product) -> float:
     device = product.runtime.device
-    x, y = (product.vectors.zeros() for _ in range(2))
+    x, y = product.x_vectors.zeros(), product.y_vectors.zeros()
     with product.runtime.after():
         launch = product.bind(x.buffer, y.buffer)
         launch()
@@ -217,8 +221,8 @@ _handles = count()
 class SpmvOperator(DeviceOperator, Closeable):
     """y = A x by a tuned kernel; made by `repro.operator`.
 
-    Shape and dtype are those of SciPy's matrix: n×n blocks of 3×3 have shape 3n×3n, n×n quaternions 4n×4n, and n×n
-    complex numbers n×n with a complex dtype.
+    Shape and dtype are those of SciPy's matrix: n×m blocks of 3×3 have shape 3n×3m, n×m quaternions 4n×4m, and n×m
+    complex numbers n×m with a complex dtype.
 
     `A.T` and the conjugate transpose `A.H` are operators with the same variant, made at first use and kept. Each takes
     as much device memory as the matrix; for real entries, `A.T` and `A.H` are one operator. A matrix that equals its
@@ -243,9 +247,9 @@ class SpmvOperator(DeviceOperator, Closeable):
     """
 
     def __init__(self, problem: Matrix, product: Product) -> None:
-        kind = product.vectors.kind
-        size = problem.n * kind.numbers
-        super().__init__(product.runtime, kind, (size, size))
+        kind = product.x_vectors.kind
+        rows, columns = (count * kind.numbers for count in problem.shape)
+        super().__init__(product.runtime, kind, (rows, columns))
         self._problem = problem
         self._product: Product | None = product
         # transposes, by whether they are conjugated: this operator owns those in `_own_transposes`; `_transposes` also
@@ -258,15 +262,26 @@ class SpmvOperator(DeviceOperator, Closeable):
         if product.call is not None:
             entry_bytes = kind.algebra.size * kind.scalar.itemsize
             alignment = min(entry_bytes & -entry_bytes, 16)
-            self._direct = DirectCall(product.runtime, product.call, kind.dtype, (size, size), alignment)
+            self._direct = DirectCall(product.runtime, product.call, kind.dtype, (rows, columns), alignment)
         self.name = str(product.id)
         self.entry, self.precision, self.n, self.nbytes = problem.entry, kind.precision, problem.n, product.nbytes
 
     @cached_property
     def vectors(self) -> Vectors:
-        """Vectors on the operator's device, in the user's order: natural order, members of an entry side by side."""
+        """Vectors on the operator's device, in the user's order: natural order, members of an entry side by side.
+
+        They are as long as x; those of `y_vectors` are as long as y.
+        """
         product = self._open()
-        return product.vectors if product.is_direct else Vectors(self._runtime, self.n, self._kind)
+        return product.x_vectors if product.is_direct else Vectors(self._runtime, self._problem.shape[1], self._kind)
+
+    @cached_property
+    def y_vectors(self) -> Vectors:
+        """Vectors as long as y; the same as `vectors` if the matrix is square."""
+        product = self._open()
+        if self._problem.square:
+            return self.vectors
+        return product.y_vectors if product.is_direct else Vectors(self._runtime, self.n, self._kind)
 
     def _with_gradient(self, x: Any) -> Any:
         from repro.torch import spmv
@@ -376,15 +391,15 @@ class SpmvOperator(DeviceOperator, Closeable):
             product.bind(x.buffer, y.buffer)()
             return
         ordered_x, ordered_y = self._ordered_vectors
-        product.vectors.arrange(x.buffer, ordered_x.buffer)
+        product.x_vectors.arrange(x.buffer, ordered_x.buffer)
         product.bind(ordered_x.buffer, ordered_y.buffer)()
-        product.vectors.restore(ordered_y.buffer, y.buffer)
+        product.y_vectors.restore(ordered_y.buffer, y.buffer)
 
     @cached_property
     def _ordered_vectors(self) -> tuple[DeviceArray, DeviceArray]:
         """Temporary x and y in the order of the layout, used if this differs from the user's order."""
-        vectors = self._open().vectors
-        return vectors.empty(), vectors.empty()
+        product = self._open()
+        return product.x_vectors.empty(), product.y_vectors.empty()
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
@@ -407,9 +422,11 @@ def operator(
     Parameters
     ----------
     matrix
-        A square SciPy sparse matrix or array, or a `repro.problems.matrix.Matrix`. The entry type of real BSR with 3×3
-        blocks is `block3`; with 4×4 blocks it is `quaternion`, and each block must be the matrix of a quaternion. The
-        entry type of other matrices is `real` or `complex`.
+        A SciPy sparse matrix or array, square or rectangular, or a `repro.problems.matrix.Matrix`. The entry type of
+        real BSR with 3×3 blocks is `block3`; with 4×4 blocks it is `quaternion`, and each block must be the matrix of a
+        quaternion. The entry type of other matrices is `real` or `complex`. Rectangular matrices are refused by
+        variants that store pairs, that renumber the unknowns, or whose vectors are in SoA order, unless an entry of a
+        vector is one number.
     tuned
         `default`: a variant that is good for many matrices. The name of a variant, such as
         `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: what a campaign chose for a

@@ -117,23 +117,27 @@ class Matrix(Problem):
         row = int(np.searchsorted(self.indptr, entry, side="right")) - 1
         return f"row {row}, column {self.indices[entry]}"
 
-    def require_product(self) -> Self:
-        """Return the matrix if it is square and nonempty, as repeated products y = A x require; else `ReproError`."""
-        actual = "{} x {}".format(*self.shape)
+    def require_entries(self) -> Self:
+        """Return the matrix if it is nonempty, as a product y = A x requires; else raise `ReproError`."""
         if not self.nnz:
             raise ReproError(
                 "the matrix has no entries",
                 where=self.name,
                 expected="at least one that is not zero",
-                actual=actual,
+                actual="{} x {}".format(*self.shape),
                 todo="leave it out, or correct what it is read or made from",
             )
+        return self
+
+    def require_product(self) -> Self:
+        """Return the matrix if it is square and nonempty, as repeated products y = A x require; else `ReproError`."""
+        self.require_entries()
         if not self.square:
             raise ReproError(
                 "the matrix is not square",
                 where=self.name,
                 expected="as many columns as rows",
-                actual=actual,
+                actual="{} x {}".format(*self.shape),
                 todo="leave it out, or make it square: rows or columns of zeros will do",
             )
         return self

@@ -443,11 +443,11 @@ def csr_bytes(matrix: Matrix, number_bytes: int) -> int:
 
 
 def expand(matrix: Matrix, values: NDArray[np.floating]) -> sp.bsr_array:
-    """Return the matrix as a real float64 BSR matrix `(nk, nk)`, with one k×k block for each entry of size k."""
+    """Return the matrix as a real float64 BSR matrix, with one k×k block for each entry of size k."""
     entry = get_entry(matrix.entry)
     blocks = entry.expand(values.astype(np.float64, copy=False))
-    size = matrix.n * entry.size
-    return sp.bsr_array((blocks, matrix.indices, matrix.indptr), shape=(size, size))
+    rows, columns = matrix.shape
+    return sp.bsr_array((blocks, matrix.indices, matrix.indptr), shape=(rows * entry.size, columns * entry.size))
 
 
 def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:

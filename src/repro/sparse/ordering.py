@@ -346,17 +346,32 @@ def cluster_rows(problem: Matrix) -> NDArray[np.int64]:
 
     The order comes from bisection: each 64 successive rows are a cluster, and so are each 128, 256, … rows. Within a
     cluster of 64, rows are sorted by length. Long rows come last, the longest first; they are left out of the graph,
-    since they would connect all rows. The order of x and y does not change.
+    since they would connect all rows. The order of x and y does not change. A rectangular matrix is bisected as the
+    graph that connects each row with its columns.
     """
     lengths, long = problem.row_lengths, long_rows(problem)
     last = np.flatnonzero(long)
     rows = np.flatnonzero(~long)
-    graph = adjacency(problem.indptr, problem.indices)
-    if len(last):
-        graph = graph[rows][:, rows]
-    rows = rows[bisect(graph, CLUSTER)]
+    if problem.square:
+        graph = adjacency(problem.indptr, problem.indices)
+        if len(last):
+            graph = graph[rows][:, rows]
+        rows = rows[bisect(graph, CLUSTER)]
+    else:
+        rows = rows[_bisect_bipartite(problem, rows)]
     rows = rows[np.lexsort((-lengths[rows], np.arange(len(rows)) // CLUSTER))]
     return np.concatenate([rows, last[np.argsort(-lengths[last], kind="stable")]])
+
+
+def _bisect_bipartite(problem: Matrix, rows: NDArray[np.int64]) -> Order:
+    """Return an order of `rows` in which neighbours read the same columns, by bisection of both rows and columns."""
+    if len(rows) <= CLUSTER:
+        return np.arange(len(rows))
+    ones = np.ones(problem.nnz, np.float32)
+    pattern = sp.csr_array((ones, problem.indices, problem.indptr), shape=problem.shape)[rows]
+    pattern = pattern[:, np.unique(pattern.indices)]
+    order = bisect(sp.csr_array(sp.block_array([[None, pattern], [pattern.T, None]])), CLUSTER)
+    return order[order < len(rows)]
 
 
 def long_rows(problem: Matrix) -> NDArray[np.bool_]:

@@ -116,10 +116,12 @@ def transposed(matrix: Matrix, *, conjugate: bool = False) -> Matrix:
 
 
 def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
-    """Test whether a square matrix is symmetric or Hermitian.
+    """Test whether a matrix is symmetric or Hermitian.
 
     `values` are the entries `(nnz, members)` in the working precision; they must agree exactly.
     """
+    if not matrix.square:
+        return Symmetry("", f"{NOT_SYMMETRIC}: it has {matrix.n} rows and {matrix.shape[1]} columns")
     indptr, columns, order = transposed_order(matrix)
     if not (np.array_equal(indptr, matrix.indptr) and np.array_equal(columns, matrix.indices)):
         place = "row {}, column {}".format(*_unpaired_entry(matrix))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import ADDRESS, Argument, Buffer, Call, Device, Program
+from repro.entries import get_entry
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name
@@ -16,6 +17,19 @@ from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, TILE_ROWS, Layout,
 from repro.sparse.elementwise import in_order, padded_size
 from repro.sparse.pairs import shared_bytes
 from repro.sparse.symmetry import Symmetry
+
+
+def require_suitable(matrix: Matrix, layout: Layout) -> None:
+    """Raise `Unsupported` if a layout is for square matrices only, and the matrix is rectangular."""
+    if matrix.square:
+        return
+    size = "a matrix of {:,} rows and {:,} columns".format(*matrix.shape)
+    if layout.unknowns != "natural":
+        raise Unsupported(f"{size}: @{layout.unknowns} orders rows and columns alike, so it is for square matrices")
+    if layout.vector == "SoA" and get_entry(matrix.entry).size > 1:
+        raise Unsupported(
+            f"{size}: kernels with vectors in SoA order take x and y of one length; AoS and Padded do not"
+        )
 
 
 def pack_layout(
@@ -32,6 +46,7 @@ def pack_layout(
     called only if the layout needs them. `warp` is the device's. It raises `Unsupported` if the layout does not suit
     the matrix.
     """
+    require_suitable(matrix, layout)
     clustered = layout.ordering == "clustered"
     if layout.stores_pairs:
         found = symmetry()

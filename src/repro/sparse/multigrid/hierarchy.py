@@ -519,7 +519,12 @@ def _coarsen(
 
 def _check(a: Storage, vectors: NDArray[np.floating] | None, unknowns: int) -> None:
     if a.shape[0] != a.shape[1]:
-        raise ReproErrorOfValue("multigrid needs a square matrix", expected="as many columns as rows", actual=a.shape)
+        raise ReproErrorOfValue(
+            "multigrid needs a square matrix",
+            expected="as many columns as rows",
+            actual=a.shape,
+            todo="solve the normal equations, whose matrix is `A.T @ A`, or take `scipy.sparse.linalg.lsqr`",
+        )
     if unknowns < 1 or a.shape[0] % unknowns:
         raise ReproErrorOfValue(
             "the unknowns of a node do not divide the rows",

@@ -45,7 +45,8 @@ def locate(problem: Matrix, warp: int) -> Slots:
     rows = np.minimum(np.arange(distance), problem.n - 1)
     real = (place_in_row < lengths[rows]) & (np.arange(distance) < problem.n)
     last = problem.indices[np.maximum(problem.indptr[rows + 1] - 1, 0)]
-    padding = np.broadcast_to(np.where(lengths[rows] > 0, last, rows), real.shape)[~real].astype(np.int32)
+    empty_row_columns = np.minimum(rows, problem.shape[1] - 1)
+    padding = np.broadcast_to(np.where(lengths[rows] > 0, last, empty_row_columns), real.shape)[~real].astype(np.int32)
     return Slots(np.zeros(1, np.int32), locate_with_lengths(problem, warp).position, distance, padding, distance)
 
 

@@ -51,7 +51,8 @@ def _padding(problem: Matrix, k: int, offsets: NDArray[np.int64], position: NDAr
     real_rows = rows < problem.n
     rows = np.minimum(rows, problem.n - 1)
     last = problem.indices[np.maximum(problem.indptr[rows + 1] - 1, 0)]
-    columns: NDArray[np.int32] = np.where(real_rows & (problem.row_lengths[rows] > 0), last, rows).astype(np.int32)
+    is_filled = real_rows & (problem.row_lengths[rows] > 0)
+    columns: NDArray[np.int32] = np.where(is_filled, last, np.minimum(rows, problem.shape[1] - 1)).astype(np.int32)
     return columns
 
 
