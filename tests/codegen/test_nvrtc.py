@@ -32,6 +32,8 @@ def test_a_source_is_compiled_without_nvcc(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_common_module_and_headers_of_the_runtime_compile(templates: Path, tmp_path: Path) -> None:
     assert compiled(render_common(templates, GPU), tmp_path).status == "ok"
+    constants = 'extern "C" __global__ void c(float* y) { y[0] = INFINITY; y[1] = NAN; }'
+    assert compiled(constants, tmp_path).status == "ok"
     source = f"#include <cooperative_groups.h>\n#include <cuda_pipeline_primitives.h>\n{KERNEL}"
     assert compiled(source, tmp_path).status == "ok"
 

@@ -134,7 +134,7 @@ def test_no_gradient_is_lost_silently():
         lambda: A.matvec(x.detach(), out=torch.zeros_like(x, requires_grad=True)),
         lambda: A.matmat(x[:, None].expand(12, 3)),
         lambda: A.solve(x),
-        lambda: repro.DynamicCSR.from_scipy(sp.eye_array(12).tocsr(), device="opencl:0") @ x,
+        lambda: repro.DynamicCSR.from_csr(sp.eye_array(12).tocsr(), device="opencl:0") @ x,
     ):
         with pytest.raises(ReproError, match="gradient"):
             call()

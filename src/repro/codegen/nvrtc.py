@@ -46,8 +46,13 @@ def version() -> str:
     return f"NVRTC {major}.{minor}"
 
 
+#: What nvcc takes from the host's <math.h>.
+MACROS = ("INFINITY=__int_as_float(0x7f800000)", "NAN=__int_as_float(0x7fffffff)")
+
+
 def flags(target: Target) -> tuple[str, ...]:
-    return (f"--gpu-architecture={target.name}", "--std=c++17", "--generate-line-info", "--ptxas-options=-v")
+    macros = (f"--define-macro={macro}" for macro in MACROS)
+    return f"--gpu-architecture={target.name}", "--std=c++17", "--generate-line-info", "--ptxas-options=-v", *macros
 
 
 def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:

@@ -299,6 +299,8 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         y = super().matvec(vector)
         if out is None:
             return self._as_given(x, y)
+        if (library := self._runtime.libraries[type(out)]) is not None:
+            library.written(out)
         _write(out, y)
         return out
 
