@@ -11,6 +11,7 @@ from repro.operators.base import Capacity
 from repro.operators.dynamic_csr import DynamicCSR
 from support.emulated_cuda import needs_compiler
 from support.emulated_runtime import CAPTURED_STREAM, CURRENT_STREAM, OWN_STREAM, EmulatedRuntime, install_cupy, ndarray
+from support.frames import frames
 from support.matrices import draw, random
 
 pytestmark = [pytest.mark.medium, needs_compiler]
@@ -193,3 +194,11 @@ def test_an_operation_that_is_queued_by_itself_is_waited_for(A, traffic):
     traffic.clear()
     A.insert([1], [2], [3.0])
     assert traffic.count("download") == 2
+
+
+def test_a_second_insertion_takes_few_frames(A):
+    def insert():
+        A.insert([1, 2], [3, 4], [5.0, 6.0])
+
+    insert()
+    assert 0 < len(frames(insert)) <= 72
