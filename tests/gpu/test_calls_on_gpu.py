@@ -145,6 +145,49 @@ def test_a_refill_is_captured_and_replayed(matrix, cupy):
     plan.release()
 
 
+def test_what_is_read_on_the_host_is_refused_in_a_capture_that_goes_on(matrix, cupy):
+    from cupyx.scipy.sparse import csr_matrix
+
+    D = repro.DynamicCSR.from_csr(matrix, device="cuda:0")
+    solver, a = repro.operator(matrix, device="cuda:0").solver(), csr_matrix(sp.csr_matrix(matrix))
+    x, y = cupy.ones(matrix.shape[1]), cupy.zeros(matrix.shape[0])
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        D.matvec(x, out=y)
+        stream.synchronize()
+        stream.begin_capture()
+        D.matvec(x, out=y)
+        for read in (
+            lambda: D.insert([0], [0], [9.0]),
+            D.defragment,
+            lambda: solver.solve(x),
+            lambda: repro.spgemm(a, a),
+        ):
+            with pytest.raises(ReproError, match="CUDA graph cannot contain"):
+                read()
+        graph = stream.end_capture()
+        x[:] = 2
+        graph.launch(stream)
+        stream.synchronize()
+    np.testing.assert_allclose(y.get(), matrix @ np.full(matrix.shape[1], 2.0), atol=1e-12)
+    D.insert([0], [0], [9.0])
+
+
+def test_a_combination_of_vectors_is_captured_and_replayed(A, cupy):
+    x, y = cupy.ones(A.shape[1]), cupy.zeros(A.shape[1])
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        A.vectors.axpby(2.0, x, 1.0, y)
+        stream.synchronize()
+        stream.begin_capture()
+        A.vectors.axpby(2.0, x, 1.0, y)
+        graph = stream.end_capture()
+        for _ in range(2):
+            graph.launch(stream)
+        stream.synchronize()
+    np.testing.assert_array_equal(y.get(), np.full(A.shape[1], 6.0))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_matrices_are_multiplied_where_they_lie(matrix, cupy, torch, dtype):
     from cupyx.scipy.sparse import csr_matrix

@@ -11,6 +11,7 @@ from repro.operators.base import Capacity
 from repro.operators.dynamic_csr import DynamicCSR
 from support.emulated_cuda import needs_compiler
 from support.emulated_runtime import CAPTURED_STREAM, CURRENT_STREAM, OWN_STREAM, EmulatedRuntime, install_cupy, ndarray
+from support.frames import frames
 from support.matrices import draw, random
 
 pytestmark = [pytest.mark.medium, needs_compiler]
@@ -142,3 +143,62 @@ def test_empty_matrices(runtime, bring, shape):
     y = A @ bring(np.zeros(shape[1]))
     assert y.shape == (shape[0],)
     np.testing.assert_array_equal(y.get(), np.zeros(shape[0]))
+
+
+@pytest.fixture
+def traffic(monkeypatch, runtime):
+    """Note what the host asks of the device: launches that are bound, and copies, each of which is a wait."""
+    noted, device = [], runtime.device
+    for name in ("bind", "write", "download"):
+        monkeypatch.setattr(
+            device, name, lambda *given, name=name, do=getattr(device, name): noted.append(name) or do(*given)
+        )
+    return noted
+
+
+CHANGES = {
+    "insert": lambda A, *batch: A.insert(*batch),
+    "unique": lambda A, *batch: A.insert(*batch, mode="unique"),
+    "update": lambda A, *batch: A.update(*batch),
+    "delete": lambda A, *batch: A.delete(*batch[:2]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_of_the_same_size_is_one_copy_one_wait_and_binds_nothing(A, matrix, traffic, change):
+    rng = np.random.default_rng(5)
+    batches = [(rng.integers(0, 50, 30), rng.integers(0, 40, 30), rng.random(30)) for _ in range(2)]
+    A.insert(*batches[0])
+    change(A, *batches[0])
+    traffic.clear()
+    change(A, *batches[1])
+    assert traffic == ["write", "download"]
+
+
+def test_batches_of_several_sizes_are_inserted_by_launches_that_are_kept(A, matrix):
+    rng, dense = np.random.default_rng(6), matrix.toarray()
+    for count in (*range(1, 24, 2), 300, 5, 5, 300):
+        rows, columns, values = rng.integers(0, 50, count), rng.integers(0, 40, count), rng.random(count)
+        A.insert(rows, columns, values)
+        np.add.at(dense, (rows, columns), values)
+        if count % 3 == 0:
+            A.defragment()
+        A.delete(rows[:1], columns[:1])
+        dense[rows[0], columns[0]] = 0
+    np.testing.assert_allclose(A.to_scipy().toarray(), dense, atol=1e-12)
+
+
+def test_an_operation_that_is_queued_by_itself_is_waited_for(A, traffic):
+    A.insert([1], [2], [3.0])
+    _ = A._matrix.operations
+    traffic.clear()
+    A.insert([1], [2], [3.0])
+    assert traffic.count("download") == 2
+
+
+def test_a_second_insertion_takes_few_frames(A):
+    def insert():
+        A.insert([1, 2], [3, 4], [5.0, 6.0])
+
+    insert()
+    assert 0 < len(frames(insert)) <= 72

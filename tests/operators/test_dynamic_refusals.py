@@ -36,6 +36,7 @@ class Foreign:
         (([0, 1 << 31], [0, 1], 1.0), "outside"),
         (([0, 1 << 33], [0, 1], 1.0), "outside"),
         ((np.array([1 << 63], np.uint64), 0, 1.0), "outside"),
+        ((np.array([-1], np.int8), 0, 1.0), "outside"),
         (([0, 1 << 70], [0, 1], 1.0), "no whole number"),
         (([0.0, np.nan], [0, 1], 1.0), "NaN"),
         (([0.0, 1.0], [0, 1], 1.0), "no whole number"),

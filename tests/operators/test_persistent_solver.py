@@ -13,8 +13,10 @@ import repro
 from repro.bench.guards import Guards
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
+from repro.operators.runtime import open_runtime
 from repro.sparse.solvers import slices
 from repro.sparse.solvers.persistent import PersistentSolver
+from support.matrices import poisson
 from support.persistent_solves import dominant
 
 pytestmark = pytest.mark.medium
@@ -231,3 +233,15 @@ def test_an_interrupted_solve_leaves_a_solver_that_works(monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 A.solve(B)
         np.testing.assert_array_equal(A.solve(B), expected)
+
+
+def test_a_solve_from_zero_copies_only_b(monkeypatch):
+    A = repro.operator(sp.csr_array(poisson((9, 9), 5)), device="opencl")
+    solver, device, written = A.solver(), open_runtime("opencl").device, []
+    b = np.ones(A.shape[0])
+    expected = solver.solve(b, np.zeros(A.shape[0]))
+    solver.solve(b, np.ones(A.shape[0]))  # x has other numbers before the solve from zero
+    write = device.write
+    monkeypatch.setattr(device, "write", lambda buffer, array: written.append(array.nbytes) or write(buffer, array))
+    np.testing.assert_array_equal(solver.solve(b), expected)
+    assert [nbytes for nbytes in written if nbytes > 8] == [b.nbytes]

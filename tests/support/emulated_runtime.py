@@ -53,6 +53,9 @@ class _Streams:
     def is_ordered(self, stream):
         return stream in (0, OWN_STREAM)
 
+    def are_captured(self, streams):
+        return CAPTURED_STREAM in streams
+
     def take_event(self):
         return object()
 

@@ -167,6 +167,11 @@ class ArrayLibraries(dict[type, ArrayLibrary | None]):
             self[kind] = _Jax(jax, self._empty)
         return self[kind]
 
+    def streams(self, ordinal: int) -> set[int]:
+        """Return the streams that the work of all libraries found so far goes to now."""
+        streams = (library.stream(ordinal) for library in {id(each): each for each in self.values() if each}.values())
+        return {stream for stream in streams if stream is not None}
+
 
 #: Modules, their classes of arrays and what is made of the module.
 _LIBRARIES: tuple[tuple[str, tuple[str, ...], Callable[[Any], ArrayLibrary]], ...] = (

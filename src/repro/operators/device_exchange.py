@@ -12,13 +12,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES
-from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Program
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Program
 from repro.errors import ReproErrorOfValue
 from repro.exact_casts import cast, expectation, holds
 from repro.operators.arrays import DeviceArray, View, is_on_device, memory_of
@@ -33,6 +34,8 @@ from repro.sparse.elementwise import Kernels, Scratch
 
 #: Largest number of entries in one insertion or deletion; larger batches are split.
 MAX_BATCH = 1 << 26
+#: Up to this number of entries, the arrays of a batch of the host go to the device in one copy.
+MAX_IN_ONE_COPY = 1 << 15
 #: Accepted dtypes of arrays on the device.
 INDEX_TYPES = ("int32", "int64")
 VALUE_TYPES = ("float32", "float64", "int32", "int64")
@@ -63,6 +66,7 @@ class BatchUpload:
         self._runtime, self._shape, self._dtype, self._precision = runtime, shape, dtype, precision
         self._scratch = Scratch(runtime.device)
         self._kernels: Kernels | None = None
+        self._blocks: dict[int, _Block] = {}
 
     # checking ---------------------------------------------------------------------------------------------------------
 
@@ -90,8 +94,8 @@ class BatchUpload:
             raise ReproErrorOfValue(
                 "an index is no whole number", where=subject, expected="integers", actual=host.dtype
             )
-        wrong = np.flatnonzero((host < 0) | (host >= limit)) if host.size else np.empty(0, np.intp)
-        if wrong.size:
+        if host.size and (host.min() < 0 or host.max() >= limit):
+            wrong = np.flatnonzero((host < 0) | (host >= limit))
             raise ReproErrorOfValue(
                 "entries lie outside of the matrix; nothing was done",
                 where=f"{subject}[{wrong[0]}]",
@@ -143,6 +147,9 @@ class BatchUpload:
         """
         alignment = PART_ALIGNMENT // 4
         capacity = max(min(MAX_BATCH, MAX_ENTRIES // (1 + slack)) // alignment, 1) * alignment
+        if count <= min(capacity, MAX_IN_ONE_COPY) and all(array.host is not None for array in batch_arrays):
+            yield 0, self._in_one_copy([array.host for array in batch_arrays], count)
+            return
         # an insertion checks only the indices of its part, so all indices of a split batch are checked here first
         buffers = [self.buffer(array, count, check_indices=count > capacity) for array in batch_arrays]
         if count <= capacity:
@@ -157,6 +164,12 @@ class BatchUpload:
                 for buffer, size in zip(buffers, sizes, strict=False)
             ]
             yield first, _batch(part_count, part_buffers)
+
+    def _in_one_copy(self, arrays: list[Any], count: int) -> EntryBatch:
+        size = 1 << max(8, (count - 1).bit_length())
+        if size not in self._blocks:
+            self._blocks[size] = _Block(self._runtime.device, size, self._dtype)
+        return self._blocks[size].fill(arrays, count)
 
     def buffer(self, array: BatchArray, count: int, check_indices: bool = False) -> Buffer:
         """Return device memory with the `count` numbers as int32 or the matrix's dtype; indices are checked if wanted.
@@ -224,7 +237,38 @@ class BatchUpload:
         self._kernels.over(name, count, arguments)()
 
     def release(self) -> None:
+        while self._blocks:
+            self._blocks.popitem()[1].release()
         self._scratch.release()
+
+
+class _Block:
+    """Memory of the host and of the device for batches of up to `size` entries: rows, columns and values."""
+
+    def __init__(self, device: Device, size: int, dtype: np.dtype[Any]) -> None:
+        self._device = device
+        self._offsets = offsets = 0, 4 * size, 8 * size, (8 + dtype.itemsize) * size
+        self._memory = device.allocate(offsets[-1])
+        with ExitStack() as undo:
+            undo.callback(self._memory.release)
+            self._host = device.host_array(offsets[-1], np.dtype(np.uint8))
+            self._arrays, self._parts = [], []
+            for (begin, end), kind in zip(pairwise(offsets), (INT32, INT32, dtype), strict=True):
+                self._arrays.append(self._host[begin:end].view(kind))
+                self._parts.append(keep(undo, device.part(self._memory, begin, end - begin)))
+            self._undo = undo.pop_all()
+
+    def fill(self, arrays: list[NDArray[Any]], count: int) -> EntryBatch:
+        """Copy a batch to the device, without values if there are none."""
+        for target, array in zip(self._arrays, arrays, strict=False):
+            target[:count] = array
+        end = self._offsets[len(arrays) - 1] + count * self._arrays[len(arrays) - 1].itemsize
+        self._device.write(self._memory, self._host[:end])
+        rows, columns, values = self._parts
+        return EntryBatch(count, rows, columns, values if len(arrays) > 2 else None, in_own_memory=True)
+
+    def release(self) -> None:
+        self._undo.close()
 
 
 @cache

@@ -344,7 +344,7 @@ class DynamicCSR(DeviceOperator):
     def _changing(self, streams: set[int | None]) -> Iterator[None]:
         """Lock the device, and order later work after the streams' work; report a lack of memory as `ReproError`."""
         try:
-            with self._runtime.after(*streams), self._product.changing():
+            with self._runtime.after(*streams, reads=type(self).__name__), self._product.changing():
                 yield
         except OutOfDeviceMemory as error:
             raise self._runtime.out_of_memory_error(error) from None

@@ -324,11 +324,14 @@ class MultilevelSolver:
             )
         tol = real_number(tol, "tol", 0.0)
         maxiter = whole_number(maxiter, "maxiter", 0, MAX_COUNT)
-        guess = np.zeros(self._n, self._dtype) if x0 is None else self._vector(x0, "x0")
+        guess = None if x0 is None else self._vector(x0, "x0")
         rhs = self._vector(b, "b")
         with self._working(*(view.stream for view in (rhs, guess) if isinstance(view, View))):
             self._write(self._solver.b, rhs)
-            self._write(self._solver.x, guess)
+            if guess is None:
+                self._runtime.device.fill(self._solver.x, 0)
+            else:
+                self._write(self._solver.x, guess)
             solve = self._solver.conjugate_gradients if accel else self._solver.iterate
             result = solve(tol, maxiter)
             x: Any = self._on_device() if isinstance(rhs, View) else self._read()
@@ -365,7 +368,7 @@ class MultilevelSolver:
                 "the hierarchy keeps nothing to be refreshed by", todo="set it up by repro.amg(A, refreshable=True)"
             )
         matrix = _on_host(A)
-        with self._runtime.after():
+        with self._runtime.after(reads="a refresh"):
             levels = self._memory.levels
             values = self._pattern.values_of(matrix, self._dtype)
             if not self._pattern.has_sound_values(values):
@@ -390,7 +393,7 @@ class MultilevelSolver:
     @contextmanager
     def _working(self, *streams: int | None) -> Iterator[None]:
         """Lock the device; raise `ReproError` if a refresh of the hierarchy was interrupted."""
-        with self._runtime.after(*streams):
+        with self._runtime.after(*streams, reads="a solve by multigrid"):
             self._memory.check_whole()
             try:
                 yield

@@ -99,14 +99,17 @@ class ChipSolver(Closeable):
             maxiter = min(ITERATIONS_PER_UNKNOWN * size, MAX_ITERATIONS)
         max_iterations = whole_number(maxiter, "maxiter", 0, MAX_ITERATIONS)
         rhs = self._vector(b, "b")
-        guess = self._vector(np.zeros(size, self._kind.dtype) if x0 is None else x0, "x0")
+        guess = None if x0 is None else self._vector(x0, "x0")
         exponent = 0 if isinstance(rhs, View) or isinstance(guess, View) else _exponent(rhs)
         streams = [vector.stream for vector in (rhs, guess) if isinstance(vector, View)]
-        with self._runtime.after(*streams):
+        with self._runtime.after(*streams, reads="a solve"):
             if self._solver is None:
                 raise ReproError("the solver is closed", where=repr(self), todo="make a new one by `A.solver()`")
             self._load(rhs, self._solver.b, exponent)
-            self._load(guess, self._solver.x, exponent)
+            if guess is None:
+                self._runtime.device.fill(self._solver.x, 0)
+            else:
+                self._load(guess, self._solver.x, exponent)
             solution = self._solver.solve(tol, max_iterations)
             self.iterations = solution.iterations
             self._refuse(solution, rhs)

@@ -73,7 +73,7 @@ def _multiply(first: DeviceMatrix, second: DeviceMatrix) -> Any:
     library = runtime.libraries[type(values)]
     assert library is not None
     try:
-        with ExitStack() as stack, runtime.after(library.stream(first.ordinal)):
+        with ExitStack() as stack, runtime.after(library.stream(first.ordinal), reads="repro.spgemm"):
             product, nnz = _product(tools, tools.reader.read(sound), stack)
             new, memory = new_csr_arrays(library, values, product.shape, nnz, first.dtype, first.ordinal)
             tools.reader.write(product, memory)
@@ -100,7 +100,7 @@ def _multiply_scipys(a: Any, b: Any, device: str, sort: bool) -> Any:
     runtime = open_runtime(device)
     tools = product_tools(runtime, PRECISIONS[a.dtype])
     try:
-        with ExitStack() as stack, runtime.after():
+        with ExitStack() as stack, runtime.after(reads="repro.spgemm"):
             operands = [_upload(runtime, matrix, stack) for matrix in matrices]
             product, nnz = _product(tools, tools.reader.read(operands), stack)
             sizes = 4 * (product.shape[0] + 1), 4 * nnz, tools.dtype.itemsize * nnz

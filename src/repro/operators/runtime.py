@@ -160,22 +160,39 @@ class Runtime:
             todo="bring it there first: nothing is copied from device to device unasked",
         )
 
-    def after(self, *streams: int | None) -> AbstractContextManager[object]:
+    def after(self, *streams: int | None, reads: str | None = None) -> AbstractContextManager[object]:
         """Return a context manager that locks the device and orders work with other streams.
 
         Kernels that the `with` body launches run after earlier work and before later work of `streams`. Other threads
         wait until the end of the body. It raises `ReproError` in a process forked after the device was opened.
+
+        `reads` names a body that reads on the host, which a CUDA graph cannot contain: while one of the streams, or
+        the current one of a library of arrays, is captured, it raises `ReproError` before anything is queued.
         """
-        return self.device.current() if self._streams is None else self._among(self._streams, streams)
+        return self.device.current() if self._streams is None else self._among(self._streams, streams, reads)
 
     @contextmanager
-    def _among(self, own_streams: _Streams, streams: tuple[int | None, ...]) -> Iterator[None]:
-        with self.device.current(), own_streams.ordered({s for s in streams if s is not None}):
-            try:
-                yield
-            finally:
-                if views := self._imported.take():
-                    own_streams.hold(views)
+    def _among(self, own_streams: _Streams, streams: tuple[int | None, ...], reads: str | None) -> Iterator[None]:
+        foreign = {s for s in streams if s is not None}
+        with self.device.current():
+            if reads is not None:
+                self._refuse_capture(own_streams, foreign | self.libraries.streams(self.ordinal), reads)
+            with own_streams.ordered(foreign):
+                try:
+                    yield
+                finally:
+                    if views := self._imported.take():
+                        own_streams.hold(views)
+
+    def _refuse_capture(self, own_streams: _Streams, streams: set[int], reads: str) -> None:
+        if own_streams.are_captured(streams):
+            self._imported.take()
+            raise ReproError(
+                "a CUDA graph cannot contain what is read on the host; nothing was queued",
+                where=reads,
+                actual="a stream that is being captured",
+                todo="do it before or after the capture: products, refills, filters and `axpby` can be captured",
+            )
 
     def marks(self) -> Marks:
         """Return the marks of one object on streams."""
@@ -286,6 +303,13 @@ class _Streams:
     def is_ordered(self, stream: int) -> bool:
         """Return whether CUDA itself orders a stream with the device's own."""
         return stream in self._without_event
+
+    def are_captured(self, streams: set[int]) -> bool:
+        """Return whether one of `streams`, or the device's own, is being captured into a graph."""
+        # the default stream cannot be captured, and to ask about it would spoil the capture of a stream ordered with it
+        asked = {self._own_stream, *streams} - {0, LEGACY_DEFAULT_STREAM}
+        with self._current():
+            return any(int(self._call(self._driver.cuStreamIsCapturing, stream)) for stream in asked)
 
     def take_event(self) -> Any:
         """Return an event for marks."""

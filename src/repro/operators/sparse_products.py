@@ -327,7 +327,7 @@ def spgemm(
     precision = "single" if all(operand.precision == "single" for operand in operands) else "double"
     runtime = _common_runtime(device, operands)
     try:
-        with ExitStack() as stack, runtime.after():
+        with ExitStack() as stack, runtime.after(reads="repro.spgemm"):
             first, second = (stack.enter_context(operand.stored(runtime, precision)) for operand in operands)
             load, products = load_products(runtime, precision), product_tools(runtime, precision).multiplication
             cupys = any(is_from_module(operand.matrix, CUPYS_MATRICES) for operand in operands)

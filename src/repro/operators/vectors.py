@@ -87,7 +87,7 @@ class Vectors:
         """Wait for the device and copy a vector to a NumPy array in natural order, `(n·numbers,)`."""
         vector_view = self._view(vector, "vector")
         plain = self.runtime.empty((self.n * self.kind.algebra.size,), self.kind.scalar)
-        with self.runtime.after(vector_view.stream):
+        with self.runtime.after(vector_view.stream, reads="the copy of a vector to the host"):
             self.restore(vector_view.buffer, plain.buffer)
         return plain.get().view(self.kind.dtype)
 
@@ -137,7 +137,8 @@ class Vectors:
     def _sums(self, x: Any, y: Any) -> tuple[float, float]:
         x_view, y_view = self._view(x, "x"), self._view(y, "y")
         host = np.zeros(2)
-        with self.runtime.after(x_view.stream, y_view.stream):  # also locks the download: threads share the buffer
+        # also locks the download: threads share the buffer
+        with self.runtime.after(x_view.stream, y_view.stream, reads="an inner product"):
             self._sum(x_view, y_view)
             self.runtime.device.download(self._scratch[1], host)
         return float(host[0]), float(host[1])

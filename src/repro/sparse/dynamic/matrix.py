@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,7 +31,7 @@ from repro.sparse.dynamic.kernels import Report
 from repro.sparse.dynamic.operations import Existing, Insertion, Operations
 from repro.sparse.dynamic.schedules import LONG_ROWS, RowBins, Schedule, row_widths
 from repro.sparse.dynamic.storage import EntryBatch, SortedBatch, Storage
-from repro.sparse.elementwise import BLOCK_SIZE, Scratch
+from repro.sparse.elementwise import BLOCK_SIZE, Scratch, in_order
 
 #: Ratio of the capacity of an enlarged buffer to the number of its entries.
 GROWTH = 1.5
@@ -95,6 +95,8 @@ class DynamicMatrix:
         self._storage = start if isinstance(start, Storage) else Storage.upload(device, start)
         self._operations = Operations(self._storage, *self._programs, self._scratch)
         self._under_way: str | None = None
+        #: Whether the last report said that its operation finished, and nobody else has queued one since.
+        self._finished = False
 
     @property
     def storage(self) -> Storage:
@@ -123,6 +125,7 @@ class DynamicMatrix:
     @property
     def operations(self) -> Operations:
         """The operations that can be queued one by one; they do not enlarge the buffer."""
+        self._finished = False
         return self._operations
 
     @property
@@ -147,14 +150,9 @@ class DynamicMatrix:
             return self._refuse_all(batch)
         with self._operation("insert"):
             with _preparation():
-                arrange, sorted_batch = (None, None) if existing is None else self._operations.sorting(batch)
-                insertion = (
-                    self._operations.insertion(batch, self.slack)
-                    if existing is None or sorted_batch is None
-                    else self._operations.unique_insertion(batch, sorted_batch, self.slack, existing, grow)
+                insertion = self._operations.kept(
+                    batch, lambda: self._insertion(batch, existing, grow), self.slack, existing, grow
                 )
-            if arrange is not None:
-                arrange()
             insertion.launch()
             report = self._report()
             if report.bad:
@@ -171,6 +169,13 @@ class DynamicMatrix:
             assert not unplaced_count, f"{unplaced_count} entries found no room that was made for them"
             return Inserted(unplaced_batch.count, self._storage.capacity - before)
 
+    def _insertion(self, batch: EntryBatch, existing: Existing | None, grow: bool) -> Insertion:
+        if existing is None:
+            return self._operations.insertion(batch, self.slack)
+        arrange, sorted_batch = self._operations.sorting(batch)
+        insertion = self._operations.unique_insertion(batch, sorted_batch, self.slack, existing, grow)
+        return replace(insertion, launch=in_order([arrange, insertion.launch]))
+
     def delete(self, batch: EntryBatch) -> None:
         """Delete all entries at the coordinates of a batch; coordinates without an entry are ignored.
 
@@ -181,7 +186,7 @@ class DynamicMatrix:
             return
         with self._operation("delete"):
             with _preparation():
-                deletion = self._operations.deletion(batch)
+                deletion = self._operations.kept(batch, lambda: self._operations.deletion(batch), "delete")
             deletion()
             if bad := self._report().bad:
                 raise self._index_error(bad)
@@ -280,6 +285,7 @@ class DynamicMatrix:
         self._operations.release()
         self._storage = new
         self._operations = Operations(new, *self._programs, self._scratch)
+        self._finished = False
         old.release()
 
     # interrupted operations -------------------------------------------------------------------------------------------
@@ -298,14 +304,17 @@ class DynamicMatrix:
         self._under_way = None
 
     def check(self) -> None:
-        """Wait for the device, and raise `Unfinished` if an operation was interrupted."""
-        if self._under_way is None and not self._storage.report().finished:
-            self._under_way = "insert or delete"
+        """Raise `Unfinished` if an operation was interrupted; wait for one that was queued by itself."""
+        if self._under_way is None and not self._finished:
+            self._finished = self._storage.report().finished
+            if not self._finished:
+                self._under_way = "insert or delete"
         if self._under_way is not None:
             raise Unfinished(self._under_way)
 
     def _report(self) -> Report:
         report = self._storage.report()
+        self._finished = report.finished
         if not report.finished:
             raise Unfinished(self._under_way or "insert or delete")
         return report

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,12 @@ from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_or
 #: Key bits of four radix-sort passes of seven bits; and limits of the number of bits of a column's hash: with more
 #: bits, fewer columns of a row collide.
 KEPT_BITS = 28
+#: Largest number of operations whose launches are kept.
+MAX_KEPT = 8
 MIN_HASH_BITS, MAX_HASH_BITS = 8, 16
 #: Treatment of a value whose coordinates have an entry already.
 Existing = Literal["replace", "add"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,22 @@ class Operations:
         self._known: list[Buffer] = []
         self._scans: dict[int, Scan] = {}
         self._sorts: dict[int, RadixSort] = {}
+        self._kept: dict[tuple[object, ...], Any] = {}
+
+    def kept(self, batch: EntryBatch, make: Callable[[], T], *settings: object) -> T:
+        """Return the operation that `make` binds for a batch; it is bound once for batches in the same buffers.
+
+        `settings` tell apart the operations on a batch.
+        """
+        if not batch.in_own_memory:
+            return make()
+        key = batch.count, batch.rows, batch.values, *settings
+        if key not in self._kept:
+            if len(self._kept) == MAX_KEPT:
+                self._kept.clear()
+            self._kept[key] = make()
+        operation: T = self._kept[key]
+        return operation
 
     @property
     def _device(self) -> Device:
@@ -418,6 +437,7 @@ class Operations:
 
     def release(self) -> None:
         """Release memory for sorting and scanning; the matrix and `scratch` belong to their owners."""
+        self._kept.clear()
         for sort in self._sorts.values():
             sort.release()
         for scan in self._scans.values():

@@ -28,6 +28,8 @@ class EntryBatch:
     values: Buffer | None = None
     #: Whether entries of equal rows follow each other, as in a batch sorted by row.
     grouped: bool = False
+    #: Whether later batches of this size lie in the same buffers, so that their launches are kept.
+    in_own_memory: bool = False
 
 
 @dataclass(frozen=True)

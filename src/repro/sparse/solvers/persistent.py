@@ -114,7 +114,7 @@ class RestartedSolver(ABC):
 
     def reset(self) -> None:
         """Clear the state: the count of iterations, and the residual at which the recurrence stops."""
-        self._device.write(self._state, np.zeros(len(self._state_type)))
+        self._device.fill(self._state, 0)
 
     def progress(self) -> Progress:
         """Wait for queued work and return the state of the solve."""
