@@ -211,7 +211,7 @@ def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., 
         timed: dict[str, DeviceSamples] | None = None,
         **timing: Any,
     ) -> Bench:
-        operands = make_operands(problem, precision, 1)
+        operands = make_operands(problem, precision, 1, rectangular=not problem.square)
         few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "cpu_budget": 0.01, "rounds": 2, "noise": 1e9,
                "cpu_disturbed": 1e9}  # fmt: skip
         return Bench(

@@ -352,17 +352,21 @@ def test_a_plan_says_how_long_rivals_that_hang_take(
     assert "one, two: not in this time; at most 6 min 0 s more" in line  # two precisions
 
 
+@pytest.mark.parametrize(
+    ("study", "size", "needed"),
+    [("compound_spmv", "3 5 0", "a matrix with entries"), ("compressed_coo", "3 5 4", "a square matrix")],
+)
 def test_a_plan_names_what_is_refused_and_compiles_nothing_for_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, study: str, size: str, needed: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    files = {"good": "real general\n3 3 4\n", "wide": "real general\n3 5 4\n", "odd": "words general\n3 3 4\n"}
+    files = {"good": "real general\n3 3 4\n", "wide": f"real general\n{size}\n", "odd": "words general\n3 3 4\n"}
     for name, text in files.items():
         Path(f"{name}.mtx").write_text(f"%%MatrixMarket matrix coordinate {text}")
 
     def planned(*names: str) -> list[str]:
-        study = {"problems": [{"path": f"{name}.mtx"} for name in names], "precisions": ["double"]}
-        Path("mine.yaml").write_text(yaml.safe_dump({"device": "opencl", "studies": {"compound_spmv": study}}))
+        settings = {"problems": [{"path": f"{name}.mtx"} for name in names], "precisions": ["double"]}
+        Path("mine.yaml").write_text(yaml.safe_dump({"device": "opencl", "studies": {study: settings}}))
         plan_command([Path("mine.yaml")], cores=2)
         return capsys.readouterr().out.splitlines()
 
@@ -370,14 +374,25 @@ def test_a_plan_names_what_is_refused_and_compiles_nothing_for_it(
     refused = [line for line in lines if line.startswith("refused")]
     assert "odd: the file is not a complete Matrix Market file: " in refused[0]
     assert refused[0].endswith("odd.mtx, line 1")
-    assert "wide: 3 × 5, and compound_spmv needs a square matrix" in refused[1]
+    assert f"wide: 3 × 5, and {study} needs {needed}" in refused[1]
     for kind in ("modules", "variants"):
         assert [line for line in lines if line.startswith(kind)] == [line for line in alone if line.startswith(kind)]
-    with pytest.raises(ReproError, match=r"where: mine.yaml:\d:\d: studies.compound_spmv.problems.0: odd.mtx, line 1"):
+    with pytest.raises(ReproError, match=rf"where: mine.yaml:\d:\d: studies.{study}.problems.0: odd.mtx, line 1"):
         planned("odd")
     with pytest.raises(ReproError, match="every problem is refused"):
         planned("wide")
-    assert "wide: 3 × 5, and compound_spmv needs a square matrix" in capsys.readouterr().out
+    assert f"wide: 3 × 5, and {study} needs {needed}" in capsys.readouterr().out
+
+
+def test_a_plan_takes_a_rectangular_matrix_for_products(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("wide.mtx").write_text("%%MatrixMarket matrix coordinate real general\n3 5 4\n")
+    study = {"problems": [{"path": "wide.mtx"}], "precisions": ["double"]}
+    Path("mine.yaml").write_text(yaml.safe_dump({"device": "opencl", "studies": {"compound_spmv": study}}))
+    plan_command([Path("mine.yaml")], cores=2)
+    assert "refused" not in capsys.readouterr().out
 
 
 def test_compiling_our_space_on_a_cpu_is_most_of_the_time_and_said_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,13 +112,15 @@ def test_a_problem_that_cannot_be_had_is_a_row_in_every_file(measuring):
     assert found["choices"].empty
 
 
-@pytest.mark.parametrize("study", [STUDY, "compressed_coo"])
 @pytest.mark.parametrize(
-    ("rows", "columns", "entries", "reason"),
+    ("study", "rows", "columns", "entries", "reason"),
     [
-        (3, 3, 0, "the matrix has no entries"),
-        (0, 0, 0, "the matrix has no entries"),
-        (3, 5, 2, "the matrix is not square"),
+        (STUDY, 3, 3, 0, "the matrix has no entries"),
+        (STUDY, 0, 0, 0, "the matrix has no entries"),
+        ("compressed_coo", 3, 3, 0, "the matrix has no entries"),
+        ("compressed_coo", 0, 0, 0, "the matrix has no entries"),
+        (STUDY, 3, 5, 0, "the matrix has no entries"),
+        ("compressed_coo", 3, 5, 2, "the matrix is not square"),
     ],
 )
 def test_a_matrix_that_cannot_be_multiplied_time_and_again_is_refused_in_every_file(

@@ -431,7 +431,8 @@ def _print_refused(run_plan: Plan, needs: Estimate) -> None:
     for (study, name), problem in shapes.items():
         rows = problem.size[0] if problem.size else 0
         shape = f"{rows:,} × {problem.columns or rows:,}"
-        lines.append(f"{name}: {shape}, and {study} needs a square matrix that is not empty")
+        needed = "a matrix with entries" if problem.columns is None or not problem.has_entries else "a square matrix"
+        lines.append(f"{name}: {shape}, and {study} needs {needed}")
     for line in lines[:NAMED]:
         _print_line(line, "refused")
     if len(lines) > NAMED:

@@ -50,9 +50,14 @@ class Outline:
     refused: ReproError | None = field(default=None, compare=False)
 
     @property
+    def has_entries(self) -> bool:
+        """Whether the matrix is nonempty as far as known, which a product y = A x requires."""
+        return self.size is None or 0 not in self.size
+
+    @property
     def multiplies(self) -> bool:
         """Whether the matrix is square and nonempty as far as known, which iterated products y = A x require."""
-        return self.columns is None and (self.size is None or 0 not in self.size)
+        return self.columns is None and self.has_entries
 
 
 def describe_pattern(indptr: Integers, indices: Integers, columns: int | None = None) -> dict[str, Any]:

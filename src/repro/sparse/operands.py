@@ -450,15 +450,19 @@ def expand(matrix: Matrix, values: NDArray[np.floating]) -> sp.bsr_array:
     return sp.bsr_array((blocks, matrix.indices, matrix.indptr), shape=(rows * entry.size, columns * entry.size))
 
 
-def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
+def make_operands(matrix: Matrix, precision: str, seed: int, *, rectangular: bool = False) -> ProductOperands:
     """Draw x, round A and x to the working precision, and compute the float64 reference with SciPy.
 
-    It raises `ReproError` if the matrix is empty or not square, or if its values or products would overflow.
+    It raises `ReproError` if the matrix is empty, if it is not square and `rectangular` is not set, or if its values or
+    products would overflow.
     """
-    matrix.require_product()
+    if rectangular:
+        matrix.require_entries()
+    else:
+        matrix.require_product()
     entry = get_entry(matrix.entry)
     dtype = DTYPES[precision]
-    x = np.random.default_rng(seed).uniform(-1.0, 1.0, (matrix.n, entry.size)).astype(dtype)
+    x = np.random.default_rng(seed).uniform(-1.0, 1.0, (matrix.shape[1], entry.size)).astype(dtype)
     exact = x.astype(np.float64).ravel()
     values = rounded_values(matrix.name, matrix.values, lambda: entry_rows(matrix), precision)
     matrix_in_reals = expand(matrix, values)
@@ -469,7 +473,8 @@ def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
     terms = np.repeat((matrix.row_lengths + 2) * entry.size, entry.size)
     bound = terms * float(np.finfo(dtype).eps) * size
     checksum = hashlib.sha256(f"{matrix.checksum()} {seed}".encode()).hexdigest()
-    return ProductOperands(matrix, precision, x, reference.reshape(x.shape), bound.reshape(x.shape), checksum)
+    shape = matrix.n, entry.size
+    return ProductOperands(matrix, precision, x, reference.reshape(shape), bound.reshape(shape), checksum)
 
 
 def rounded_values(

@@ -19,6 +19,15 @@ from repro.sparse.pairs import shared_bytes
 from repro.sparse.symmetry import Symmetry
 
 
+def suits(matrix: Matrix, layout: Layout) -> bool:
+    """Return whether a layout may be used for a matrix; see `require_suitable`."""
+    try:
+        require_suitable(matrix, layout)
+    except Unsupported:
+        return False
+    return True
+
+
 def require_suitable(matrix: Matrix, layout: Layout) -> None:
     """Raise `Unsupported` if a layout is for square matrices only, and the matrix is rectangular."""
     if matrix.square:
@@ -44,9 +53,8 @@ def pack_layout(
 
     `symmetry` and `clusters` return the symmetry of these values and the row order of clustered layouts; they are
     called only if the layout needs them. `warp` is the device's. It raises `Unsupported` if the layout does not suit
-    the matrix.
+    the matrix; what `require_suitable` refuses is to be refused before.
     """
-    require_suitable(matrix, layout)
     clustered = layout.ordering == "clustered"
     if layout.stores_pairs:
         found = symmetry()

@@ -24,7 +24,7 @@ from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name
 from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import PackedFacts
-from repro.sparse.compound.product import CompoundProduct, pack_layout, vector_entry_bytes
+from repro.sparse.compound.product import CompoundProduct, pack_layout, require_suitable, suits, vector_entry_bytes
 from repro.sparse.compound.variants import Layout, VariantId
 from repro.sparse.elementwise import in_order, pack_vector
 from repro.sparse.operands import (
@@ -86,6 +86,8 @@ class Variant(CompiledProduct):
 
     def pack(self, workspace: Workspace) -> None:
         operands = operands_of(workspace)
+        if not suits(operands.problem, self.layout):
+            return
         if self.module.binary is not None and self._padding(workspace) <= MAX_PADDING:
             ordering = self.layout.unknowns
             workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
@@ -104,7 +106,7 @@ class Variant(CompiledProduct):
         operands, x = operands_of(workspace), x_on(workspace, *self._order)
         self._y = y_on(workspace, self.layout.vector)
         self._permutation = operands.permutation(self.layout.unknowns)
-        self.bytes_moved = self.matrix_bytes + 2 * x.nbytes
+        self.bytes_moved = self.matrix_bytes + x.nbytes + self._y.nbytes
         self.launch = self.product(x, self._y)
 
     @property
@@ -116,6 +118,8 @@ class Variant(CompiledProduct):
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         device, operands = workspace.device, operands_of(workspace)
+        # not while packing: layouts that differ only in vectors share a packing, and its refusal
+        require_suitable(operands.problem, self.layout)
         if (fill_ratio := self._padding(workspace)) > MAX_PADDING:
             raise Unsupported(f"padded to {fill_ratio:.1f} times the entries, more than {MAX_PADDING}")
         facts, buffers = workspace.upload_packed(self.packing, operand_packer(workspace, operands, self.layout))
@@ -163,7 +167,12 @@ class DependentVariant(Variant):
         return {**super().columns, "product": str(self.id)}
 
     def prepare(self, workspace: Workspace) -> None:
-        """Prepare as a variant; raise `IncorrectError` if a dependent chain and an ordinary chain differ in any bit."""
+        """Prepare as a variant; raise `IncorrectError` if a dependent chain and an ordinary chain differ in any bit.
+
+        A rectangular matrix, whose y cannot be the next x, raises `Unsupported`.
+        """
+        if not operands_of(workspace).problem.square:
+            raise Unsupported("the matrix is not square, so there is no chain of its products")
         super().prepare(workspace)
         ordinary = Variant(self.id, self._module, self._folder, self.space)
         ordinary.bind(workspace)

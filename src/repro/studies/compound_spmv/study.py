@@ -279,9 +279,9 @@ class CompoundSpmv(Study):
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `space/entry-precision/layout` for every layout to try, and the modules of conjugate gradients.
 
-        Products that are compiled on demand are left out. Empty for a problem that cannot be multiplied (not square).
+        Products that are compiled on demand are left out. Empty for a matrix without entries.
         """
-        if not problem.multiplies:
+        if not problem.has_entries:
             return []
         entry = _entry(problem)
         products = [
@@ -309,7 +309,7 @@ class CompoundSpmv(Study):
     def operands(self, problem: Problem, precision: str, seed: int) -> ProductOperands:
         """Return A, x and their product."""
         assert isinstance(problem, Matrix)
-        return make_operands(problem, precision, seed)
+        return make_operands(problem, precision, seed, rectangular=True)
 
     def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         """Search each space, then other orderings of the unknowns; choose winners, and time them beside the library."""
@@ -329,7 +329,7 @@ class CompoundSpmv(Study):
         winning_variants = [variant for variant in variants if variant.name in winners]
         rivals = products_of(session.rivals, entry)
         dependent = []
-        if self._chains(settings, session.precision, session.target):
+        if _matrix(session).square and self._chains(settings, session.precision, session.target):
             dependent = dependent_variants(variants, rows, session)
         report = session.time_in_rounds([*winning_variants, *dependent, *floors, *library, *rivals])
         if self._solves(settings, entry, session.precision) and not refusal(session.bench.workspace):
@@ -362,8 +362,8 @@ class CompoundSpmv(Study):
         return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return the number of variants, and the matrix's bytes as CSR; zero for a matrix that cannot be multiplied."""
-        if not problem.multiplies:
+        """Return the number of variants, and the matrix's bytes as CSR; zero for a matrix without entries."""
+        if not problem.has_entries:
             return Workload(0, 0, 0, 0, 0)
         entry = get_entry(_entry(problem))
         number = DTYPES[precision]().nbytes
@@ -377,9 +377,8 @@ class CompoundSpmv(Study):
         routines = len(for_problem(entry.name, target.dialect))
         routines += (1 + 2 * FASTEST) * self._solves(settings, entry.name, precision)
         routines += FASTEST * self._chains(settings, precision, target)
-        return Workload(
-            sum(schedule_counts), len(schedule_counts), routines, matrix, matrix + 2 * rows * number * entry.size
-        )
+        moved_bytes = matrix + (rows + (problem.columns or rows)) * number * entry.size
+        return Workload(sum(schedule_counts), len(schedule_counts), routines, matrix, moved_bytes)
 
     def layouts(self) -> list[tuple[str, str | None]]:
         """Return pairs of a layout and a remark, the papers' layouts first.
@@ -521,7 +520,10 @@ def solvers_of_products(products: Sequence[ProductRunnable], entry: str, precisi
 
 
 def _search(session: Session) -> tuple[list[Variant], list[Row]]:
-    """Search each space separately, then search reordered matrices with the fastest variants for the natural order."""
+    """Search each space separately, then search reordered matrices with the fastest variants for the natural order.
+
+    A rectangular matrix is not reordered, as that renumbers rows and columns alike.
+    """
     settings = session.settings
     entry = _matrix(session).entry
     if STUDY.compiles_on_demand(settings):
@@ -538,7 +540,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
         # layout tuning alone: time the best schedule of the reference layout in every other layout
         rows += session.search(strategy, candidates, f"{space} space", schedules_of_reference)
     best = [row.name for row in rank_rows(rows)[: session.timing.finalists]]
-    reordered = _reordered_variants(variants, best)
+    reordered = _reordered_variants(variants, best) if _matrix(session).square else []
     if reordered:
         rows += session.measure_all(reordered, "reordered")
     return [*variants, *reordered], rows
