@@ -44,7 +44,10 @@ NAMED = {"export/campaign_choice.py": {"compound_spmv"}}
 
 
 def named_studies(source: str, studies: set[str]) -> set[str]:
-    """Return the studies that a module names in its strings, other than docstrings and names of modules."""
+    """Return the studies that a module names in its strings, other than docstrings and names of modules.
+
+    A name without an underscore may be a word of a sentence: it has to be a whole string or a part of a path.
+    """
     tree = ast.parse(source)
     texts = {
         id(node): node.value
@@ -55,13 +58,14 @@ def named_studies(source: str, studies: set[str]) -> set[str]:
         if isinstance(node, ast.Expr):
             texts.pop(id(node.value), None)
     words = {word for text in texts.values() for word in re.findall(r"(?<![\w.])\w+", text)}
-    return words & studies
+    parts = {part for text in texts.values() for part in text.split("/")}
+    return {study for study in studies if study in (words if "_" in study else parts)}
 
 
 def test_layers_below_the_studies_name_none_of_them_but_where_it_is_listed() -> None:
     package = REPOSITORY / "src/repro"
     studies = {path.parent.name for path in package.glob("studies/*/study.py")}
-    assert len(studies) == 5
+    assert len(studies) == 6
     named = {
         str(path.relative_to(package)): found
         for path in package.rglob("*.py")
@@ -72,8 +76,8 @@ def test_layers_below_the_studies_name_none_of_them_but_where_it_is_listed() -> 
 
 
 def test_a_name_of_a_study_in_a_string_is_seen() -> None:
-    source = '"""Of a."""\nimport a\nkey = f"b/{key}"\nmodule = "repro.a"\n'
-    assert named_studies(source, {"a", "b"}) == {"b"}
+    source = '"""Of a_1."""\nimport a_1\nkey = f"b_1/{key}, c"\nmodule = "repro.a_1"\npath = "raw/d/e f"\n'
+    assert named_studies(source, {"a_1", "b_1", "c", "d", "e"}) == {"b_1", "d"}
 
 
 def test_the_layers_hold(copy: Path) -> None:

@@ -25,6 +25,7 @@ from repro.sparse.compound.variants import (
     schedules,
 )
 from repro.studies import study_names
+from repro.studies.calls import FUNCTIONS, LIBRARIES, OURS
 from repro.studies.compressed_coo.ids import SPLITS, CoordinateId, blockings
 from repro.studies.dg_postprocessing.ids import REGION_DEGREES, filter_ids, own_region_ids, paper_region_ids
 from repro.studies.dynamic_csr.ids import product_ids
@@ -59,6 +60,9 @@ def ids(study: str, target: Target) -> Iterator[object]:
         yield from filter_ids(target, SPACES)
         for degree in REGION_DEGREES:
             yield from (*paper_region_ids(degree, target), *own_region_ids(degree, target))
+    if study == "calls":
+        for function, (arrays, library) in product(FUNCTIONS, LIBRARIES.items()):
+            yield from (f"{function}/{whose}/{arrays}/{out}" for whose in (OURS, library) for out in ("new", "out"))
 
 
 def recorded(study: str) -> Iterator[str]:

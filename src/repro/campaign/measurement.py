@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from shlex import join
 from typing import Any
@@ -36,7 +37,7 @@ from repro.containment import ENDING, Containment, text_of
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
 from repro.devices.locks import DeviceLocks, lock_devices
-from repro.devices.selection import identities, open_devices, resolve_device, target_of
+from repro.devices.selection import identities, open_devices, resolve_device, single_devices, target_of
 from repro.errors import ReproError
 from repro.extensions import is_of_extension
 from repro.problems.problem import Problem, Unavailable, load_problem
@@ -194,6 +195,7 @@ def measure(
             rivals=study.rivals_of(config.rivals),
             templates=Path(config.kernels),
             jobs=_compilers(bench, jobs),
+            user_calls=_user_calls(config, study.calls_module) if study.calls_module else None,
         )
         try:
             steps = iter(study.measure(session))
@@ -208,6 +210,15 @@ def measure(
             module_keys = study.modules(session.settings, problem.outline(), precision, session.target)
             _refuse_unnamed(study, module_keys, session.target, error)
             raise
+
+
+def _user_calls(config: Config, module: str) -> Any:
+    """Return the function for `Session.user_calls` on the campaign's device, the first one if there are several.
+
+    The module is imported by its name, so that no other study's cases become stale when an operator is edited.
+    """
+    device = single_devices(resolve_device(config.device))[0]
+    return partial(import_module(module).user_calls, device=device, say=partial(print, flush=True))
 
 
 def _study_apart(study: Study) -> Callable[[], AbstractContextManager[None]]:

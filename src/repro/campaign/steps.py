@@ -127,6 +127,7 @@ def measuring(
     ]
     rivals = plan.rivals(study_name)
     on_demand = get_study(study_name).compiles_on_demand(plan.studies[study_name].settings)
+    calls = filter(None, [get_study(study_name).calls_module])
     return Step(
         f"measure {study_name} {problem_name} {precision}",
         receipt_of(plan, study_name, problem_name, precision),
@@ -137,7 +138,7 @@ def measuring(
             "seed": plan.config.seed,
             "device": [plan.device, *_machine(plan.device)],
             "packages": _versions((*MEASURING, *get_study(study_name).packages)),
-            "code": code_hash("repro.campaign.measurement", *_modules(study_name, "study")),
+            "code": code_hash("repro.campaign.measurement", *calls, *_modules(study_name, "study")),
             **({"slowdown": _slowdown(plan, study_name)} if plan.gpu else {}),
             **({"rivals": [rival.model_dump(mode="json") for rival in rivals]} if rivals else {}),
             **({"modules": _compiled_from(study_name, plan.target, Path(plan.config.kernels))} if on_demand else {}),

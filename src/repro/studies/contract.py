@@ -138,6 +138,9 @@ class Study:
         Names of Python packages that affect the times of this study only.
     gpu_sharing
         Whether packing operands (`Runnable.pack`) takes so long that other jobs may use the GPU meanwhile.
+    calls_module
+        Name of the module whose function `user_calls` makes the calls of public functions that the study times; empty
+        if it times none. The module belongs to a layer above the studies, so the measuring command imports it.
     rival_tasks
         Tasks of rivals (kernels from outside the project) that are timed beside the study's own kernels; see
         `repro.sparse.rivals`.
@@ -163,6 +166,7 @@ class Study:
     cost_models: Mapping[str, CostModel] = {}
     packages: tuple[str, ...] = ()
     gpu_sharing: bool = False
+    calls_module: str = ""
     rival_tasks: tuple[RivalTask, ...] = ()
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:

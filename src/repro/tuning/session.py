@@ -54,6 +54,9 @@ class Session:
     templates: Path = Path("kernels")
     #: Number of modules that are compiled at once.
     jobs: int = 1
+    #: Function of problem, precision, names of functions and seed that yields lists of calls of public functions; None
+    #: for a study without `Study.calls_module`.
+    user_calls: Callable[[Problem, str, Sequence[str], int], Iterator[Sequence[Runnable]]] | None = None
 
     @property
     def precision(self) -> str:

@@ -1,0 +1,155 @@
+"""Times of calls: ours, those of the libraries whose arrays they take, and of the kernel alone; and the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from repro.results.campaign_data import Campaign, Case, ReportedTime, Selection
+from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity, target_device_note, targets_table
+from repro.results.problem_lines import ProblemLine, join_sentences, measurement_note, precision_cell, recorded_lines
+from repro.results.published import Published
+from repro.results.registry import table
+from repro.results.significance import ratio_of
+from repro.results.tables import Cell, Column, Table, count, microseconds, seconds_cell, speedup, table_of
+from repro.studies.calls import FUNCTIONS, LIBRARIES, OURS, STUDY_NAME
+from repro.studies.calls.columns import CallRow
+
+#: How a time was measured.
+PROTOCOL = (
+    "A call by the host’s clock, from an idle device to an idle device. New: the result is a new array; out: it is "
+    "written to an array that is there."
+)
+
+
+@dataclass(frozen=True)
+class CallCase:
+    """One function on one problem, called with arrays of one library."""
+
+    line: ProblemLine
+    case: Case[CallRow]
+    function: str
+    arrays: str
+
+    @property
+    def library(self) -> str:
+        """The library whose own functions take these arrays."""
+        return LIBRARIES[self.arrays]
+
+    @property
+    def entries(self) -> int | None:
+        return self.case.rows[0].entries
+
+    def rows(self, library: str, result: str = "new") -> Selection[CallRow]:
+        return self.case.select(function=self.function, arrays=self.arrays, library=library, result=result)
+
+    def time(self, library: str, result: str = "new") -> ReportedTime[CallRow] | None:
+        return self.rows(library, result).fastest("host")
+
+    @property
+    def kernel(self) -> float | None:
+        rows = self.case.select(function=self.function, arrays=self.arrays, library=OURS)
+        return next((row.kernel_seconds for row in rows if row.kernel_seconds is not None), None)
+
+
+def call_cases(campaign: Campaign, published: Published) -> list[CallCase]:
+    """Return the measured calls by function, problem, precision and arrays."""
+    return [
+        CallCase(line, case, function, arrays)
+        for function in FUNCTIONS
+        for line in recorded_lines(campaign, published)
+        for precision in campaign.precisions
+        for arrays in LIBRARIES
+        if (case := Case[CallRow](campaign, line.problem, precision)).select(function=function, arrays=arrays)
+    ]
+
+
+def absent_note(campaign: Campaign) -> str:
+    """Return a sentence on libraries without calls; empty if all have some."""
+    there = {row["library"] for row in campaign.reported}
+    absent = [name for name in ("CuPy", "PyTorch") if name not in there]
+    if not there or not absent:
+        return ""
+    reason = "their arrays are on a GPU" if campaign.on_cpu else "not installed where this was measured"
+    return f"No calls of {' and '.join(absent)}: {reason}."
+
+
+def _time_column(whose: str, result: str) -> Column[CallCase]:
+    def cell(case: CallCase) -> Cell:
+        library = OURS if whose == "ours" else case.library
+        time = case.time(library, result)
+        reason = None if time else case.rows(library, result).failure
+        return Cell(notes=(reason,)) if reason else microseconds(time)
+
+    return Column(f"{whose}_{result}_us", f"{result}, µs", "ours" if whose == "ours" else "library’s own", cell=cell)
+
+
+COLUMNS: tuple[Column[CallCase], ...] = (
+    Column("function", "function", numeric=False, cell=lambda case: Cell(case.function)),
+    Column("problem", "problem", numeric=False, cell=lambda case: case.line.cell),
+    Column("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision)),
+    Column("arrays", "arrays", numeric=False, cell=lambda case: Cell(case.arrays)),
+    Column("rows", "rows", cell=lambda case: count(case.case.rows[0].rows)),
+    Column("entries", "entries", cell=lambda case: count(case.entries)),
+    _time_column("ours", "new"),
+    _time_column("ours", "out"),
+    Column("kernel_us", "kernel alone, µs", cell=lambda case: seconds_cell(case.kernel)),
+    Column("library", "library", numeric=False, cell=lambda case: Cell(case.library)),
+    _time_column("library", "new"),
+    _time_column("library", "out"),
+    Column("ratio", "library’s over ours, new", cell=lambda case: speedup(case.time(case.library), case.time(OURS))),
+)
+
+
+@table(
+    STUDY_NAME,
+    "table-calls",
+    title="Time of a user’s call",
+    numbering="ours",
+    lead=("ours_new_us", "kernel_us", "library_new_us"),
+)
+def calls(campaign: Campaign, published: Published) -> Table:
+    """A line for each function, problem, precision and library of arrays."""
+    cases = call_cases(campaign, published)
+    caption = [
+        "Calls of public functions beside the calls of CuPy, PyTorch and SciPy that do the same work with the same",
+        "arrays, in the same shuffled rounds.",
+        PROTOCOL,
+        "Kernel alone: what our call launches, by the graph clock; none where a call launches no fixed sequence.",
+        "insert: 1,000 entries, all of them at occupied places; cg: 50 iterations; refill: no library has it.",
+        absent_note(campaign),
+        measurement_note(campaign, "host"),
+    ]
+    return table_of(COLUMNS, cases, join_sentences(caption), nothing=not cases)
+
+
+def _gains(function: str, arrays: str) -> Quantity[Sequence[CallCase]]:
+    """Return the quantity: time of a library's call over ours, both with new arrays, on all problems."""
+
+    def measure(cases: Sequence[CallCase]) -> Measured:
+        numbers, missing = [], []
+        for case in cases:
+            if (case.function, case.arrays) == (function, arrays):
+                gain = ratio_of(case.time(case.library), case.time(OURS))
+                reason = case.rows(OURS).failure or case.rows(case.library).failure or "not measured"
+                if gain:
+                    numbers.append(CaseNumber(gain, case.line.problem))
+                else:
+                    missing.append(MissingCase(case.line.problem, reason))
+        return Measured(numbers, missing, nothing=f"no calls of {LIBRARIES[arrays]}")
+
+    return Quantity(measure, "mean")
+
+
+QUANTITIES = {f"{function}_{arrays}": _gains(function, arrays) for function in FUNCTIONS for arrays in LIBRARIES}
+
+
+@table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
+def targets(campaign: Campaign, published: Published) -> Table:
+    caption = [
+        "Time of the library’s call over that of ours, as in the table of calls: geometric mean of all problems and",
+        "precisions.",
+        measurement_note(campaign, "host"),
+        target_device_note(campaign),
+    ]
+    return targets_table(campaign, published, QUANTITIES, call_cases(campaign, published), join_sentences(caption))
