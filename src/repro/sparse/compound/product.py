@@ -19,6 +19,11 @@ from repro.sparse.pairs import shared_bytes
 from repro.sparse.symmetry import Symmetry
 
 
+def is_square_only(layout: Layout, entry: str) -> bool:
+    """Return whether no kernel of a layout takes rectangular matrices; orders of unknowns do not count."""
+    return layout.stores_pairs or (layout.vector == "SoA" and get_entry(entry).size > 1)
+
+
 def suits(matrix: Matrix, layout: Layout) -> bool:
     """Return whether a layout may be used for a matrix; see `require_suitable`."""
     try:
@@ -35,7 +40,7 @@ def require_suitable(matrix: Matrix, layout: Layout) -> None:
     size = "a matrix of {:,} rows and {:,} columns".format(*matrix.shape)
     if layout.unknowns != "natural":
         raise Unsupported(f"{size}: @{layout.unknowns} orders rows and columns alike, so it is for square matrices")
-    if layout.vector == "SoA" and get_entry(matrix.entry).size > 1:
+    if is_square_only(layout, matrix.entry) and not layout.stores_pairs:
         raise Unsupported(
             f"{size}: kernels with vectors in SoA order take x and y of one length; AoS and Padded do not"
         )
