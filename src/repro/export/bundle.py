@@ -300,8 +300,8 @@ def kind_of_file(entry: str, precision: str) -> str:
 def write_matrix(problem: Matrix, precision: str, path: Path) -> None:
     """Write a matrix to a file that the example program of an exported kernel reads.
 
-    Format, little-endian: one line of text; number of rows and of non-zeros as int64, and of a rectangular matrix, whose
-    first line says so, of columns; row pointers and columns as int32; the members of all entries in the given
+    Format, little-endian: one line of text; number of rows and of non-zeros as int64, and of columns if the matrix is
+    rectangular, which the first line says; row pointers and columns as int32; the members of all entries in the given
     precision.
     """
     columns = () if problem.square else problem.shape[1:]
