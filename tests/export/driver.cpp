@@ -26,36 +26,60 @@ template <class Matrix, class MatrixEntry>
 constexpr bool takes_order =
     std::is_constructible_v<Matrix, int, const int*, const int*, const MatrixEntry*, cudaStream_t, const int*>;
 
+template <class Matrix, class MatrixEntry>
+constexpr bool takes_rectangular =
+    std::is_constructible_v<Matrix, int, int, const int*, const int*, const MatrixEntry*, cudaStream_t>;
+
+template <class Matrix, class MatrixEntry, class... Order>
+Matrix make(int n, int column_count, const int* row_pointers, const int* columns, const MatrixEntry* values, Order... order)
+{
+    if (n == column_count)
+        return Matrix(n, row_pointers, columns, values, nullptr, order...);
+    if constexpr (takes_rectangular<Matrix, MatrixEntry>)
+        return Matrix(n, column_count, row_pointers, columns, values, nullptr, order...);
+    std::abort();
+}
+
+/// Reads the sizes: rows, non-zeros, columns.
+std::vector<std::int64_t> read_sizes(std::ifstream& file)
+{
+    std::string kind;
+    std::getline(file, kind);
+    const bool square = kind.find("rectangular") == std::string::npos;
+    auto sizes = read<std::int64_t>(file, square ? 2 : 3);
+    sizes.resize(3, sizes[0]);
+    return sizes;
+}
+
 template <class Matrix, class Vector, class MatrixEntry, class VectorEntry>
 int run(const char* input, const char* output)
 {
     std::ifstream file(input, std::ios::binary);
-    std::string kind;
-    std::getline(file, kind);
-    const auto sizes = read<std::int64_t>(file, 2);
-    const int n = static_cast<int>(sizes[0]);
+    const auto sizes = read_sizes(file);
+    const int n = static_cast<int>(sizes[0]), column_count = static_cast<int>(sizes[2]);
     const auto row_pointers = read<int>(file, n + 1);
     const auto columns = read<int>(file, sizes[1]);
     const auto values = read<MatrixEntry>(file, sizes[1]);
-    const auto entries = read<VectorEntry>(file, n);
+    const auto entries = read<VectorEntry>(file, column_count);
 
-    Matrix built(n, row_pointers.data(), columns.data(), values.data());
+    Matrix built = make<Matrix>(n, column_count, row_pointers.data(), columns.data(), values.data());
     if constexpr (takes_order<Matrix, MatrixEntry>)
         if (file.peek() != EOF)
-            built = Matrix(
-                n, row_pointers.data(), columns.data(), values.data(), nullptr, read<int>(file, n).data());
+            built = make<Matrix>(
+                n, column_count, row_pointers.data(), columns.data(), values.data(),
+                static_cast<const int*>(read<int>(file, n).data()));
     const Matrix A(std::move(built));
-    const Vector x(n, entries.data());
+    const Vector x(column_count, entries.data());
     Vector y(n);
     for (int i = 0; i < 2; ++i)  // the second time as the first
         multiply(A, x, y);
     const int blocks = host::grid, stride = host::numbers.at(2);
-    std::vector<VectorEntry> product(n), back(n);
+    std::vector<VectorEntry> product(n), back(column_count);
     y.download(product.data());
     x.download(back.data());
     std::ofstream result(output, std::ios::binary);
     for (const auto* numbers : {&product, &back})
-        result.write(reinterpret_cast<const char*>(numbers->data()), static_cast<std::streamsize>(n * sizeof(VectorEntry)));
+        result.write(reinterpret_cast<const char*>(numbers->data()), static_cast<std::streamsize>(numbers->size() * sizeof(VectorEntry)));
     std::printf("%d slots, %zu bytes, stride %d, %d blocks\n", A.slots(), A.bytes(), stride, blocks);
     return result ? 0 : 1;
 }
@@ -63,12 +87,13 @@ int run(const char* input, const char* output)
 int find_order(const char* input, const char* output)
 {
     std::ifstream file(input, std::ios::binary);
-    std::string kind;
-    std::getline(file, kind);
-    const auto sizes = read<std::int64_t>(file, 2);
+    const auto sizes = read_sizes(file);
     const auto row_pointers = read<int>(file, sizes[0] + 1);
     const auto columns = read<int>(file, sizes[1]);
-    const auto order = CLUSTERED::cluster_rows(static_cast<int>(sizes[0]), row_pointers.data(), columns.data());
+    const int n = static_cast<int>(sizes[0]), column_count = static_cast<int>(sizes[2]);
+    const auto order = n == column_count
+        ? CLUSTERED::cluster_rows(n, row_pointers.data(), columns.data())
+        : CLUSTERED::cluster_rows(n, column_count, row_pointers.data(), columns.data());
     std::ofstream result(output, std::ios::binary);
     result.write(reinterpret_cast<const char*>(order.data()), static_cast<std::streamsize>(order.size() * sizeof(int)));
     return result ? 0 : 1;

@@ -10,6 +10,7 @@ import pytest
 from repro.cli import app
 from repro.errors import ReproError
 from repro.export.bundle import write_folder, write_matrix
+from repro.problems.matrix import Matrix
 
 REPOSITORY = Path(__file__).parents[2]
 BY_NAME = ("--precision", "double", "--entry", "complex", "--variant", "Sl-32-SoA-AoS/static-256-4")
@@ -73,6 +74,21 @@ def test_the_problems_matrix_comes_along(tmp_path: Path, capsys: pytest.CaptureF
     assert "another entry" in capsys.readouterr().err
     assert run("complex", *words) == 0
     assert (tmp_path / "kernel/complex_double.matrix").read_bytes().startswith(b"sparse-repro CSR complex double\n")
+
+
+def test_a_rectangular_matrix_comes_along_with_layouts_that_take_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = np.arange(4, dtype=np.int32)
+    Matrix("wide", "complex", 3, numbers, numbers[:3], np.ones((3, 2)), 5).save(tmp_path / "toy/problems/wide.npz")
+    words = ["wide", "--results", tmp_path, "--campaign", "toy", "--matrix"]
+    named = ["--entry", "complex", "--precision", "double", "--variant"]
+    assert run(*words, *named, "CSR-AoS-SoA/static-64-1", "--to", tmp_path / "no") == 1
+    assert "the layout is for square matrices" in capsys.readouterr().err
+    assert run(*words, *named, "CSR-AoS-AoS/static-64-1", "--to", tmp_path / "kernel") == 0
+    line, rest = (tmp_path / "kernel/complex_double.matrix").read_bytes().split(b"\n", 1)
+    assert line == b"sparse-repro CSR complex double rectangular"
+    assert np.frombuffer(rest, "<i8", 3).tolist() == [3, 3, 5]
 
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.outer import outer_formats
 from repro.sparse.compound.packing import pack, pack_pairs
+from repro.sparse.compound.product import is_square_only
 from repro.sparse.compound.variants import INNER, LOADS
 from repro.sparse.operands import ProductOperands, expand, make_operands
 from repro.sparse.ordering import CLUSTER, cluster_rows, long_rows, reorder, select_rows
@@ -127,8 +128,8 @@ def multiply(
         if rows is not None:
             rows.astype(np.int32).tofile(file)
     said = run(program, case, folder / "input", folder / "output")
-    y, x = np.fromfile(folder / "output", operands.dtype).reshape(2, *operands.x.shape)
-    return y, x, said
+    y, x = np.split(np.fromfile(folder / "output", operands.dtype), [operands.reference.size])
+    return y.reshape(operands.reference.shape), x.reshape(operands.x.shape), said
 
 
 def test_without_a_gpu_an_export_says_that_there_is_none(
@@ -151,6 +152,37 @@ def test_an_exported_product_is_right(
     assert (np.abs(y - operands.reference) <= operands.bound).all()
     np.testing.assert_array_equal(x, operands.x)
     rows = find_order(program, operands.problem, tmp_path) if case in CLUSTERED else None
+    assert said == expected(operands, variant, rows)
+
+
+def rectangular(entry: str, shape: tuple[int, int]) -> Matrix:
+    """Return a matrix with empty rows and columns, and an entry in its last corner."""
+    rng = np.random.default_rng(shape[0])
+    present = rng.random(shape) < 0.1
+    present[1::4] = False
+    present[:, 2::5] = False
+    present[-1, -1] = True
+    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(np.int32)
+    values = rng.uniform(-1, 1, (indptr[-1], len(get_entry(entry).members)))
+    return Matrix("rectangular", entry, shape[0], indptr, np.nonzero(present)[1].astype(np.int32), values, shape[1])
+
+
+@pytest.mark.parametrize("shape", [(300, 40), (40, 300), (1, 70), (70, 1)])
+@pytest.mark.parametrize(
+    "case",
+    [case for case, (entry, _, name) in CASES.items() if not is_square_only(parse_variant(name, SM_90).layout, entry)],
+)
+def test_an_exported_product_of_a_rectangular_matrix_is_right(
+    program: Path, tmp_path: Path, case: str, shape: tuple[int, int]
+) -> None:
+    entry, precision, variant = CASES[case]
+    operands = make_operands(rectangular(entry, shape), precision, 1, rectangular=True)
+    y, x, said = multiply(program, case, operands, tmp_path)
+    assert (np.abs(y - operands.reference) <= operands.bound).all()
+    np.testing.assert_array_equal(x, operands.x)
+    rows = find_order(program, operands.problem, tmp_path) if case in CLUSTERED else None
+    if rows is not None:
+        np.testing.assert_array_equal(np.sort(rows), np.arange(shape[0]))
     assert said == expected(operands, variant, rows)
 
 
@@ -307,6 +339,15 @@ def test_the_example_checks_its_product_and_writes_it(
     # the example's x: a hash of the index, 24 bits of it
     x = np.trunc((np.arange(problem.n, dtype=np.uint64) * 2654435769).astype(np.uint32).view(np.int32) / 256) / 2**23
     np.testing.assert_allclose(np.fromfile(tmp_path / "y"), expand(problem, problem.values) @ x, atol=1e-12)
+
+    for shape in ((300, 40), (40, 300)):
+        wide = rectangular("real", shape)
+        write_matrix(wide, "double", tmp_path / "rectangular")
+        said = run(example, tmp_path / "rectangular", "--output", tmp_path / "y")
+        assert said.startswith(f"{shape[0]} rows, {wide.nnz} non-zeros, ")
+        i = np.arange(shape[1], dtype=np.uint64)
+        x = np.trunc((i * 2654435769).astype(np.uint32).view(np.int32) / 256) / 2**23
+        np.testing.assert_allclose(np.fromfile(tmp_path / "y"), expand(wide, wide.values) @ x, atol=1e-12)
 
     other = tmp_path / "other"
     write_matrix(problem, "single", other)

@@ -271,12 +271,20 @@ def _matrix_writers(campaign: CampaignFolder, problem: str | None, bundle: Expor
     from repro.export.bundle import write_matrix
     from repro.problems.matrix import Matrix
     from repro.problems.registry import check_name
+    from repro.sparse.compound.product import is_square_only
 
     if problem is None:
         raise ReproError("--matrix needs a problem", todo="name one that the campaign has built")
     matrix = Matrix.load(campaign.problem(check_name(problem, "PROBLEM")))
     if matrix.entry != bundle.entry:
         raise ReproError("the problem has another entry", where=problem, expected=bundle.entry, actual=matrix.entry)
+    if not matrix.square and is_square_only(bundle.layout, bundle.entry):
+        raise ReproError(
+            "the layout is for square matrices",
+            where=bundle.layout,
+            actual="{} x {}".format(*matrix.shape),
+            todo="export the choice `--tuning operator`, or a variant with vectors in AoS order and without pairs",
+        )
     return {f"{bundle.name}.matrix": lambda path: write_matrix(matrix, bundle.precision, path)}
 
 

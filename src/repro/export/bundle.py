@@ -29,6 +29,7 @@ from repro.problems.matrix import Matrix
 from repro.sparse import ordering
 from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
 from repro.sparse.compound.outer import get_outer
+from repro.sparse.compound.product import is_square_only
 from repro.sparse.compound.variants import (
     L2_SHARE,
     TILE,
@@ -299,13 +300,15 @@ def kind_of_file(entry: str, precision: str) -> str:
 def write_matrix(problem: Matrix, precision: str, path: Path) -> None:
     """Write a matrix to a file that the example program of an exported kernel reads.
 
-    Format, little-endian: one line of text; number of rows and of non-zeros as int64; row pointers and columns as
-    int32; the members of all entries in the given precision.
+    Format, little-endian: one line of text; number of rows and of non-zeros as int64, and of columns if the matrix is
+    rectangular, which the first line says; row pointers and columns as int32; the members of all entries in the given
+    precision.
     """
+    columns = () if problem.square else problem.shape[1:]
     with path.open("wb") as file:
-        file.write(f"{kind_of_file(problem.entry, precision)}\n".encode())
+        file.write(f"{kind_of_file(problem.entry, precision)}{' rectangular' if columns else ''}\n".encode())
         for array in (
-            np.array([problem.n, problem.nnz], "<i8"),
+            np.array([problem.n, problem.nnz, *columns], "<i8"),
             problem.indptr.astype("<i4"),
             problem.indices.astype("<i4"),
             cast(problem.values, np.dtype(DTYPES[precision]).newbyteorder("<"), f"{problem.name}: values"),
@@ -415,6 +418,7 @@ def _context(export: Export) -> dict[str, Any]:
         "tile": TILE,
         "steps": STEPS_OF_BLOCK if export.layout.ordering == "clustered" else STEPS,
         "vector_stride": stride,
+        "square_only": is_square_only(export.layout, export.entry),
         "where_members_lie": _where(export.layout.vector, stride - entry.size),
         "architecture": export.target.name.removeprefix("sm_"),
         "file_kind": kind_of_file(export.entry, export.precision),

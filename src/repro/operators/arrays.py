@@ -319,6 +319,23 @@ def view(
     return View(ExternalArray(memory.pointer, count * dtype.itemsize, memory.owner), stream, memory.shape)
 
 
+def shape_of(array: Any) -> tuple[int, ...]:
+    """Return the shape of an array on the device, also of one that only has `__cuda_array_interface__`."""
+    shape = getattr(array, "shape", None)
+    return tuple(getattr(array, INTERFACE)["shape"] if shape is None else shape)
+
+
+def is_row_major(array: Any, subject: str) -> bool:
+    """Return whether a matrix on the device is contiguous in C order, or else not so in its transpose's."""
+    if isinstance(array, DeviceArray):
+        return True
+    memory, _ = memory_of(array, subject)
+    if _is_contiguous(memory.shape, memory.strides, memory.dtype.itemsize):
+        return True
+    transposed_strides = None if memory.strides is None else memory.strides[::-1]
+    return not _is_contiguous(memory.shape[::-1], transposed_strides, memory.dtype.itemsize)
+
+
 def _is_immutable(array: object) -> bool:
     """Return whether an array is JAX's: its capsules do not say so yet."""
     jax = sys.modules.get("jax")

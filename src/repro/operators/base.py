@@ -24,9 +24,11 @@ from repro.devices.base import Queue
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
 from repro.operators import dlpack
+from repro.operators.array_libraries import ArrayLibrary
 from repro.operators.arrays import (
     DeviceArray,
     VectorType,
+    View,
     as_tensor,
     copy_refusal,
     host_array,
@@ -331,7 +333,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         return self.dot(x)
 
     def __mul__(self, x: Any) -> Any:
-        return self.matvec(x) if is_on_device(x) else super().__mul__(x)
+        return self.dot(x) if is_on_device(x) else super().__mul__(x)
 
     def __call__(self, x: Any) -> Any:
         return self.dot(x)
@@ -404,6 +406,19 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         else:
             y = self._runtime.empty(shape, self.dtype) if library is None else library.empty(x, shape, self.dtype)
         y_view = self._runtime.view(y, "out", self._kind.dtype, rows, alignment, write=True, stream=stream)
+        return self._queued(x_view, y_view, library, y, out, stream, lambda: self._multiply(x_view, y_view))
+
+    def _queued(
+        self,
+        x_view: View,
+        y_view: View,
+        library: ArrayLibrary | None,
+        y: Any,
+        out: Any,
+        stream: int | None,
+        multiply: Callable[[], None],
+    ) -> Any:
+        """Queue a product of x and y in the order of their streams, and return y as an array of x's library."""
         x_memory, y_memory = x_view.buffer, y_view.buffer
         if x_memory is y_memory or (
             hasattr(x_memory, "pointer")
@@ -422,7 +437,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             library.written(out)
         with self._ordered(*streams):
             self._require_open()
-            self._multiply(x_view, y_view)
+            multiply()
         return y if out is not None or library is None else library.result(y)
 
 

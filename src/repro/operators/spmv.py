@@ -6,25 +6,37 @@ that are timed on the matrix.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import cache, cached_property
+from dataclasses import replace
+from functools import cache, cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from repro.bench.campaign_folder import RESULTS
 from repro.codegen.targets import DTYPES, Target
 from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
-from repro.errors import ReproError, ReproErrorOfValue, Unsupported, argument_errors
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
-from repro.operators.arrays import DeviceArray, VectorType, is_on_device
-from repro.operators.base import Closeable, DeviceOperator, one_of, public, public_methods, text, warn_caller
+from repro.operators.arrays import DeviceArray, VectorType, View, is_on_device, is_row_major, needs_gradient, shape_of
+from repro.operators.base import (
+    Closeable,
+    DeviceOperator,
+    LengthError,
+    one_of,
+    public,
+    public_methods,
+    text,
+    warn_caller,
+)
 from repro.operators.calls import DirectCall
 from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
 from repro.operators.persistent_solver import ChipSolver
@@ -32,11 +44,12 @@ from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_problem
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.kernels import TEMPLATES, render_module
-from repro.sparse.compound.product import CompoundProduct, pack_layout, require_suitable, vector_entry_bytes
+from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
+from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
 from repro.sparse.compound.variants import DEFAULT, DEFAULTS, VariantId
 from repro.sparse.device_primitives import keep
 from repro.sparse.ordering import permutation, reorder
+from repro.sparse.pairs import MAX_INDEX
 from repro.sparse.solvers.kernels import METHODS
 from repro.sparse.symmetry import symmetry_of, transposed
 from repro.sparse.tuning_features import OPERATOR, WINNERS
@@ -56,6 +69,7 @@ class Product:
         kind, device = VectorType(matrix.entry, precision), runtime.device
         with argument_errors():
             source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], device.target, "operator")
+        self._entry, self._precision = matrix.entry, precision
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
         program = runtime.program(source, name)
         with ExitStack() as stack:
@@ -70,11 +84,12 @@ class Product:
                 )  # fmt: skip
                 with runtime.after():
                     arrays = {name: keep(stack, device.upload(array)) for name, array in packed.arrays.items()}
-                    self._product = CompoundProduct(
-                        device, program, id, packed.facts, arrays, matrix.n,
-                        vector_entry_bytes(layout, kind.algebra.size, kind.scalar.itemsize),
-                        keep(stack, device.allocate(4)),
+                    self._compound_product = partial(
+                        CompoundProduct, facts=packed.facts, arrays=arrays, n=matrix.n,
+                        entry_bytes=vector_entry_bytes(layout, kind.algebra.size, kind.scalar.itemsize),
+                        counter=keep(stack, device.allocate(4)),
                     )  # fmt: skip
+                    self._product = self._compound_product(device, program, id)
             except OutOfDeviceMemory as error:
                 raise runtime.out_of_memory_error(error) from None
             except Unsupported as error:
@@ -82,6 +97,9 @@ class Product:
                     "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
                 ) from None
             self._memory = stack.pop_all()
+        #: Whether several columns are multiplied in one launch.
+        self.takes_columns = rows is None and not layout.stores_pairs
+        self._products_of_columns: dict[int, CompoundProduct] = {}
         self.nbytes = self._product.nbytes
         self.is_direct = rows is None and layout.vector == "AoS"
         self.call = self._product.bind_call() if self.is_direct else None
@@ -93,6 +111,23 @@ class Product:
     def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return a launch of y = A x on the device's own queue."""
         return self._product.bind(x, y)
+
+    def multiply_columns(self, x: Buffer, y: Buffer, count: int, x_steps: Steps, y_steps: Steps) -> None:
+        """Queue Y = A X for `count` ≥ 2 columns, if `takes_columns`; the first such product of a width compiles."""
+        width, starts = split_columns(count, self.x_vectors.kind.algebra.size)
+        product = self._products_of_columns.get(width)
+        if product is None:
+            target = self.runtime.device.target
+            id = replace(self.id, schedule=columns_schedule(self.id.schedule, target))
+            with argument_errors():
+                source = render_module(
+                    KERNELS, self._entry, self._precision, id.layout, [id.schedule], target, "operator", columns=width
+                )
+            name = f"{TEMPLATES}/{self._entry}-{self._precision}/{id.layout.stored}-{id.schedule}-{width}-columns"
+            product = self._compound_product(self.runtime.device, self.runtime.program(source, name), id)
+            self._products_of_columns[width] = product
+        for first in starts:
+            product.bind_columns(x, y, first, x_steps, y_steps)()
 
     def release(self) -> None:
         """Wait for the device and release the matrix's memory."""
@@ -284,27 +319,139 @@ class SpmvOperator(DeviceOperator, Closeable):
         return product.y_vectors if product.is_direct else Vectors(self._runtime, self.n, self._kind)
 
     def _with_gradient(self, x: Any) -> Any:
+        import torch
+
         from repro.torch import spmv
 
+        if self._is_several(x):
+            return torch.stack([spmv(self, column) for column in x.unbind(1)], 1)
         return spmv(self, x)
+
+    def _is_several(self, x: Any) -> bool:
+        """Return whether an array is a matrix of vectors, other than one vector of any shape."""
+        shape = shape_of(x)
+        return len(shape) == 2 and shape[0] == self.shape[1] and shape[1] != 1
 
     def rmatvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
         """Return the product with the conjugate transpose, `A.H @ x`; arguments and errors as in `matvec`."""
         return self.H.matvec(x, out, stream=stream)
 
-    def matmat(self, X: Any) -> Any:
-        """Return A X for a NumPy array X `(columns, vectors)`; a device array raises `ReproError`."""
+    def dot(self, x: Any) -> Any:
+        """Return A x as `matvec` does, or A X as `matmat` does; SciPy handles numbers and operators."""
+        if is_on_device(x) and not needs_gradient(x) and self._is_several(x):
+            return self.matmat(x)
+        return super().dot(x)
+
+    def matmat(self, X: Any, out: Any = None, *, stream: int | None = None) -> Any:
+        """Return A X.
+
+        One launch multiplies up to 8 columns, so that the matrix is read once for all of them; the kernel for a number
+        of columns is compiled at its first use. Layouts that store pairs or renumber unknowns multiply one column after
+        the other, and only on the host.
+
+        Parameters
+        ----------
+        X
+            An array `(columns, vectors)`, on the host, or on the device and contiguous, row-major or column-major.
+        out, stream
+            For X on the device as in `matvec`; `out` is `(rows, vectors)`, and a new one is row-major.
+
+        Raises
+        ------
+        LengthError
+            X or `out` has another shape.
+        ReproError
+            As in `matvec`; or X is on the device, and the layout cannot multiply several columns.
+        """
+        if needs_gradient(X) and out is None and stream is None and self._is_several(X):
+            return self._with_gradient(X)
         if is_on_device(X):
-            raise ReproErrorOfValue(
-                "several vectors on the device are not multiplied at once",
-                where="X",
-                todo="multiply one after the other by `matvec`, or bring them to the host",
+            return self._matmat_on_device(X, out, stream)
+        if out is not None:
+            raise ReproErrorOfType(
+                "the product of several vectors on the host is a new array", where="out", todo="leave `out` out"
             )
         return super().matmat(X)
 
-    def rmatmat(self, X: Any) -> Any:
+    def rmatmat(self, X: Any, out: Any = None, *, stream: int | None = None) -> Any:
         """Return the product with the conjugate transpose, `A.H @ X`; see `matmat`."""
-        return self.H.matmat(X)
+        return self.H.matmat(X, out, stream=stream)
+
+    def _matmat(self, X: NDArray[Any]) -> NDArray[Any]:
+        if X.shape[1] < 2 or not self._open().takes_columns:
+            return super()._matmat(X)
+        if X.dtype.kind == "c" and self.dtype.kind != "c":
+            parts = self._matmat(np.concatenate([X.real, X.imag], axis=1))
+            real, imaginary = np.split(parts, 2, axis=1)
+            return real + 1j * imaginary
+        # each column by itself, as a conversion may lose what is small beside the largest number
+        if X.dtype != self.dtype:
+            X = np.stack([self._kind.vector(self._kind.members(column, "X")) for column in X.T], axis=1)
+        shape = (self.shape[0], X.shape[1])
+        row_major = not X.flags.f_contiguous or X.size > MAX_INDEX
+        x_host = np.ascontiguousarray(X if row_major else X.T)
+        y_host = np.empty(shape, self.dtype)
+        x, y = self._runtime.empty(X.shape, self.dtype), self._runtime.empty(shape, self.dtype)
+        with self._ordered():
+            self._queue.write(x.buffer, x_host)
+            self._multiply_columns(x.buffer, y.buffer, shape[1], row_major, True)
+            self._queue.download(y.buffer, y_host)
+        return y_host
+
+    def _matmat_on_device(self, X: Any, out: Any, stream: int | None) -> Any:
+        rows, columns = self.shape
+        shape = shape_of(X)
+        if len(shape) != 2 or shape[0] != columns:
+            raise LengthError("X has another shape", where="X", expected=f"({columns}, vectors)", actual=shape)
+        y_shape = (rows, shape[1])
+        if out is not None and (not is_on_device(out) or shape_of(out) != y_shape):
+            actual = shape_of(out) if is_on_device(out) else "an array on the host"
+            raise LengthError("out has another shape", where="out", expected=f"{y_shape}, on the device", actual=actual)
+        if shape[1] == 1:
+            return self.matvec(X, out, stream=stream)
+        if not self._open().takes_columns:
+            raise ReproErrorOfValue(
+                "this variant multiplies several vectors on the device one after the other only",
+                where=self.name,
+                todo="multiply each by `matvec`, bring them to the host, or name a variant in natural order without "
+                'pairs, such as "default"',
+            )
+        library = self._runtime.libraries[type(X)]
+        if out is not None:
+            y = out
+        else:
+            y = self._runtime.empty(y_shape, self.dtype) if library is None else library.empty(X, y_shape, self.dtype)
+        (x_view, x_rows), (y_view, y_rows) = self._matrix_view(X, "X", stream), self._matrix_view(y, "out", stream)
+
+        def multiply() -> None:
+            if shape[1]:
+                self._multiply_columns(x_view.buffer, y_view.buffer, shape[1], x_rows, y_rows)
+
+        return self._queued(x_view, y_view, library, y, out, stream, multiply)
+
+    def _matrix_view(self, X: Any, subject: str, stream: int | None) -> tuple[View, bool]:
+        """Return the memory of a matrix on the device, and whether it is row-major; else it is column-major."""
+        row_major = is_row_major(X, subject)
+        write = subject == "out"
+        size = math.prod(shape_of(X))
+        if not row_major and size > MAX_INDEX:
+            raise ReproErrorOfValue(
+                "a column-major matrix is too large for 32-bit distances",
+                where=subject,
+                expected=f"at most {MAX_INDEX:,} numbers",
+                actual=f"{size:,}",
+                todo="give a row-major one",
+            )
+        rows = X if row_major else X.T
+        view = self._runtime.view(rows, subject, self.dtype, size, self.dtype.itemsize, write, stream)
+        return view, row_major
+
+    def _multiply_columns(self, x: Buffer, y: Buffer, count: int, x_row_major: bool, y_row_major: bool) -> None:
+        parts = self.dtype.itemsize // self._kind.scalar.itemsize
+        rows, columns = self.shape
+        x_steps = Steps.of((columns, count), parts, row_major=x_row_major)
+        y_steps = Steps.of((rows, count), parts, row_major=y_row_major)
+        self._open().multiply_columns(x, y, count, x_steps, y_steps)
 
     def solver(self, method: Literal["cg", "bicgstab"] = "cg") -> ChipSolver:
         """Return a persistent solver with a copy of the matrix; it is made at first use and kept until it is closed."""

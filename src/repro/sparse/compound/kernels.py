@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -69,18 +70,23 @@ def render_module(
     owner: str,
     *,
     dependent: bool = False,
+    columns: int = 0,
 ) -> str:
     """Return the source of the module with all schedules of an entry, precision and layout; `owner` is in its title.
+
+    With `columns`, its kernels compute Y = A X for as many columns of a matrix X at once, which may be row-major or
+    column-major. The order of the layout's vectors does not matter then; formats of pairs have no such kernels.
 
     With `dependent`, its kernels are for chains of dependent launches (`Device.bind_dependent`), if the target has
     them. A `dynamic` schedule is not available then, as its row counter has to be reset between launches.
     """
-    title = f"{owner}: {entry}, {precision} precision, {layout.stored}"
+    title = f"{owner}: {entry}, {precision} precision, {layout.stored}" + f", {columns} columns" * bool(columns)
     dependent = dependent and target.has_dependent_launches
     assert not (dependent and any(s.kind == DYNAMIC for s in schedules))
+    assert not (columns and (dependent or layout.stores_pairs))
     if layout.stores_pairs:
         return _render_pairs(templates, entry, precision, layout, schedules, target, title, dependent)
-    algebra, outer = get_entry(entry), get_outer(layout.outer)
+    algebra, outer = several_columns(get_entry(entry), columns), get_outer(layout.outer)
     clustered = layout.ordering == "clustered"
     unique = _by_kernel(schedules, target)
     # the first blocks of these schedules process one long row each, at the end of a clustered layout
@@ -89,7 +95,7 @@ def render_module(
         templates,
         f"{TEMPLATES}/module.j2",
         title=title,
-        **_context(entry, precision, layout, target),
+        **(_context(entry, precision, layout, target) | _columns_context(algebra, entry, precision, columns)),
         dependent=dependent,
         outer=outer.template,
         rows_adjacent=outer.rows_adjacent,
@@ -122,6 +128,72 @@ def render_module(
             for name, s in unique.items()
         ],
     )
+
+
+#: Largest number of columns of X that one launch multiplies, and of their numbers in one row of entries.
+MAX_COLUMNS, MAX_NUMBERS = 8, 16
+
+
+def columns_schedule(schedule: Schedule, target: Target) -> Schedule:
+    """Return a schedule for several columns at once, with registers for their sums: few blocks, one entry in flight."""
+    blocks = max(1, target.threads_per_sm // 4 // schedule.block_size)
+    return replace(schedule, blocks_per_sm=min(schedule.blocks_per_sm, blocks), in_flight=1, prefetch="")
+
+
+def split_columns(columns: int, size: int) -> tuple[int, list[int]]:
+    """Return how many columns each launch multiplies, and the first column of each launch.
+
+    `size` is the size of an entry. Launches have equal widths so that all run one kernel; they may overlap.
+    """
+    launches = -(-columns // max(2, min(MAX_COLUMNS, MAX_NUMBERS // size)))
+    width = -(-columns // launches)
+    return width, [min(width * launch, columns - width) for launch in range(launches)]
+
+
+def several_columns(entry: Entry, columns: int) -> Entry:
+    """Return an entry whose vector entries have the members of several vectors, one after the other; 0: the entry."""
+    if not columns:
+        return entry
+
+    def of_column(statement: str, column: int) -> str:
+        return re.sub(r"\b([bc])\.(\w+)", rf"\1.\2_{column}", statement)
+
+    numbers = range(columns)
+    return replace(
+        entry,
+        vector_members=tuple(f"{member}_{column}" for column in numbers for member in entry.vector_members),
+        # braces, as statements may declare variables
+        mac=tuple(f"{{ {' '.join(of_column(statement, column) for statement in entry.mac)} }}" for column in numbers),
+    )
+
+
+def _columns_context(algebra: Entry, entry: str, precision: str, columns: int) -> dict[str, Any]:
+    """Return the template variables about vectors that are columns of a matrix, or about usual ones for 0 columns."""
+    if not columns:
+        return {"columns_at_once": 0, "x_extent": "n", "y_extent": "n"}
+    size = get_entry(entry).size
+    parts = 2 if entry == "complex" else 1  # of a number of the user's matrix
+    places = [
+        {
+            "member": member,
+            "column": index // size,
+            "numbers": size // parts,
+            "number": index % size // parts,
+            "part": index % parts,
+        }
+        for index, member in enumerate(algebra.vector_members)
+    ]
+    return {
+        "columns_at_once": columns,
+        "x_extent": "first_column, x_row, x_column",
+        "y_extent": "first_column, y_row, y_column",
+        "entry": algebra,
+        "vector": "columns",
+        "vector_type": "scalar",
+        "vector_members": algebra.vector_members,
+        "vector_alignment": SCALARS[precision][1],
+        "column_places": places,
+    }
 
 
 def _render_pairs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,11 @@ from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, TILE_ROWS, Layout,
 from repro.sparse.elementwise import in_order, padded_size
 from repro.sparse.pairs import shared_bytes
 from repro.sparse.symmetry import Symmetry
+
+
+def is_square_only(layout: Layout, entry: str) -> bool:
+    """Return whether no kernel of a layout takes rectangular matrices; orders of unknowns do not count."""
+    return layout.stores_pairs or (layout.vector == "SoA" and get_entry(entry).size > 1)
 
 
 def suits(matrix: Matrix, layout: Layout) -> bool:
@@ -35,7 +41,7 @@ def require_suitable(matrix: Matrix, layout: Layout) -> None:
     size = "a matrix of {:,} rows and {:,} columns".format(*matrix.shape)
     if layout.unknowns != "natural":
         raise Unsupported(f"{size}: @{layout.unknowns} orders rows and columns alike, so it is for square matrices")
-    if layout.vector == "SoA" and get_entry(matrix.entry).size > 1:
+    if is_square_only(layout, matrix.entry) and not layout.stores_pairs:
         raise Unsupported(
             f"{size}: kernels with vectors in SoA order take x and y of one length; AoS and Padded do not"
         )
@@ -60,6 +66,20 @@ def pack_layout(
         found = symmetry()
         return pack_pairs(matrix, values, found, layout, clusters() if found.kind and clustered else None)
     return pack(matrix, values, layout, warp, clusters() if clustered else None)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Distances between the numbers of a matrix X or Y, in scalars of the device."""
+
+    row: int
+    column: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, int], parts: int, *, row_major: bool) -> Steps:
+        """Return those of a contiguous matrix, of whose numbers each has `parts` scalars: 2 if it is complex."""
+        rows, columns = shape
+        return cls(columns * parts, parts) if row_major else cls(parts, rows * parts)
 
 
 class CompoundProduct:
@@ -113,9 +133,24 @@ class CompoundProduct:
             run = device.bind_dependent(self._program, self._name, self._grid, block, arguments, self._shared)
         else:
             run = device.bind(self._program.kernel(self._name, self._shared), self._grid, block, arguments)
+        return self._bound(run)
+
+    def _bound(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return a launch before which the counter of a dynamic schedule is reset."""
         if self.id.schedule.kind != DYNAMIC:
             return run
-        return in_order([lambda: device.fill(self._counter, 0), run])
+        return in_order([lambda: self._device.fill(self._counter, 0), run])
+
+    def bind_columns(self, x: Buffer, y: Buffer, first: int, x_steps: Steps, y_steps: Steps) -> Callable[[], None]:
+        """Return a launch of Y = A X for the columns of X and Y from `first` on.
+
+        The program is a module with `columns`, which says how many they are.
+        """
+        places = (first, x_steps.row, x_steps.column, y_steps.row, y_steps.column)
+        arguments = [*self._matrix, x, y, *map(np.int32, places), self._counter, *self._kept_slots]
+        return self._bound(self._device.bind(
+            self._program.kernel(self._name, self._shared), self._grid, self.id.schedule.block_size, arguments
+        ))  # fmt: skip
 
     def bind_call(self) -> Call | None:
         """Return y = A x on any stream, called with the addresses of x and y.
