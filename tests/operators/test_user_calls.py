@@ -18,6 +18,8 @@ from repro.operators.user_calls import GROUPS, ITERATIONS, MOST_ENTRIES, Library
 from support.matrices import poisson, real_problem
 from support.stand_in_cupy import csr_matrix, install, ndarray
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 FUNCTIONS = tuple(GROUPS)
 PROBLEM = real_problem(poisson((24, 24), 5))

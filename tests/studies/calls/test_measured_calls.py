@@ -22,6 +22,8 @@ from support.benches import QUICK
 from support.matrices import poisson, real_problem
 from support.small_case import quiet
 
+pytestmark = pytest.mark.medium
+
 FUNCTIONS = ["product", "insert", "cg"]
 CONFIG = {
     "campaign": "c",
@@ -31,10 +33,10 @@ CONFIG = {
 
 
 @pytest.fixture
-def case(tmp_path: Path, templates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def case(tmp_path: Path, built_folder: Path, templates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with the common module and a built problem."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REPRO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("REPRO_CACHE", str(built_folder / "operators"))
     compile_module(render_common(templates, CPU), CPU, MODULES / CPU.name / "common.json")
     folder = CampaignFolder.of("c")
     replace(real_problem(poisson((24, 24), 5)), name="tiny/5pt_const").save(folder.problem("tiny/5pt_const"))

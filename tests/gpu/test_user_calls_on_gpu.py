@@ -1,0 +1,29 @@
+"""Each call that the study of calls times on a GPU is right, with every library of arrays that is installed."""
+
+import importlib.util
+
+import pytest
+
+from repro.operators.user_calls import GROUPS, user_calls
+from support.matrices import poisson, real_problem
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("function", GROUPS)
+def test_each_call_is_right(gpu, tmp_path, monkeypatch, function, precision):
+    monkeypatch.setenv("REPRO_CACHE", str(tmp_path))
+    groups = user_calls(real_problem(poisson((40, 40), 5)), precision, (function,), 1, "cuda:0", print)
+    arrays = set()
+    for call in next(groups):
+        with call.contained():
+            call.prepare(None)
+            call.launch()
+            call.erase_result(None)
+            assert call.error() <= 1, call.name
+        arrays.add(call.columns["arrays"])
+        assert call.columns["kernel_seconds"] is None or 0 < call.columns["kernel_seconds"] < 1e-3
+        call.release()
+    installed = {"CuPy": "cupy", "PyTorch": "torch"}
+    assert arrays == {"NumPy", *(name for name, module in installed.items() if importlib.util.find_spec(module))}
