@@ -132,7 +132,6 @@ def test_no_gradient_is_lost_silently():
         lambda: A.matvec(x, out=out),
         lambda: A.matvec(x, stream=3),
         lambda: A.matvec(x.detach(), out=torch.zeros_like(x, requires_grad=True)),
-        lambda: A.matmat(x[:, None].expand(12, 3)),
         lambda: A.solve(x),
         lambda: repro.DynamicCSR.from_csr(sp.eye_array(12).tocsr(), device="opencl:0") @ x,
     ):
