@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
+from types import ModuleType
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -118,14 +119,14 @@ def _damage_error(path: Path, reason: object) -> ReproError:
 def target_compiler(target: Target) -> tuple[str, tuple[str, ...]]:
     """Return the compiler's version and its flags for a target, including flags from environment variables."""
     if target.dialect == "cuda":
-        compiler = nvrtc if _has_nvrtc() else nvcc
+        compiler = _cuda_compiler()
         return compiler.version(), (*compiler.flags(target), *target_environment(target))
     return opencl_runtime.compiler_version(), (*opencl_runtime.FLAGS, *target_environment(target))
 
 
-def _has_nvrtc() -> bool:
-    """Return whether NVRTC compiles for GPUs; nvcc does where it is not installed, or flags for nvcc are set."""
-    return nvrtc.is_installed() and not nvcc.environment()
+def _cuda_compiler() -> ModuleType:
+    """Return the module of NVRTC; that of nvcc where NVRTC is not installed, or flags for nvcc are set."""
+    return nvrtc if nvrtc.is_installed() and not nvcc.environment() else nvcc
 
 
 def target_environment(target: Target) -> tuple[str, ...]:
@@ -160,7 +161,7 @@ def compiled_before(source: str, target: Target, manifest: Path) -> Module | Non
     digest = _digest(binary)
     if module.status != "ok" or digest is None or module.binary_digest not in (None, digest):
         return None
-    if target.dialect == "cuda" and not _has_nvrtc() and nvcc.find() is None:
+    if target.dialect == "cuda" and _cuda_compiler() is nvcc and nvcc.find() is None:
         up_to_date = _content(binary.with_suffix(".cu")) == source.encode()
     else:
         up_to_date = module.hash == source_hash(source, target)
@@ -239,9 +240,8 @@ def _modules_by_path(binary: Path) -> dict[Path, Module]:
 
 def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
     """Compile a binary, unless an undamaged one exists; return registers and spilled bytes of each kernel."""
-    build: Callable[[Path, Path, Target], dict[str, dict[str, int]]] = opencl_runtime.build
-    if target.dialect == "cuda":
-        build = nvrtc.build if _has_nvrtc() else nvcc.build
+    build: Callable[[Path, Path, Target], dict[str, dict[str, int]]]
+    build = (_cuda_compiler() if target.dialect == "cuda" else opencl_runtime).build
     *files, sums = _built_files(binary)
     if not binary.is_file() or _content(sums) != _sums(files):
         with tempfile.TemporaryDirectory(prefix=".", dir=binary.parent) as folder:
