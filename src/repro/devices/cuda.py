@@ -433,7 +433,7 @@ class CudaDevice:
                 expected=f"a driver for the CUDA of {nvrtc.version()}",
                 actual=f"one for CUDA {dotted(api)}: {error}",
                 todo="install a newer driver, or the compiler of the driver's release: for CUDA 12 "
-                "pip install 'cuda-bindings<13' nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
+                "pip install 'cuda-bindings<13' nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12",
             ) from None
 
     def upload(self, array: NDArray[Any]) -> CudaBuffer:
