@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
+from repro.operators.arrays import product_shape
 from repro.operators.base import LengthError, public
 from repro.operators.spmv import OPERATORS, SpmvOperator
 
@@ -109,7 +110,7 @@ def _empty_product(handle: int, x: Tensor, adjoint: bool) -> Tensor:
     A = _operator(handle)
     rows, columns = A.shape[::-1] if adjoint else A.shape
     _check(A, "x", x, columns)
-    return x.new_empty(x.shape if rows == columns else (rows,))
+    return x.new_empty(product_shape(x.shape, rows, columns))
 
 
 @_registered("repro::spmv(int handle, Tensor x, bool adjoint) -> Tensor", _empty_product)
@@ -122,10 +123,10 @@ def _product(handle: int, x: Tensor, adjoint: bool) -> Tensor:
     vector = x.detach().resolve_conj().resolve_neg().contiguous()
     if x.device.type == "cpu":
         y = torch.from_numpy(A.matvec(vector.numpy().reshape(-1)))
-        return y.reshape(x.shape) if rows == columns else y
+        return y.reshape(product_shape(x.shape, rows, columns))
     if vector.data_ptr() % _ALIGNMENT:  # such as a gradient that is a part of another
         vector = vector.clone()
-    return A.matvec(vector if rows == columns else vector.reshape(-1))
+    return A.matvec(vector)
 
 
 def _save_product(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

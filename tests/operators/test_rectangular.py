@@ -182,8 +182,8 @@ def test_gradients_of_rectangular_matrices():
     for shape in ((7,), (7, 1)):
         x = torch.linspace(-1, 1, 7, dtype=torch.float64).reshape(shape).requires_grad_()
         y = A @ x
-        assert y.shape == (4,)
-        assert torch.allclose(y, (weight @ x.reshape(-1)).detach())
+        assert y.shape == (4, *shape[1:])
+        assert torch.allclose(y, (weight @ x).detach())
         (y**2).sum().backward()
         assert torch.allclose(x.grad, (2 * weight.T @ (weight @ x.detach())).reshape(shape))
         assert torch.autograd.gradcheck(lambda x: A @ x, (x,))
