@@ -8,6 +8,8 @@ from repro.errors import ReproError
 from repro.operators.arrays import VectorType
 from repro.operators.base import Capacity
 from repro.operators.dynamic_csr import DynamicCSR
+from repro.operators.scipy_matrices import as_problem
+from repro.operators.spmv import Product, SpmvOperator, find_variant
 from repro.operators.vectors import Vectors
 from support import emulated_runtime
 from support.emulated_cuda import needs_compiler
@@ -48,6 +50,8 @@ CHANGES = {
     "tidy": lambda A: A.tidy(),
     "nnz": lambda A: A.nnz,
     "to_scipy": lambda A: A.to_scipy(),
+    "product of a host array": lambda A: A @ np.ones(40),
+    "products of a host array": lambda A: A @ np.ones((40, 3)),
 }
 
 
@@ -76,3 +80,17 @@ def test_a_vector_is_combined_and_not_read_in_a_capture(runtime, bring, begin_ca
     for read in (lambda: vectors.dot(x, y), lambda: vectors.norm(x), lambda: vectors.get(x)):
         with pytest.raises(ReproError, match="CUDA graph cannot contain"):
             read()
+
+
+def test_a_product_of_a_host_array_is_refused_in_a_capture(runtime, bring, begin_capture):
+    matrix = sp.csr_array(random(50, 40, 0.15))
+    problem, precision = as_problem(matrix, None, None)
+    id = find_variant("default", problem, precision, runtime.device.target)
+    A = SpmvOperator(problem, Product(runtime, problem, precision, id))
+    x, several = draw(40, float), random(40, 3, 1).toarray()
+    on_device = bring(x)
+    begin_capture()
+    for product in (lambda: A @ x, lambda: A @ several, lambda: A.matvec(x, out=np.empty(50))):
+        with pytest.raises(ReproError, match="product of an array on the host"):
+            product()
+    np.testing.assert_allclose((A @ on_device).get(), matrix @ x, rtol=1e-12)

@@ -168,7 +168,11 @@ class ArrayLibraries(dict[type, ArrayLibrary | None]):
         return self[kind]
 
     def streams(self, ordinal: int) -> set[int]:
-        """Return the streams that the work of all libraries found so far goes to now."""
+        """Return the streams that the work of all libraries in use goes to now."""
+        for module, (name, *_), _ in _LIBRARIES:
+            package = sys.modules.get(module)
+            if package is not None and _uses_gpu(package) and (kind := _attribute(package, name)) is not None:
+                _ = self[kind]  # finds the library
         streams = (library.stream(ordinal) for library in {id(each): each for each in self.values() if each}.values())
         return {stream for stream in streams if stream is not None}
 
@@ -183,3 +187,9 @@ _LIBRARIES: tuple[tuple[str, tuple[str, ...], Callable[[Any], ArrayLibrary]], ..
 
 def _attribute(module: Any, name: str) -> Any:
     return reduce(lambda holder, word: getattr(holder, word, None), name.split("."), module)
+
+
+def _uses_gpu(package: Any) -> bool:
+    """Return whether a library may have queued work on a GPU; PyTorch says so, and may lack CUDA."""
+    is_initialized = getattr(getattr(package, "cuda", None), "is_initialized", None)
+    return is_initialized is None or bool(is_initialized())

@@ -217,6 +217,10 @@ class LengthError(ReproErrorOfValue):
     """A vector has the wrong length for an operator."""
 
 
+#: What a product of an array on the host does, for the message that a CUDA graph cannot contain it.
+HOST_PRODUCT = "the product of an array on the host"
+
+
 class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     """A product y = A x on a device; any thread may use it, and threads of one device take turns.
 
@@ -242,9 +246,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         """Queue for the product and for the copies of x and y from and to the host."""
         return self._runtime.device
 
-    def _ordered(self, *streams: int | None) -> AbstractContextManager[object]:
-        """Lock the device for the `with` body, and order the product with the work of other streams."""
-        return self._runtime.after(*streams)
+    def _ordered(self, *streams: int | None, reads: str | None = None) -> AbstractContextManager[object]:
+        """Lock the device for the `with` body, and order the product with other streams; see `Runtime.after`."""
+        return self._runtime.after(*streams, reads=reads)
 
     def _require_open(self) -> None: ...
 
@@ -354,7 +358,8 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             return self._matvec(x.real) + 1j * self._matvec(x.imag)
         members = self._kind.members(x, "x")
         y = self._runtime.device.host_array(self.shape[0], self._kind.dtype)
-        with self._ordered():  # the lock also covers the copies, since threads share the staging arrays
+        # the lock also covers the copies, since threads share the staging arrays
+        with self._ordered(reads=HOST_PRODUCT):
             self._require_open()
             x_array, y_array = self._staging
             if members.size:

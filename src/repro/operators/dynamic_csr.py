@@ -58,11 +58,12 @@ class Reader(DeviceOperator):
         return self._side
 
     @contextmanager
-    def _ordered(self, *streams: int | None) -> Iterator[None]:
+    def _ordered(self, *streams: int | None, reads: str | None = None) -> Iterator[None]:
         """Make the product wait for the arrays' streams.
 
         The streams need not wait for the product, since the call returns after it.
         """
+        self._runtime.refuse_capture(reads or "the product of a reader", *streams)
         with self._side.current():
             if streams:
                 self._runtime.finish(*streams)

@@ -176,7 +176,7 @@ class Runtime:
         foreign = {s for s in streams if s is not None}
         with self.device.current():
             if reads is not None:
-                self._refuse_capture(own_streams, foreign | self.libraries.streams(self.ordinal), reads)
+                self.refuse_capture(reads, *foreign)
             with own_streams.ordered(foreign):
                 try:
                     yield
@@ -184,14 +184,19 @@ class Runtime:
                     if views := self._imported.take():
                         own_streams.hold(views)
 
-    def _refuse_capture(self, own_streams: _Streams, streams: set[int], reads: str) -> None:
-        if own_streams.are_captured(streams):
+    def refuse_capture(self, reads: str, *streams: int | None) -> None:
+        """Raise `ReproError` while one of the streams, or a library's current one, is captured; see `after`."""
+        if self._streams is None:
+            return
+        asked = {s for s in streams if s is not None} | self.libraries.streams(self.ordinal)
+        if self._streams.are_captured(asked):
             self._imported.take()
             raise ReproError(
                 "a CUDA graph cannot contain what is read on the host; nothing was queued",
                 where=reads,
                 actual="a stream that is being captured",
-                todo="do it before or after the capture: products, refills, filters and `axpby` can be captured",
+                todo="do it before or after the capture, which takes products, refills, filters and `axpby` of device "
+                "arrays",
             )
 
     def marks(self) -> Marks:

@@ -24,6 +24,7 @@ from repro.filtering.triangulation import Triangulation, evaluation_points, of_f
 from repro.galerkin import BASES, evaluation_rule, mode_count
 from repro.operators.arrays import VectorType, host_array, is_on_device
 from repro.operators.base import (
+    HOST_PRODUCT,
     Closeable,
     DeviceOperator,
     LengthError,
@@ -347,12 +348,13 @@ class SiacFilter(DeviceOperator, Closeable):
         fields = X.shape[1]
         if not fields:
             return np.empty((self.shape[0], 0))
-        modes = self._runtime.put(np.ascontiguousarray(cast(X, self.dtype, "modes")))
-        values = self._runtime.empty((self.shape[0], fields), self.dtype)
-        with self._ordered():
+        modes = np.ascontiguousarray(cast(X, self.dtype, "modes"))
+        with self._ordered(reads=HOST_PRODUCT):
             self._require_open()
-            self._multiply(modes, values, fields)
-        return values.get()
+            modes_array = self._runtime.put(modes)
+            values = self._runtime.empty((self.shape[0], fields), self.dtype)
+            self._multiply(modes_array, values, fields)
+            return values.get()
 
     def _check(self, x: Any) -> None:
         """Raise an error for arrays that do not have the shape of modes; SciPy handles numbers and operators."""

@@ -28,6 +28,7 @@ from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, Unsupp
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
 from repro.operators.arrays import DeviceArray, VectorType, View, is_on_device, is_row_major, needs_gradient, shape_of
 from repro.operators.base import (
+    HOST_PRODUCT,
     Closeable,
     DeviceOperator,
     LengthError,
@@ -392,7 +393,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         x_host = np.ascontiguousarray(X if row_major else X.T)
         y_host = np.empty(shape, self.dtype)
         x, y = self._runtime.empty(X.shape, self.dtype), self._runtime.empty(shape, self.dtype)
-        with self._ordered():
+        with self._ordered(reads=HOST_PRODUCT):
             self._queue.write(x.buffer, x_host)
             self._multiply_columns(x.buffer, y.buffer, shape[1], row_major, True)
             self._queue.download(y.buffer, y_host)
