@@ -28,13 +28,17 @@ PROBLEM = real_problem(poisson((24, 24), 5))
 def names(arrays, whose=()):
     """Return the names of the calls with one library's arrays: ours, and those of the library."""
     refills = {"NumPy": ["new"], "CuPy": ["new", "out"], "PyTorch": ["out"]}[arrays]
-    ours = ["product/new", "product/out", "spgemm/new", *(f"refill/{result}" for result in refills), "insert/new",
-            "dynamic-product/new", "dynamic-product/out", "cg/new"]  # fmt: skip
+    ours = ["product/new", "product/out", "spmm/new", "spgemm/new", *(f"refill/{result}" for result in refills),
+            "insert/new", "dynamic-product/new", "dynamic-product/out", "cg/new"]  # fmt: skip
     both = [*(("repro", call) for call in ours), *((library, call) for library, calls in whose for call in calls)]
     return {f"{call.split('/')[0]}/{library}/{arrays}/{call.split('/')[1]}" for library, call in both}
 
 
-NUMPY = names("NumPy", [("SciPy", ["product/new", "spgemm/new", "dynamic-product/new", "cg/new"])])
+NUMPY = {"set-up/repro/NumPy/new"} | names(
+    "NumPy", [("SciPy", ["product/new", "spmm/new", "spgemm/new", "dynamic-product/new", "cg/new"])]
+)
+    "NumPy", [("SciPy", ["product/new", "spmm/new", "spgemm/new", "dynamic-product/new", "cg/new"])]
+)
 
 
 def made(precision="double", problem=PROBLEM, functions=FUNCTIONS, say=pytest.fail):
@@ -70,7 +74,7 @@ def test_on_a_cpu_there_are_numpys_calls_and_all_are_right(precision):
 
 def test_functions_that_take_long_are_left_out_of_large_matrices(monkeypatch):
     monkeypatch.setitem(MOST_ENTRIES, "opencl", PROBLEM.nnz - 1)
-    assert {name.split("/")[0] for name in errors(made())} == {"product", "insert", "dynamic-product"}
+    assert {name.split("/")[0] for name in errors(made())} == {"set-up", "product", "spmm", "insert", "dynamic-product"}
     assert errors(made(functions=("spgemm",))) == {}
 
 
@@ -103,7 +107,7 @@ def on_device(monkeypatch):
 
 def test_on_a_gpu_there_are_cupys_and_pytorchs_calls_too_and_all_are_right(on_device):
     found = errors(made())
-    theirs = ["product/new", "product/out", "spgemm/new", "dynamic-product/new", "dynamic-product/out"]
+    theirs = ["product/new", "product/out", "spmm/new", "spgemm/new", "dynamic-product/new", "dynamic-product/out"]
     assert found.keys() == NUMPY | names("CuPy", [("CuPy", [*theirs, "cg/new"])]) | names(
         "PyTorch", [("PyTorch", theirs)]
     )

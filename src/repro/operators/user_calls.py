@@ -37,8 +37,8 @@ from repro.problems.matrix import Matrix
 OURS = "repro"
 #: Launches in a graph of the kernel alone if they take less than `SECONDS`, and replays of the graph.
 LAUNCHES, REPLAYS, SECONDS = 20, 20, 0.02
-#: Entries of an insertion, and iterations of conjugate gradients.
-INSERTED, ITERATIONS = 1000, 50
+#: Entries of an insertion, iterations of conjugate gradients, and columns of X in A X.
+INSERTED, ITERATIONS, COLUMNS = 1000, 50, 8
 #: Bound of a result's error, in roundings of the sum of the terms' absolute values.
 ROUNDINGS = 256
 #: Most entries of a matrix that is multiplied by itself or solved with, on a GPU and on a CPU; more take seconds.
@@ -295,7 +295,7 @@ def _product_error(matrix: sp.csr_array, x: Vector, powers: int = 1) -> Callable
     for _ in range(powers):
         expected, bound = matrix.astype(np.float64) @ expected, abs(matrix).astype(np.float64) @ bound
     bound = np.maximum(bound * ROUNDINGS * float(np.finfo(matrix.dtype).eps), np.finfo(np.float64).tiny)
-    return lambda y: float(np.max(np.abs(y.reshape(-1) - expected) / bound, initial=0.0))
+    return lambda y: float(np.max(np.abs(y.reshape(expected.shape) - expected) / bound, initial=0.0))
 
 
 def _square_error(setting: _Setting) -> Callable[[Any], float]:
@@ -308,6 +308,36 @@ def _square_error(setting: _Setting) -> Callable[[Any], float]:
 def _product_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
     A = stack.enter_context(operator(setting.matrix, device=setting.runtime.words))
     return setting.products("product", A, setting.matrix)
+
+
+def _set_up_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
+    x = setting.vector()
+    error = _product_error(setting.matrix, x)
+
+    def make(library: Library) -> tuple[Callable[[], Any], Any]:
+        return partial(operator, library.csr(setting.matrix), device=setting.runtime.words), None
+
+    return [
+        UserCall("set-up", OURS, library, partial(make, library), lambda A: error(A @ x))
+        for library in setting.libraries
+        if library.arrays == "NumPy"
+    ]
+
+
+def _spmm_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
+    A = stack.enter_context(operator(setting.matrix, device=setting.runtime.words))
+    X = setting.random.standard_normal((setting.matrix.shape[1], COLUMNS)).astype(setting.matrix.dtype)
+    error = _product_error(setting.matrix, X)
+
+    def make(left: Callable[[], Any], library: Library) -> tuple[Callable[[], Any], Any]:
+        matrix, right = left(), library.put(X)
+        return lambda: matrix @ right, None
+
+    return [
+        UserCall("spmm", whose, library, partial(make, left, library), partial(_checked, library.get, error))
+        for library in setting.libraries
+        for whose, left in ((OURS, lambda: A), (library.functions, partial(library.csr, setting.matrix)))
+    ]
 
 
 def _spgemm_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
@@ -429,7 +459,9 @@ def _cg_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
 
 #: Functions that make the calls of each public function.
 GROUPS: dict[str, Callable[[_Setting, ExitStack], list[UserCall]]] = {
+    "set-up": _set_up_calls,
     "product": _product_calls,
+    "spmm": _spmm_calls,
     "spgemm": _spgemm_calls,
     "refill": _refill_calls,
     "insert": _insert_calls,

@@ -8,7 +8,7 @@ from __future__ import annotations
 STUDY_NAME = "calls"
 REFERENCE = "no paper: the public functions of this package, called as a user calls them."
 #: Functions in the order of tables; a configuration can leave some out (`parts`).
-FUNCTIONS = ("product", "spgemm", "refill", "insert", "dynamic-product", "cg")
+FUNCTIONS = ("set-up", "product", "spmm", "spgemm", "refill", "insert", "dynamic-product", "cg")
 #: The library of our own functions.
 OURS = "repro"
 #: Libraries of arrays in the order of tables, and the library whose functions take them.

@@ -116,7 +116,8 @@ def calls(campaign: Campaign, published: Published) -> Table:
         "arrays, in the same shuffled rounds.",
         PROTOCOL,
         "Kernel alone: what our call launches, by the graph clock; none where a call launches no fixed sequence.",
-        "insert: 1,000 entries, all of them at occupied places; cg: 50 iterations; refill: no library has it.",
+        "spmm: 8 columns; insert: 1,000 entries, all of them at occupied places; cg: 50 iterations.",
+        "No library has a set-up, an insert or a refill.",
         absent_note(campaign),
         measurement_note(campaign, "host"),
     ]
