@@ -37,8 +37,6 @@ def names(arrays, whose=()):
 NUMPY = {"set-up/repro/NumPy/new"} | names(
     "NumPy", [("SciPy", ["product/new", "spmm/new", "spgemm/new", "dynamic-product/new", "cg/new"])]
 )
-    "NumPy", [("SciPy", ["product/new", "spmm/new", "spgemm/new", "dynamic-product/new", "cg/new"])]
-)
 
 
 def made(precision="double", problem=PROBLEM, functions=FUNCTIONS, say=pytest.fail):
