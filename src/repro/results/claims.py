@@ -1,8 +1,8 @@
 """Comparison of measured quantities with our targets, and with the papers' claims.
 
 A target is a value that we want to reach (`config/targets`). A claim is a published statement: a value or range, a
-relation (equal, at least, at most), and the direction in which a measured value makes it stronger. Each claim gets one
-of five verdicts, computed from the measured value of its quantity.
+relation (equal, at least, at most), and the direction in which a measured value makes it stronger. Each claim gets a
+verdict, computed from the measured value of its quantity.
 """
 
 from __future__ import annotations
@@ -232,6 +232,9 @@ Direction = Literal["more", "less", "neither"]
 #: Which kernel variants a claim is judged by: the papers' exact ones, the papers' with further tuning, ours, or none
 #: if the claim does not depend on a kernel.
 Variants = Literal["as_published", "paper_tuned", "ours", "none"]
+#: What a claim is judged by: measured `rows`; the paper's own `published` numbers, which suffice; or `construction`,
+#: if its value follows from definitions that we share with the paper, so that no measurement could contradict it.
+Basis = Literal["rows", "published", "construction"]
 #: Units of claims, and what a number in them is.
 UNITS = {
     "ratio": "times: one time, rate or size over another",
@@ -245,8 +248,8 @@ UNITS = {
     "count": "a number of intersections",
 }
 COLUMNS = (
-    "id", "place", "claim", "gpu", "published", "unit", "number", "relation", "better", "tolerance", "neutral",
-    "quantity", "variants", "note",
+    "id", "place", "claim", "gpu", "published", "unit", "number", "basis", "relation", "better", "tolerance",
+    "neutral", "quantity", "variants", "note",
 )  # fmt: skip
 
 
@@ -257,6 +260,8 @@ class Verdict(StrEnum):
     WEAKER = "weaker"
     STRONGER = "stronger"
     REVERSED = "reversed"
+    #: It could not have failed, and is counted apart from the others.
+    BY_CONSTRUCTION = "by construction"
     NOT_TESTABLE = "not testable here"
 
 
@@ -284,6 +289,7 @@ class Claim:
     #: Location of the published value in `config/published/<study>`, as `FILE: QUANTITY @ COLUMN=VALUE`; two ends of a
     #: range are separated by `;`, and `FILE: COLUMN` means a whole column. Empty if the paper states it only in words.
     number: str
+    basis: Basis
     #: Whether the claim says that the quantity is in the range, at least the value, or at most the value; `same GPU`:
     #: in the range on the published GPU, so that another GPU does not test it.
     relation: Relation
@@ -316,6 +322,8 @@ class Claim:
         """
         if value is None:
             return Verdict.NOT_TESTABLE
+        if self.basis == "construction":
+            return Verdict.BY_CONSTRUCTION
         low = self.least - self.tolerance * abs(self.least)
         high = self.most + self.tolerance * abs(self.most)
         is_above = value > high and self.relation != "at least"
@@ -423,7 +431,7 @@ def judge(
         return replace(judgement, own=replace(judgement, value=value, interval=interval, numbers=numbers, campaign=""))
 
     def judgement_of(claim: Claim) -> Judgement:
-        if own_alone:
+        if own_alone and claim.basis != "published":
             return Judgement(claim, reason=NO_PAPERS_PROBLEM)
         if campaign.on_cpu and claim.gpu:
             return Judgement(claim, reason="times of a CPU are a rehearsal and judge no claim of a GPU")
@@ -475,7 +483,9 @@ VARIANT_WORDS: Mapping[Variants, str] = {
 #: Name of the table of claims in each study.
 CLAIMS = "table-claims"
 #: Display order of verdicts, the most important first.
-VERDICT_ORDER = (Verdict.REVERSED, Verdict.WEAKER, Verdict.HOLDS, Verdict.STRONGER, Verdict.NOT_TESTABLE)
+VERDICT_ORDER = (
+    Verdict.REVERSED, Verdict.WEAKER, Verdict.HOLDS, Verdict.STRONGER, Verdict.BY_CONSTRUCTION, Verdict.NOT_TESTABLE
+)  # fmt: skip
 
 
 def _value_cell(number: float | None) -> Cell:
@@ -511,6 +521,8 @@ def _verdict_cell(judgement: Judgement) -> Cell:
 
 def _kernels_cell(judgement: Judgement) -> Cell:
     words = VARIANT_WORDS[judgement.claim.variants if judgement.value is None else judgement.variants]
+    if judgement.claim.basis == "published":
+        words = "the published numbers alone"
     has_other_variants = judgement.value is not None and judgement.variants != judgement.claim.variants
     notes = [f"those {VARIANT_WORDS[judgement.claim.variants]} were not measured"] if has_other_variants else []
     notes += [f"by the rows of campaign {judgement.campaign}"] if judgement.campaign else []
@@ -560,10 +572,11 @@ def claims_table(
     caption = [
         "What the papers claim, and what this campaign’s rows say of it by one rule. Holds: in the published range",
         "or within the tolerance that the claim is filed with. Weaker, stronger: beyond it to that side. Reversed: the",
-        "opposite is measured. Not testable here: no rows, or a rate of another GPU, with the reason. Interval:",
+        "opposite is measured. By construction: it follows from a definition, and no measurement could contradict it.",
+        "Not testable here: no rows, or a rate of another GPU, with the reason. Interval:",
         "by draws of cases, or of the rounds of the one case. Close: one of its ends would be judged otherwise, as a",
         "note says.",
-        "Worst: the case that speaks most against the claim. A claim of two GPUs is two lines.",
+        "Worst: the case that speaks most against the claim.",
         _source_sentence(judgements),
         "The published GPUs are others than this one." * (not campaign.on_cpu),
         "Times of a CPU are a rehearsal and judge no claim of a GPU." * campaign.on_cpu,
@@ -665,7 +678,12 @@ def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
 def _read_claim(line: dict[str, str], where: str) -> Claim:
     if None in line or None in line.values():  # csv.DictReader marks too many (key) and too few (value) cells by None
         raise ReproError("a claim has another number of columns", where=where, expected=len(COLUMNS))
-    kinds = {"relation": get_args(Relation), "better": get_args(Direction), "variants": get_args(Variants)}
+    kinds = {
+        "basis": get_args(Basis),
+        "relation": get_args(Relation),
+        "better": get_args(Direction),
+        "variants": get_args(Variants),
+    }
     for key, words in (kinds | {"unit": tuple(UNITS)}).items():
         if line[key] not in words:
             raise ReproError(
@@ -682,6 +700,7 @@ def _read_claim(line: dict[str, str], where: str) -> Claim:
             most=float(upper_end or lower_end),
             unit=line["unit"],
             number=line["number"],
+            basis=line["basis"],  # type: ignore[arg-type]
             relation=line["relation"],  # type: ignore[arg-type]
             better=line["better"],  # type: ignore[arg-type]
             tolerance=float(line["tolerance"]),

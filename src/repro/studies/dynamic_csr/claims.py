@@ -146,7 +146,16 @@ def _update_quantity(
 
 
 def _streaming_pair(protocol: UpdateProtocol) -> Callable[[DynamicCase, Method], TimePair]:
+    """Return a function that finds two times of a whole matrix as one batch: in HYB, and in dynamic CSR."""
     return lambda case, format_method: streaming_pair(protocol, format_method)(case)
+
+
+def _batches_pair(protocol: UpdateProtocol) -> Callable[[DynamicCase, Method], TimePair]:
+    """Return a function that finds two times of all batches, one after the other: in HYB, and in dynamic CSR."""
+    return lambda case, format_method: (
+        fastest_update(case, HYB, "insert", protocol),
+        fastest_update(case, format_method, "insert", protocol),
+    )
 
 
 def _iterative_pair(case: DynamicCase, format_method: Method) -> TimePair:
@@ -180,6 +189,18 @@ def _product_quantity(first: Method, second: Method) -> Quantity[PaperGraphs]:
     return Quantity(measure, "arithmetic mean")
 
 
+def _faster_share(first: Method, second: Method) -> Quantity[PaperGraphs]:
+    """Return a function that measures the share of graphs and precisions in which the second product is faster."""
+
+    def measure(graphs: PaperGraphs) -> Measured:
+        measured = _product_quantity(first, second).measure(graphs)
+        return measured._replace(
+            numbers=[number._replace(value=float(number.value > 1), interval=None) for number in measured.numbers]
+        )
+
+    return Quantity(measure, "arithmetic mean")
+
+
 def _memory(segments: str, statistic: StatisticName) -> Quantity[PaperGraphs]:
     """Return a function that measures the bytes of dynamic CSR over those of HYB; they do not depend on kernels."""
 
@@ -205,7 +226,7 @@ def _device_quantity(devices: int, precision: str | None = None, graph: str | No
             return Measured([])
         numbers, missing_cases = [], []
         for line, case in graphs.cases(precision):
-            if graph in (None, line.problem):
+            if graph in (None, line.problem, line.published):
                 times = DeviceTimes(line, case)
                 ratio = times.speedup(times.exchanged(devices)) if graph else times.launch_speedup(devices)
                 if ratio:
@@ -235,18 +256,21 @@ def _out_of_memory(graphs: PaperGraphs) -> Measured:
     return Measured([] if missing_cases else numbers, missing_cases)
 
 
+STATISTICS: Mapping[str, StatisticName] = {"mean": "arithmetic mean", "most": "most", "least": "least"}
 QUANTITIES: ClaimQuantities[PaperGraphs] = {
-    "streaming_mean": _update_quantity(_streaming_pair(SORTED), "arithmetic mean"),
-    "streaming_any_mean": _update_quantity(_streaming_pair(ANY), "arithmetic mean"),
-    "streaming_most": _update_quantity(_streaming_pair(SORTED), "most"),
-    "streaming_least": _update_quantity(_streaming_pair(SORTED), "least"),
-    "streaming_any_least": _update_quantity(_streaming_pair(ANY), "least"),
+    **{
+        f"{way}{order}_{name}": _update_quantity(pair(protocol), statistic)
+        for way, pair in (("streaming", _streaming_pair), ("batches", _batches_pair))
+        for order, protocol in (("", SORTED), ("_any", ANY))
+        for name, statistic in STATISTICS.items()
+    },
     "iterative_most": _update_quantity(_iterative_pair, "most"),
     "iterative_least": _update_quantity(_rival_pair, "least"),
     "defragmentation_mean": _update_quantity(_speedup_over_sort, "arithmetic mean", DEFRAGMENTATION),
     "fragmented_mean": _product_quantity(FRAGMENTED, DEFRAGMENTED),
     "defragmented_mean": _product_quantity(DEFRAGMENTED, CSR),
     "adaptive_mean": _product_quantity(HYB_PRODUCT, IN_ORDER),
+    "adaptive_share": _faster_share(HYB_PRODUCT, IN_ORDER),
     "by_size_mean": _product_quantity(IN_ORDER, BY_SIZE),
     "memory_4_mean": _memory("DCSR-4", "arithmetic mean"),
     "memory_2_most": _memory("DCSR-2", "most"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median
 from typing import get_args
 
 from repro.bench.rows import ClockName
@@ -476,18 +477,25 @@ GALERKIN = ("AP", "RAP")
 CUBE = ("poisson/7pt_64",)
 #: Number of products per row up to which the text states a separate range of speedups (section 6.2).
 SHORT_ROW = 2048
-DERIVED = (
-    "derived: the set-up with the sort, less ours, plus our Galerkin products’ phases, over the set-up with the sort"
-)
 
 
 def _galerkin_speedup(case: ProblemTimes) -> CaseNumber | None:
     """Time of A·P and R·(A·P) by sorting all products, over the time of both by the paper's kernels."""
     pairs = [(case.product(name)[COORDINATES], case.product(name)[PAPER_KERNELS]) for name in GALERKIN]
-    seconds = [[time.seconds for time in side if time] for side in zip(*pairs, strict=True)]
-    if any(len(side) < len(GALERKIN) for side in seconds):
+    sort, paper = (_sum_of_times([time for time in side if time]) for side in zip(*pairs, strict=True))
+    ratio = ratio_of(sort, paper)
+    if ratio is None:
         return None
-    return CaseNumber(sum(seconds[0]) / sum(seconds[1]), case.line.problem)
+    notes = dict.fromkeys(note for pair in pairs for time in pair if time for note in time.notes)
+    return CaseNumber(ratio, case.line.problem, tuple(notes), interval_of_ratio(sort, paper))
+
+
+def _sum_of_times(times: Sequence[Time]) -> Time | None:
+    """Return the time of both products, round by round; None if one of them was not timed."""
+    if len(times) < len(GALERKIN):
+        return None
+    rounds = [[sum(map(median, parts))] for parts in zip(*(time.rounds for time in times), strict=False)]
+    return replace(times[0], seconds=sum(time.seconds for time in times), rounds=rounds)
 
 
 def _short_rows(case: ProblemTimes) -> CaseNumber | None:
@@ -505,14 +513,6 @@ def _set_up_speedup(case: ProblemTimes) -> CaseNumber | None:
     return CaseNumber(ratio, case.line.problem, (), interval_of_ratio(*pair)) if ratio else None
 
 
-def _share(case: ProblemTimes) -> CaseNumber | None:
-    """Share of the Galerkin products in the set-up by sorting; phases of that set-up were not timed one by one."""
-    sort, own_time, galerkin = case[COORDINATE_SET_UP], case[OUR_SET_UP], case.stages.get("galerkin")
-    if sort is None or own_time is None or galerkin is None:
-        return None
-    return CaseNumber((sort.seconds - own_time.seconds + galerkin) / sort.seconds, case.line.problem, (DERIVED,))
-
-
 def _quantity(
     number: Callable[[ProblemTimes], CaseNumber | None],
     statistic: StatisticName = "worst",
@@ -527,6 +527,4 @@ CLAIMS: ClaimQuantities[PaperProblems] = {
     "coordinates_small_rows": _quantity(_short_rows, "median"),
     "coordinates_7pt_64": _quantity(_galerkin_speedup, problem_names=CUBE),
     "setup_7pt_64": _quantity(_set_up_speedup, problem_names=CUBE),
-    "share_7pt_64": _quantity(_share, problem_names=CUBE),
-    "share_mean": _quantity(_share, "arithmetic mean"),
 }
