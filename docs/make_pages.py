@@ -157,7 +157,7 @@ def _counts(*judged: str) -> dict[str, int]:
     pairs = (name.split("/") for name in judged)
     verdicts = [table(f"{campaign}/tables/{study}/table-claims").frame["verdict"] for campaign, study in pairs]
     counted = pd.concat(verdicts).value_counts()
-    order = ("holds", "stronger", "weaker", "reversed", "not testable here")
+    order = ("holds", "stronger", "weaker", "reversed", "by construction", "not testable here")
     return {verdict: int(counted[verdict]) for verdict in order if verdict in counted}
 
 

@@ -34,9 +34,12 @@ from support.campaigns import REPOSITORY
 CLAIMS = [(study, claim) for study in study_names() for claim in load_claims(study)]
 #: Said in words, without a number that a file could hold.
 IN_WORDS = {
-    "aos_preferred", "ell_quaternion", "blocks_over_bsr", "dynamic_sensitive", "joint_tuning", "hamilton", "best_k",
-    "patches", "devices", "tiling", "width_p1_best", "width_p2_best", "width_p2_48", "streaming_all",
-    "streaming_all_any", "iterative_all", "memory_2",
+    "complex_slower", "complex_inner", "complex_outer", "aos_preferred", "ell_quaternion", "quaternion_inner",
+    "quaternion_vector", "blocks_over_bsr", "blocks_inner", "blocks_vector", "dynamic_sensitive", "joint_tuning",
+    "hamilton", "expansion", "csr_least", "consistency", "repeats", "second_csr", "k_suffices", "element_variance",
+    "rates_fall", "patches", "devices", "tiling", "width_p1_best", "vectorized_p1", "full_width_p1", "width_p2_best",
+    "width_p2_48", "width_p2_128", "full_width_p2", "streaming_all", "streaming_all_any", "batches_all",
+    "batches_all_any", "iterative_all", "adaptive_many", "memory_2",
 }  # fmt: skip
 
 
@@ -78,7 +81,8 @@ def test_every_study_of_a_paper_has_claims_with_places() -> None:
 
 CLAIM = Claim(
     id="faster", place="section 1", claim="ours is faster", gpu="K20c", least=2.0, most=3.0, unit="ratio", number="",
-    relation="equal", better="more", tolerance=0.1, neutral=1.0, quantity="speedup", variants="as_published",
+    basis="rows", relation="equal", better="more", tolerance=0.1, neutral=1.0, quantity="speedup",
+    variants="as_published",
 )  # fmt: skip
 
 
@@ -106,6 +110,10 @@ CLAIM = Claim(
         # as slow as the other is what is published: there is no opposite on that side
         ({"least": 1.0, "most": 1.0, "tolerance": 0.05}, 0.9, Verdict.REVERSED),
         ({"least": 0.9, "most": 0.9}, 0.5, Verdict.WEAKER),
+        # what could not have failed is counted apart, whatever its value
+        *(({"basis": "construction"}, value, Verdict.BY_CONSTRUCTION) for value in (0.9, 2.5, 3.4)),
+        ({"basis": "construction"}, None, Verdict.NOT_TESTABLE),
+        ({"basis": "published"}, 1.5, Verdict.WEAKER),
     ],
 )
 def test_the_rule(changes: Mapping[str, object], value: float | None, verdict: Verdict) -> None:
@@ -253,6 +261,9 @@ def test_rows_of_own_problems_judge_no_claim(campaign: Campaign) -> None:
     assert [number.case for number in some.numbers] == every[1:]
     [none] = judge([CLAIM], of_own(campaign, *every), quantity, cases)
     assert (none.verdict, none.reason) == (Verdict.NOT_TESTABLE, "no problem is a paper’s")
+    # the published numbers do not depend on what was measured
+    [published] = judge([replace(CLAIM, basis="published")], of_own(campaign, *every), quantities(2.5), variants_alone)
+    assert published.verdict == Verdict.HOLDS
 
 
 def test_why_claims_are_not_judged_is_told_once_for_all_of_one_reason(campaign: Campaign) -> None:
@@ -262,13 +273,16 @@ def test_why_claims_are_not_judged_is_told_once_for_all_of_one_reason(campaign: 
 
 
 def test_the_tally_counts_every_claim_once(campaign: Campaign) -> None:
-    claims = [replace(CLAIM, id="half", neutral=None, least=5, most=5), CLAIM, replace(CLAIM, id="none", quantity="?")]
+    half = replace(CLAIM, id="half", neutral=None, least=5, most=5)
+    defined, none = replace(CLAIM, id="defined", basis="construction"), replace(CLAIM, id="none", quantity="?")
+    claims = [half, CLAIM, defined, none]
     told = tally(claims_table(campaign, claims, quantities(2.5), variants_alone))
     assert told == {
         "reversed": [],
         "weaker": ["half"],
         "holds": ["faster"],
         "stronger": [],
+        "by construction": ["defined"],
         "not testable here": ["none"],
     }
     assert tally(claims_table(campaign, claims, quantities(2.5), variants_alone), "claim")["holds"] == [CLAIM.claim]
@@ -283,6 +297,7 @@ def test_one_claim_holds_and_several_hold() -> None:
     ("line", "said"),
     [
         ({"relation": "about"}, "relation"),
+        ({"basis": "belief"}, "basis"),
         ({"published": "much"}, "number"),
         ({"better": ""}, "better"),
         ({"tolerance": "10 %"}, "number"),
@@ -290,7 +305,11 @@ def test_one_claim_holds_and_several_hold() -> None:
 )
 def test_a_bad_line_is_one_message(tmp_path: Path, line: Mapping[str, str], said: str) -> None:
     good = dict(
-        zip(COLUMNS, ("a", "p", "c", "", "1", "ratio", "", "equal", "more", "0", "", "q", "none", ""), strict=True)
+        zip(
+            COLUMNS,
+            ("a", "p", "c", "", "1", "ratio", "", "rows", "equal", "more", "0", "", "q", "none", ""),
+            strict=True,
+        )
     )
     path = tmp_path / "claims/mine.csv"
     path.parent.mkdir()
@@ -306,6 +325,6 @@ def test_a_bad_line_is_one_message(tmp_path: Path, line: Mapping[str, str], said
 def test_ids_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "claims/mine.csv"
     path.parent.mkdir()
-    path.write_text(",".join(COLUMNS) + "\n" + "a,p,c,,1,ratio,,equal,more,0,,q,none,\n" * 2)
+    path.write_text(",".join(COLUMNS) + "\n" + "a,p,c,,1,ratio,,rows,equal,more,0,,q,none,\n" * 2)
     with pytest.raises(ReproError, match="one id"):
         load_claims("mine", tmp_path)
