@@ -39,7 +39,7 @@ from statistics import geometric_mean
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
-from repro.results.claims import CLOSE, REACHES, UNITS, load_claims, verdict_count
+from repro.results.claims import CLOSE, REACHES, UNITS, Verdict, load_claims, verdict_count
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
@@ -150,7 +150,9 @@ def tally(study: str, campaign: str) -> str:
 def verdict(*judged: str) -> str:
     """Return how many claims of all `campaign/study` have which verdict, `Of 9 claims 6 hold, 2 weaker, 1 reversed`."""
     counts = {"holds": 0, **_counts(*judged)}
-    return f"Of {sum(counts.values())} claims {', '.join(verdict_count(verdict, n) for verdict, n in counts.items())}"
+    apart = counts.pop(str(Verdict.BY_CONSTRUCTION), 0)
+    text = f"Of {sum(counts.values())} claims {', '.join(verdict_count(verdict, n) for verdict, n in counts.items())}"
+    return f"{text}; {apart} more follow from definitions" if apart else text
 
 
 def _counts(*judged: str) -> dict[str, int]:
