@@ -325,11 +325,6 @@ class BinTimes:
         seconds = sorted(time.seconds for time in self._times.values())
         return seconds[1] / seconds[0] if len(seconds) > 1 else None
 
-    @property
-    def sort_over_hash(self) -> float | None:
-        """Time of the fastest sort over the time of the fastest hash table."""
-        return ratio_of(self["sort"], self["hash"])
-
 
 def bins_of(times: ProblemTimes) -> list[BinTimes]:
     """Return the bins of a problem for which kernels were tried, sorted by product, mode and bin."""
