@@ -81,9 +81,7 @@ COMMANDS = {
         "Results", "records", "results_", "Print measured rows as JSON or CSV, or as Kernel Tuner's T4."
     ),
     "record": Command("Results", "records", "record", "Keep a campaign as a record: one file a study and step."),
-    "cite": Command("Results", "records", "cite", "Print how a recorded table or figure is cited."),
     "merge": Command("Results", "records", "merge", "Make one campaign of parts measured apart."),
-    "environment": Command("Results", "records", "environment", "Print what a campaign was measured with, for pip."),
     "export": Command("Results", "records", "export", "Write a tuned kernel as a C++ library."),
     "check": Command(
         "Results", "records", "check", "Fail if anything of a campaign is missing or failed.",

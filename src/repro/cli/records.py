@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -125,70 +125,6 @@ def merge(
         typer.echo(f"kept apart: {count} {'difference' if count == 1 else 'differences'}, in {result.folder}/NOTES.md")
     command = ["snakemake", "--cores", "4", "all", "--configfile", f"{result.folder}/config.yaml"]
     typer.echo(f"tables, figures and report: {join(command)}")
-
-
-def environment(
-    named: CampaignArgument = None,
-    campaign: CampaignName = None,
-    record: Annotated[
-        str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
-    ] = None,
-    results: Results = RESULTS,
-    config_file: RecordedConfig = None,
-) -> None:
-    """Print the Python packages with which a campaign was measured, as constraints for pip.
-
-    Comments state the parts of the environment that pip does not install: device, driver, CUDA toolkit, compiler,
-    Python. The packages are those of the campaign's environment record, on which times depend.
-
-    Examples:
-
-        repro environment h200 > h200.txt
-
-        pip install -c h200.txt -e '.[campaign,cuda]'
-    """
-    from repro.campaign.archive import constraints_of
-    from repro.campaign.artifacts import CampaignSelection
-
-    selection = CampaignSelection.of(either(named, campaign), results, config_file)
-    selection.check_measured()
-    typer.echo(constraints_of(selection.folder, record))
-
-
-def cite(
-    campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
-    name: Annotated[
-        str, typer.Argument(metavar="STUDY/NAME", help="A table or figure: `repro list artifacts`.", show_default=False)
-    ],
-    results: Results = RESULTS,
-    as_json: AsJson = False,
-) -> None:
-    """Print how to cite a recorded table or figure: device, days, commits, rows, command, and an entry for BibTeX.
-
-    For the methods, cite the papers, which CITATION.cff lists.
-
-    Example:
-
-        repro cite h200 compound_spmv/figure-speedup
-    """
-    from repro.campaign.archive import cite as cite_rows
-    from repro.campaign.artifacts import CampaignSelection, find_artifacts, published_of
-
-    selection = CampaignSelection.of(campaign, results)
-    kind: Literal["figure", "table"] = "figure" if name.rpartition("/")[2].startswith("figure") else "table"
-    for study, artifacts in find_artifacts([name], kind, selection.studies()).items():
-        data = selection.read(study)
-        for artifact in artifacts:
-            caption = artifact.make(data, published_of(study)).caption
-            citation = cite_rows(data, selection.folder, artifact, caption)
-            if as_json:
-                print_json(asdict(citation))
-                continue
-            typer.echo(
-                f"sparse-repro {citation.version}, campaign {citation.campaign}, {citation.artifact}; "
-                f"{citation.recording};"
-            )
-            typer.echo(f"{citation.code}; rows in {citation.rows};\nby `{citation.command}`.\n\n{citation.bibtex}")
 
 
 class Precision(StrEnum):
