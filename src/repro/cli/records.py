@@ -419,7 +419,6 @@ def results_(
     study: Annotated[str | None, typer.Option("--study", help="A study of it; all by default.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON: all columns, samples too.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="As CSV: all columns but the samples.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of both instead.")] = False,
     t4: Annotated[
         Path | None,
         typer.Option(
@@ -447,15 +446,13 @@ def results_(
     A row is one tried variant, baseline, rival or yardstick. The table has a line for each, with its
     median times and the error of its result over the bound; on a terminal, where no option selects rows, their numbers
     by problem are printed instead. In JSON and CSV times are in seconds, sizes in bytes;
-    docs/reference/columns.md explains the columns, and the schema has their types.
+    docs/reference/columns.md explains the columns.
 
     Examples:
 
         repro results h200 --study compound_spmv --csv > rows.csv
 
         repro results h200 --step report --problem fem/nut_37k --kind variant
-
-        repro results h200 --schema
 
         repro results h200 --t4 build/t4
     """
@@ -467,7 +464,6 @@ def results_(
         check_filters,
         count_lines,
         exported_rows,
-        json_schema,
         row_lines,
         studies_of,
         t4_of,
@@ -477,11 +473,9 @@ def results_(
     from repro.errors import ReproError
     from repro.filesystem import write_whole
 
-    formats = [word for word, on in (("--json", json_), ("--csv", csv), ("--schema", schema), ("--t4", t4)) if on]
+    formats = [word for word, on in (("--json", json_), ("--csv", csv), ("--t4", t4)) if on]
     if len(formats) > 1:
-        raise ReproError(
-            "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(formats)
-        )
+        raise ReproError("one format at a time", expected="one of --json, --csv, --t4", actual=" ".join(formats))
     selected = CampaignSelection.of(either(named, campaign), results)
     selected.check_measured()
     campaign_folder = selected.folder
@@ -489,9 +483,7 @@ def results_(
     columns = {"step": step, "problem": problem, "precision": precision, "kind": kind}
     filters = {name: value for name, value in columns.items() if value is not None}
     check_filters(campaign_folder, studies, filters)
-    if schema:
-        typer.echo(json.dumps(json_schema(studies), indent=1))
-    elif csv:
+    if csv:
         write_csv(campaign_folder, studies, sys.stdout, filters)
     elif t4 is not None:
         for folder in studies:
