@@ -217,11 +217,7 @@ def stages_of(row: AmgRow) -> dict[str, float]:
     """Return the seconds of each stage on a level; empty if stages were not timed one by one."""
     recorded = {name: row.get(f"stage_{name}") for name in SETUP_STAGES}
     stages = {name: float(seconds) for name, seconds in recorded.items() if seconds is not None}
-    if len(stages) < len(SETUP_STAGES):
-        return {}
-    if row.stage_diagonal is not None:  # older rows have the diagonal as a separate stage
-        stages["radius"] += row.stage_diagonal
-    return stages
+    return stages if len(stages) == len(SETUP_STAGES) else {}
 
 
 def galerkin_share(stages: Mapping[str, float]) -> float | None:
