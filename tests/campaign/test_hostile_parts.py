@@ -363,7 +363,7 @@ DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
     "a folder of elsewhere": (link("raw/problems/x", "elsewhere", folder=True), OTHERS, "raw/problems/x", "link"),
     "notes of elsewhere": (link("NOTES.md", "elsewhere/n"), OTHERS, "NOTES.md", "a symbolic link"),
     "parts of elsewhere": (link("parts/1-x", "elsewhere", folder=True), OTHERS, "parts/1-x", "a symbolic link"),
-    "folders without end": (nested, "the name of a file is too long", "raw", "within each other"),
+    "folders without end": (nested, "a file cannot be read or written", "raw", "within each other"),
     # records
     "a record of brackets": (file(RECORD, b"[" * 100_000), NO_RECORD, RECORD, "nested more than 100 deep"),
     "a record of no text": (file(RECORD, b"\xff\xfe{}"), NO_RECORD, RECORD, "decode"),
