@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -47,8 +47,7 @@ def pack(campaign: CampaignFolder) -> list[Path]:
     return archived_files
 
 
-#: Folders of a commit that `repro.bench.environment.package_hash` hashes, with the suffixes of their files. Earlier
-#: commits hashed only the first folder.
+#: Folders of a commit that `repro.bench.environment.package_hash` hashes, with the suffixes of their files.
 HASHED = (("src/repro", (".py",)), ("kernels", SUFFIXES))
 #: Time limit in seconds to list a repository's history.
 LISTING = 60.0
@@ -91,8 +90,7 @@ def find_commits(source_commits: Mapping[str, str | None], repository: Path) -> 
     ) as process:
         objects = _Objects(process)
         for commit in log_lines.output.split():
-            for source in objects.sources(commit):
-                source_candidates.get(source, []).append(commit)
+            source_candidates.get(objects.source(commit), []).append(commit)
     return {
         source: commit if commit in source_candidates[source] else next(iter(source_candidates[source]), None)
         for source, commit in source_commits.items()
@@ -108,10 +106,9 @@ class _Objects:
         # cached, since most commits share most objects with others
         self._files, self._blob, self._hashed = cache(self._list_files), cache(self._blob_of), cache(self._hash)
 
-    def sources(self, commit: str) -> Collection[str]:
-        """Return the two hashes that `package_hash` can give a commit: of its first folder (formerly), and of both."""
-        trees = tuple(self._read(f"{commit}:{folder}")[0] for folder, _ in HASHED)
-        return {self._hashed(trees[:1]), self._hashed(trees)}
+    def source(self, commit: str) -> str:
+        """Return the hash that `package_hash` gives a commit."""
+        return self._hashed(tuple(self._read(f"{commit}:{folder}")[0] for folder, _ in HASHED))
 
     def _read(self, name: str) -> tuple[str, bytes]:
         """Return an object's id and content; empty for an object that does not exist."""
@@ -145,7 +142,7 @@ class _Objects:
 
     def _hash(self, trees: tuple[str, ...]) -> str:
         digest = hashlib.sha256()
-        for tree, (_, suffixes) in zip(trees, HASHED, strict=False):
+        for tree, (_, suffixes) in zip(trees, HASHED, strict=True):
             for path, blob in sorted(self._files(tree) if tree else ()):
                 if path.suffix in suffixes:
                     digest.update(f"{path}\0".encode() + self._blob(blob))
