@@ -66,7 +66,7 @@ def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
 
 def _refuse_other(path: Path, mode: int) -> None:
     if kind := kind_of(mode):
-        # use EISDIR for folders, since `explain` in `repro.cli.app` has a message for it
+        # IsADirectoryError for a folder, as by opening one for writing
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EOPNOTSUPP
         raise OSError(number, f"{kind} in place of a file", str(path))
 

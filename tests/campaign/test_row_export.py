@@ -1,4 +1,4 @@
-"""Rows of recorded campaigns as JSON, CSV and T4, each as its schema says."""
+"""Rows of recorded campaigns as JSON, CSV and T4."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from repro.bench.campaign_folder import CampaignFolder
-from repro.bench.rows import STATUSES
+from repro.bench.rows import COMMON_COLUMNS, STATUSES
 from repro.bench.store import read_rows
-from repro.campaign.row_export import INVALIDITY, check_filters, exported_rows, json_schema, studies_of, t4_of
+from repro.campaign.row_export import INVALIDITY, check_filters, exported_rows, studies_of, t4_of
 from repro.cli import app
 from repro.errors import ReproError
 
@@ -65,17 +65,11 @@ def printed(*words: str) -> str:
     return done.output
 
 
-def test_json_is_as_its_schema_says_and_has_all_rows() -> None:
+def test_json_has_all_rows() -> None:
     [study] = studies_of(FOLDER, "compressed_coo")
-    schema = json.loads(printed("--study", study.name, "--schema"))
-    jsonschema.Draft202012Validator.check_schema(schema)
-    said = json.loads(printed("--study", study.name, "--json"))
-    few = {**said, "rows": said["rows"][:200] + said["rows"][-200:]}
-    jsonschema.validate(few, schema)
-    counts = {step: sum(row["step"] == step for row in said["rows"]) for step in ("search", "baseline", "report")}
+    rows = json.loads(printed("--study", study.name, "--json"))["rows"]
+    counts = {step: sum(row["step"] == step for row in rows) for step in ("search", "baseline", "report")}
     assert counts == {step: read_rows(FOLDER.study(study.name), step).num_rows for step in counts}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**few, "rows": [{**few["rows"][0], "event_median": "fast"}]}, schema)
 
 
 def test_rows_are_chosen_by_step_problem_precision_and_kind() -> None:
@@ -109,8 +103,8 @@ def test_csv_has_the_same_numbers() -> None:
     lines = [*csv.DictReader(io.StringIO(printed("--study", study.name, "--csv")))]
     rows = [*exported_rows(FOLDER, study)]
     assert len(lines) == len(rows)
-    columns = json_schema([study])["properties"]["rows"]["items"]["properties"]
-    assert set(columns) - set(lines[0]) == {"event_samples", "graph_samples", "host_samples"}
+    columns = {"step", *COMMON_COLUMNS, *study.columns}
+    assert columns - set(lines[0]) == {"event_samples", "graph_samples", "host_samples"}
     for line, row in list(zip(lines, rows, strict=True))[::97]:
         assert line["name"] == row["name"]
         assert float(line["event_median"] or 0) == row.get("event_median", 0)

@@ -47,7 +47,7 @@ def test_options_of_one_name_are_spelt_alike_in_every_command() -> None:
     "words",
     [
         *("best mien", "record mien", "results mien --json", "export part --precision double --to out --campaign mien"),
-        *(f"{name} --campaign mien" for name in ("table", "figure", "report", "claims", "check", "environment")),
+        *(f"{name} --campaign mien" for name in ("table", "figure", "report", "claims", "check")),
     ],
 )
 def test_a_campaign_that_is_not_there_is_told_alike_by_every_command(
@@ -90,7 +90,7 @@ def test_without_a_campaign_of_ones_own_the_record_of_most_studies_is_proposed(
     assert "no campaign was measured here" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["best", "claims", "results", "environment", "report", "check"])
+@pytest.mark.parametrize("command", ["best", "claims", "results", "report", "check"])
 def test_a_campaign_is_an_argument_or_an_option_of_every_command_that_has_no_other_argument(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,7 +105,7 @@ def test_a_campaign_is_an_argument_or_an_option_of_every_command_that_has_no_oth
     assert capsys.readouterr().err.splitlines()[0] == "error: two campaigns are named"
 
 
-@pytest.mark.parametrize("command", ["best", "claims", "results", "environment", "report", "table --all"])
+@pytest.mark.parametrize("command", ["best", "claims", "results", "report", "table --all"])
 def test_a_command_without_a_campaign_says_which_it_takes(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

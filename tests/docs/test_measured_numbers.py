@@ -1,16 +1,12 @@
 """The pages in the repository are those that docs/make_pages.py makes, and state no measured number by themselves."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
-from repro.bench.campaign_folder import CampaignFolder
-from repro.bench.records import read_commits, read_environments
 from support.measured import passages
 from support.pages import REPOSITORY
 
@@ -114,30 +110,6 @@ def test_what_looks_measured(text: str, stated: set[str]) -> None:
 def test_a_reason_stands_behind_its_paragraph() -> None:
     one, two = passages("takes 12 µs\n\n{# by hand: a trial #}\n\ntakes 13 µs")
     assert (one.reason, two.reason) == ("a trial", None)
-
-
-@pytest.mark.medium
-def test_the_citation_that_the_page_shows_is_printed_and_true_of_all_rows_of_its_file() -> None:
-    quote = " ".join(re.findall(r"^> (.*)$", (REPOSITORY / "docs/campaigns.md").read_text(), re.MULTILINE))
-    words = ["cite", "h200", "compound_spmv/figure-speedup", "--results", "results"]
-    done = subprocess.run(
-        [sys.executable, "-m", "repro", *words], cwd=REPOSITORY, text=True, capture_output=True, check=True
-    )
-    said, _, bibtex = done.stdout.partition("\n\n")
-    assert " ".join(said.split()) == quote
-    device, date, source, commit, file = re.search(
-        r"; NVIDIA (\w+), ([\d-]+); sources (\w+), commit (\w+); rows in (.*?);", quote
-    ).groups()
-    rows = pd.read_parquet(REPOSITORY / file, columns=["device", "measured_at", "environment"])
-    campaign = REPOSITORY / file.partition("/raw/")[0]
-    environments = read_environments(CampaignFolder(campaign))
-    assert {*rows.device} == {f"NVIDIA {device}"} and {*rows.measured_at.str[:10]} == {date}
-    assert {environments[name]["source"] for name in {*rows.environment}} == {source}
-    assert str(read_commits(CampaignFolder(campaign))[source]).startswith(commit)
-    version = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())["version"]
-    assert quote.startswith(f"sparse-repro {version}, campaign {campaign.name}, ")
-    assert bibtex.startswith("@misc{sparse-repro-h200-compound_spmv-figure-speedup,") and r"compound\_spmv" in bibtex
-    assert bibtex.count("{") == bibtex.count("}") and all(word in bibtex for word in (device, date, source, commit))
 
 
 def test_a_verdict_whose_interval_reaches_another_one_is_close() -> None:

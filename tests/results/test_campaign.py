@@ -162,13 +162,6 @@ def test_rows_without_a_studys_own_column_are_refused(maker: SmallCampaign) -> N
         Campaign.load(maker.folder, STUDY, {"steps": int})
 
 
-def test_a_column_that_came_later_is_empty_in_rows_from_before(maker: SmallCampaign) -> None:
-    maker.case("grid", "single")
-    rows = Campaign.load(maker.folder, STUDY, {"ahead": str | None, "exact": bool | None}).search
-    assert len(rows) and rows["ahead"].isna().all() and rows["exact"].isna().all()
-    assert (rows["ahead"].dtype, rows["exact"].dtype) == ("string", "boolean")
-
-
 def test_merged_rows_and_cases_measured_again_lie_side_by_side(maker: SmallCampaign) -> None:
     maker.all("grid", "sets/nut")
     pack(maker.folder)

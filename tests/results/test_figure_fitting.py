@@ -28,7 +28,6 @@ FIGURES = (
         pytest.param(name, marks=pytest.mark.exhaustive)
         for name in (
             "compound_spmv/figure-1",
-            "compound_spmv/figure-fraction",
             "compound_spmv/figure-pareto",
             "compressed_coo/figure-4",
             "dg_postprocessing/figure-3-10",

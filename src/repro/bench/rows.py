@@ -10,8 +10,8 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from types import MappingProxyType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args, get_type_hints
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,8 +37,6 @@ STATUSES = (
 )
 #: Statuses of rows with a valid time.
 TIMED = ("ok", "noisy")
-#: Columns of all studies that may be absent from rows of older campaigns.
-LATER_OF_ALL = ("packing", "discarded", "event_samples", "graph_samples", "host_samples")
 
 #: Statuses that are measured again in a later run. Not `unsupported`, which would fail again, and not `noisy`, since
 #: repeating a measurement until it is quiet would select among samples.
@@ -58,8 +56,8 @@ ClockName = Literal["event", "graph", "host"]
 QUANTILES = ("min", "q1", "median", "q3", "max", "mean")
 #: Names of all time columns; times must be positive.
 TIMES = tuple(f"{clock}_{quantile}" for clock in ALL_CLOCKS for quantile in QUANTILES)
-#: Type of a study's column. Types with `| None` allow the column to be absent from rows of older campaigns.
-ColumnType = type[str] | type[int] | type[float] | type[bool] | UnionType
+#: Type of a study's column.
+ColumnType = type[str] | type[int] | type[float] | type[bool]
 NO_COLUMNS: Mapping[str, ColumnType] = MappingProxyType({})
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 #: Arrow type of samples: one list for each round. float32 is more precise than any clock. The field names are
@@ -104,7 +102,7 @@ class Row:
     *_samples
         Samples from which the quantiles are computed: one list of seconds for each valid round, in order of
         measurement; of long rounds an evenly spaced selection (`repro.bench.timing.sampled`). Only in rows of the phase
-        `report`, and not in rows of older campaigns.
+        `report`.
     error
         Largest ratio of error to bound (at most 1 if the status is `ok`).
     registers, spills
@@ -115,14 +113,13 @@ class Row:
     packing
         Of a variant with a packed operand: host seconds of packing, including work that it shares with other packings
         (clustering, symmetry), even if another variant did it. Without renumbering of the unknowns, and without upload.
-        None in rows of older campaigns.
     device_uuid
         Identifier of the GPU or, with several devices, of all GPUs.
     throttle
         Reason why the device lowered its clock in every attempt; None if it did not in the last one.
     discarded
         Number of launches and replays that do not count: stalled ones, and all of a sample that was repeated because
-        the device was disturbed or throttled. None if the row has no time, or belongs to an older campaign.
+        the device was disturbed or throttled. None if the row has no time.
     environment
         Name of the record in `raw/environment`: hash and commit of the sources, driver, compiler, packages.
     measured_at
@@ -244,9 +241,6 @@ class RecordedRow(dict[str, Any]):
     environment: str | None
     measured_at: str | None
 
-    #: Columns that may be absent from rows of older campaigns.
-    LATER: ClassVar[tuple[str, ...]] = ()
-
     if not TYPE_CHECKING:
 
         def __getattr__(self, column):
@@ -277,8 +271,7 @@ class RecordedRow(dict[str, Any]):
     def own_columns(cls) -> Mapping[str, ColumnType]:
         """Return the type of each column that a study's subclass declares, in the form of `Study.columns`."""
         common = get_type_hints(RecordedRow)
-        hints = {name: kind for name, kind in get_type_hints(cls).items() if name not in common}
-        return {name: kind if name in cls.LATER else get_args(kind)[0] for name, kind in hints.items()}
+        return {name: get_args(kind)[0] for name, kind in get_type_hints(cls).items() if name not in common}
 
 
 #: Type of each column that the rows of all studies have.
@@ -335,8 +328,7 @@ def split_columns(columns: Mapping[str, Any], own: Mapping[str, ColumnType]) -> 
 def schema_of(own: Mapping[str, ColumnType]) -> pa.Schema:
     columns = {**COMMON_COLUMNS, **own}
     metadata = {"schema": str(SCHEMA)}
-    kinds = {name: get_args(kind)[0] if isinstance(kind, UnionType) else kind for name, kind in columns.items()}
-    return pa.schema([(name, _ARROW.get(kind, _ROUNDS)) for name, kind in kinds.items()], metadata=metadata)
+    return pa.schema([(name, _ARROW.get(kind, _ROUNDS)) for name, kind in columns.items()], metadata=metadata)
 
 
 #: Allowed words for each column that has a fixed set of words.
@@ -398,8 +390,7 @@ def other_quantiles(row_table: pa.Table) -> Misfit | None:
 def other_columns(row_table: pa.Table, own: Mapping[str, ColumnType]) -> Misfit | None:
     """Return the first difference between a step's columns and the columns that the study declares."""
     names, schema = set(row_table.column_names), schema_of(own)
-    optional_columns = {*LATER_OF_ALL, *(name for name, kind in own.items() if type(None) in get_args(kind))}
-    if missing := [name for name in schema.names if name not in names and name not in optional_columns]:
+    if missing := [name for name in schema.names if name not in names]:
         return Misfit(f"columns {shown(', '.join(missing))}", "none of that name")
     if extra_columns := sorted(names - set(schema.names)):
         return Misfit(

@@ -4,14 +4,12 @@ A campaign writes one file for each case, `raw/<study>/<problem>/<precision>/<st
 by side. Merging writes one file for each step, `raw/<study>/<step>.parquet`. If both files have rows of a case, the
 rows in the case's file are used.
 
-Each Parquet file has checksums of its pages. Its metadata also contain a SHA-256 digest of the whole file, computed
-with zeros in place of the digest, because page checksums do not protect the file's footer.
+Each Parquet file has checksums of its pages.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -67,21 +65,11 @@ MAX_FILE_BYTES = 8 << 30
 #: A file may unpack to at most `ALWAYS` bytes or `RATIO` times its size, whichever is more. Typical files of rows
 #: unpack to about 20 times their size.
 ALWAYS, RATIO = 1 << 30, 500
-#: Text before the digest. It contains a colon, so it cannot occur in base64 text of the metadata.
-DIGEST_MARK = b"repro-sha256:"
-DIGEST_LENGTH = 64
 
 
 def write_table(table: pa.Table, path: Path) -> Path:
-    """Write rows atomically to one Parquet file with checksums and a digest. The table needs a column `schema`."""
-    content = _encode(table.replace_schema_metadata({"schema": str(SCHEMA)}))
-    start = content.rindex(DIGEST_MARK) + len(DIGEST_MARK)
-    write_whole(path, content[:start] + hashlib.sha256(content).hexdigest().encode() + content[start + DIGEST_LENGTH :])
-    return path
-
-
-def _encode(table: pa.Table) -> bytes:
-    """Return the content of the Parquet file, with zeros in place of the digest."""
+    """Write rows atomically to one Parquet file with checksums of its pages. The table needs a column `schema`."""
+    table = table.replace_schema_metadata({"schema": str(SCHEMA)})
     stream = pa.BufferOutputStream()
     with pq.ParquetWriter(
         stream,
@@ -97,21 +85,22 @@ def _encode(table: pa.Table) -> bytes:
         write_page_checksum=True,
     ) as writer:
         writer.write_table(table, row_group_size=UNLIMITED)
-        # Writing the Arrow table's own metadata would store it twice, the second time as base64.
-        writer.add_key_value_metadata({"digest": DIGEST_MARK.decode() + "0" * DIGEST_LENGTH})
-    content: bytes = stream.getvalue().to_pybytes()
-    return content
+    write_whole(path, stream.getvalue().to_pybytes())
+    return path
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read a Parquet file without its metadata; verify its checksums and its digest, if present.
+    """Read a Parquet file without its metadata, and verify its checksums.
 
     Raises
     ------
     ReproError
         The file is missing, damaged, not in Parquet format, or would unpack to far more bytes than rows need.
     """
-    content = _verified_content(path)
+    try:
+        content = read_file(path, MAX_FILE_BYTES)
+    except OSError as error:
+        raise _unreadable(path, error.strerror or error) from error
     try:
         # `pq.read_table` is made for large data sets and takes 1.5 times as long; campaigns have thousands of small
         # files.
@@ -165,25 +154,6 @@ def _length_of_texts(content: bytes, path: str) -> int:
             raise ValueError(f"{path}: neither texts nor lists of them")
         length += pc.sum(pc.take(pc.binary_length(part.dictionary), part.indices), min_count=0).as_py()
     return length
-
-
-def _verified_content(path: Path) -> bytes:
-    """Return the content of a file after checking its digest, if it has one."""
-    try:
-        content = read_file(path, MAX_FILE_BYTES)
-    except OSError as error:
-        raise _unreadable(path, error.strerror or error) from error
-    if (place := content.rfind(DIGEST_MARK)) < 0:
-        return content
-    start = place + len(DIGEST_MARK)
-    written_digest = content[start : start + DIGEST_LENGTH]
-    # Hash the content in three parts, to avoid copying it.
-    digest = hashlib.sha256(memoryview(content)[:start])
-    digest.update(b"0" * len(written_digest))
-    digest.update(memoryview(content)[start + DIGEST_LENGTH :])
-    if digest.hexdigest().encode() != written_digest:
-        raise _unreadable(path, "bits have changed since it was written: its digest is another one")
-    return content
 
 
 def _unreadable(path: Path, reason: object) -> ReproError:

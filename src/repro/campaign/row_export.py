@@ -1,4 +1,4 @@
-"""Measured rows as a short table, and their export: JSON and CSV with a schema, searches in Kernel Tuner's format T4.
+"""Measured rows as a short table, and their export: JSON, CSV, and searches in Kernel Tuner's format T4.
 
 T4 is a common results format of autotuning tools (version 1.0.0 of its results schema). One file has the results of the
 search for one kernel, here for one problem in one precision.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType, UnionType
-from typing import Any, TextIO, get_args
+from types import MappingProxyType
+from typing import Any, TextIO
 
 import pyarrow.compute as pc
 
 from repro.bench.campaign_folder import CampaignFolder
-from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, PHASES, SCHEMA, STATUSES, TIMED, ColumnType
+from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, TIMED
 from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
@@ -25,7 +25,6 @@ from repro.studies import Study, get_study
 Case = tuple[str, str]
 #: Steps of a study whose rows are measurements.
 STEPS = ("search", "baseline", "report")
-_JSON_TYPES: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 #: Columns with lists of samples, which are omitted in CSV.
 LISTS = tuple(f"{clock}_samples" for clock in ALL_CLOCKS)
 #: T4's value of `invalidity` for each status of a row.
@@ -146,45 +145,15 @@ def check_filters(folder: CampaignFolder, studies: Iterable[Study], filters: Map
             )
 
 
-def json_schema(studies: Iterable[Study]) -> dict[str, Any]:
-    """Return the JSON schema of the output of `repro results --json` for some studies."""
-    columns: dict[str, ColumnType | type[list[list[float]]]] = {**COMMON_COLUMNS}
-    for study in studies:
-        columns |= study.columns
-    properties: dict[str, Any] = {"step": {"enum": [*STEPS]}}
-    for name, kind in columns.items():
-        value_type = get_args(kind)[0] if isinstance(kind, UnionType) else kind
-        if name in LISTS:
-            properties[name] = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
-        else:
-            properties[name] = {"type": _JSON_TYPES[value_type]}
-    properties["status"] = {"enum": [*STATUSES]}
-    properties["phase"] = {"enum": [*PHASES]}
-    row = {
-        "type": "object",
-        "properties": properties,
-        "required": ["step", "study", "problem", "precision", "kind", "name", "status"],
-        "additionalProperties": False,
-    }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Rows of a campaign: times in seconds, sizes in bytes",
-        "type": "object",
-        "properties": {
-            "schema": {"const": SCHEMA},
-            "campaign": {"type": "string"},
-            "rows": {"type": "array", "items": row},
-        },
-        "required": ["schema", "campaign", "rows"],
-    }
-
-
 def write_csv(
     folder: CampaignFolder, studies: Iterable[Study], stream: TextIO, filters: Mapping[str, str] = NO_FILTERS
 ) -> None:
-    """Write the `exported_rows` of some studies as CSV, with the columns of `json_schema` except samples."""
+    """Write the `exported_rows` of some studies as CSV, with all their columns except samples."""
     studies = [*studies]
-    names = [name for name in json_schema(studies)["properties"]["rows"]["items"]["properties"] if name not in LISTS]
+    columns = dict.fromkeys(
+        column for names in (COMMON_COLUMNS, *(study.columns for study in studies)) for column in names
+    )
+    names = ["step", *(name for name in columns if name not in LISTS)]
     writer = csv.DictWriter(stream, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for study in studies:

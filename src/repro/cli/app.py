@@ -81,9 +81,7 @@ COMMANDS = {
         "Results", "records", "results_", "Print measured rows as JSON or CSV, or as Kernel Tuner's T4."
     ),
     "record": Command("Results", "records", "record", "Keep a campaign as a record: one file a study and step."),
-    "cite": Command("Results", "records", "cite", "Print how a recorded table or figure is cited."),
     "merge": Command("Results", "records", "merge", "Make one campaign of parts measured apart."),
-    "environment": Command("Results", "records", "environment", "Print what a campaign was measured with, for pip."),
     "export": Command("Results", "records", "export", "Write a tuned kernel as a C++ library."),
     "check": Command(
         "Results", "records", "check", "Fail if anything of a campaign is missing or failed.",
@@ -92,41 +90,19 @@ COMMANDS = {
 }  # fmt: skip
 
 
-#: Description and advice for file system errors that a user can resolve.
-EXPLANATIONS = {
-    **dict.fromkeys(
-        (errno.ENOSPC, errno.EDQUOT),
-        ("the disk is full", "make room and run the same command again: it goes on where it was"),
-    ),
-    **dict.fromkeys(
-        (errno.EROFS, errno.EACCES, errno.EPERM), ("no permission", "check the permissions of the file and its folder")
-    ),
-    errno.EOPNOTSUPP: ("no file that can be read or written", "move it away, or name the file itself"),
-    errno.EFBIG: ("a file would be larger than is allowed", "raise the limit, `ulimit -f`, or the file system's own"),
-    errno.ENAMETOOLONG: ("the name of a file is too long", "give a shorter name, or a folder nearer to the root"),
-    errno.ENOENT: ("no such file or folder", "correct the name, or make it first"),
-    errno.EEXIST: ("something else is in the way", "move it away, or name another file"),
-    errno.EISDIR: ("a folder is where a file should be", "name a file, or move the folder away"),
-    errno.ENOTDIR: ("a file is where a folder should be", "name a folder, or move the file away"),
-    errno.ELOOP: ("symbolic links that lead to each other", "correct the links"),
-    **dict.fromkeys(
-        (errno.EMFILE, errno.ENFILE),
-        ("too many open files", "raise the limit, `ulimit -n`, or run fewer jobs at a time"),
-    ),
-    **dict.fromkeys((errno.EIO, errno.ESTALE), ("the file system failed", "check the disk, or the network's mount")),
-}
+#: Failures of the system that often name no file.
+_SYSTEM_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE)
 
 
 def explain(error: OSError) -> ReproError | None:
-    """Return a message for a file system error that a user can resolve, else None."""
+    """Return a message for a failure to read or write that a user can resolve; None for others, which are bugs."""
     if error.filename == STDOUT and error.errno == errno.EBADF:
         todo = "leave it open, or send it to a file or to /dev/null"
         return ReproError("standard output is closed, and there is something to print", todo=todo)
-    if error.errno not in EXPLANATIONS:
+    path = error.filename2 or error.filename
+    if not path and error.errno not in _SYSTEM_FAILURES:
         return None
-    failure, todo = EXPLANATIONS[error.errno]
-    path = error.filename2 or error.filename or "a file"
-    return ReproError(failure, where=path, actual=error.strerror, todo=todo)
+    return ReproError("a file cannot be read or written", where=path, actual=error.strerror)
 
 
 def report_errors(command: Callable[..., None], exit_code: int = 1) -> Callable[..., None]:

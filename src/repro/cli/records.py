@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -125,70 +125,6 @@ def merge(
         typer.echo(f"kept apart: {count} {'difference' if count == 1 else 'differences'}, in {result.folder}/NOTES.md")
     command = ["snakemake", "--cores", "4", "all", "--configfile", f"{result.folder}/config.yaml"]
     typer.echo(f"tables, figures and report: {join(command)}")
-
-
-def environment(
-    named: CampaignArgument = None,
-    campaign: CampaignName = None,
-    record: Annotated[
-        str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
-    ] = None,
-    results: Results = RESULTS,
-    config_file: RecordedConfig = None,
-) -> None:
-    """Print the Python packages with which a campaign was measured, as constraints for pip.
-
-    Comments state the parts of the environment that pip does not install: device, driver, CUDA toolkit, compiler,
-    Python. The packages are those of the campaign's environment record, on which times depend.
-
-    Examples:
-
-        repro environment h200 > h200.txt
-
-        pip install -c h200.txt -e '.[campaign,cuda]'
-    """
-    from repro.campaign.archive import constraints_of
-    from repro.campaign.artifacts import CampaignSelection
-
-    selection = CampaignSelection.of(either(named, campaign), results, config_file)
-    selection.check_measured()
-    typer.echo(constraints_of(selection.folder, record))
-
-
-def cite(
-    campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
-    name: Annotated[
-        str, typer.Argument(metavar="STUDY/NAME", help="A table or figure: `repro list artifacts`.", show_default=False)
-    ],
-    results: Results = RESULTS,
-    as_json: AsJson = False,
-) -> None:
-    """Print how to cite a recorded table or figure: device, days, commits, rows, command, and an entry for BibTeX.
-
-    For the methods, cite the papers, which CITATION.cff lists.
-
-    Example:
-
-        repro cite h200 compound_spmv/figure-speedup
-    """
-    from repro.campaign.archive import cite as cite_rows
-    from repro.campaign.artifacts import CampaignSelection, find_artifacts, published_of
-
-    selection = CampaignSelection.of(campaign, results)
-    kind: Literal["figure", "table"] = "figure" if name.rpartition("/")[2].startswith("figure") else "table"
-    for study, artifacts in find_artifacts([name], kind, selection.studies()).items():
-        data = selection.read(study)
-        for artifact in artifacts:
-            caption = artifact.make(data, published_of(study)).caption
-            citation = cite_rows(data, selection.folder, artifact, caption)
-            if as_json:
-                print_json(asdict(citation))
-                continue
-            typer.echo(
-                f"sparse-repro {citation.version}, campaign {citation.campaign}, {citation.artifact}; "
-                f"{citation.recording};"
-            )
-            typer.echo(f"{citation.code}; rows in {citation.rows};\nby `{citation.command}`.\n\n{citation.bibtex}")
 
 
 class Precision(StrEnum):
@@ -483,7 +419,6 @@ def results_(
     study: Annotated[str | None, typer.Option("--study", help="A study of it; all by default.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON: all columns, samples too.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="As CSV: all columns but the samples.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of both instead.")] = False,
     t4: Annotated[
         Path | None,
         typer.Option(
@@ -511,15 +446,13 @@ def results_(
     A row is one tried variant, baseline, rival or yardstick. The table has a line for each, with its
     median times and the error of its result over the bound; on a terminal, where no option selects rows, their numbers
     by problem are printed instead. In JSON and CSV times are in seconds, sizes in bytes;
-    docs/reference/columns.md explains the columns, and the schema has their types.
+    docs/reference/columns.md explains the columns.
 
     Examples:
 
         repro results h200 --study compound_spmv --csv > rows.csv
 
         repro results h200 --step report --problem fem/nut_37k --kind variant
-
-        repro results h200 --schema
 
         repro results h200 --t4 build/t4
     """
@@ -531,7 +464,6 @@ def results_(
         check_filters,
         count_lines,
         exported_rows,
-        json_schema,
         row_lines,
         studies_of,
         t4_of,
@@ -541,11 +473,9 @@ def results_(
     from repro.errors import ReproError
     from repro.filesystem import write_whole
 
-    formats = [word for word, on in (("--json", json_), ("--csv", csv), ("--schema", schema), ("--t4", t4)) if on]
+    formats = [word for word, on in (("--json", json_), ("--csv", csv), ("--t4", t4)) if on]
     if len(formats) > 1:
-        raise ReproError(
-            "one format at a time", expected="one of --json, --csv, --schema, --t4", actual=" ".join(formats)
-        )
+        raise ReproError("one format at a time", expected="one of --json, --csv, --t4", actual=" ".join(formats))
     selected = CampaignSelection.of(either(named, campaign), results)
     selected.check_measured()
     campaign_folder = selected.folder
@@ -553,9 +483,7 @@ def results_(
     columns = {"step": step, "problem": problem, "precision": precision, "kind": kind}
     filters = {name: value for name, value in columns.items() if value is not None}
     check_filters(campaign_folder, studies, filters)
-    if schema:
-        typer.echo(json.dumps(json_schema(studies), indent=1))
-    elif csv:
+    if csv:
         write_csv(campaign_folder, studies, sys.stdout, filters)
     elif t4 is not None:
         for folder in studies:

@@ -53,7 +53,7 @@ class Module:
     resources: dict[str, dict[str, int]] | None = None
     #: First error message of the compiler.
     message: str | None = None
-    #: SHA-256 of the binary file; None without a binary and in manifests of older versions.
+    #: SHA-256 of the binary file; None without a binary.
     binary_digest: str | None = None
 
     @property
@@ -159,7 +159,7 @@ def compiled_before(source: str, target: Target, manifest: Path) -> Module | Non
         return None
     binary = manifest.parent / str(module.binary)
     digest = _digest(binary)
-    if module.status != "ok" or digest is None or module.binary_digest not in (None, digest):
+    if module.status != "ok" or digest is None or module.binary_digest != digest:
         return None
     if target.dialect == "cuda" and _cuda_compiler() is nvcc and nvcc.find() is None:
         up_to_date = _content(binary.with_suffix(".cu")) == source.encode()
@@ -212,11 +212,11 @@ def check_binary(binary: Path) -> None:
     """Compare a binary with the digests in its manifests before loading it; raise `DamagedBinary` if they differ.
 
     A damaged binary is deleted, and its manifests get the status `compile_error`, so that it is not loaded until it is
-    compiled again. Manifests without a digest are not compared.
+    compiled again.
     """
     digest = _digest(binary)
     modules = _modules_by_path(binary)
-    if digest is not None and all(module.binary_digest in (None, digest) for module in modules.values()):
+    if digest is not None and all(module.binary_digest == digest for module in modules.values()):
         return
     message = f"damaged: {binary} is {'gone' if digest is None else 'not what was compiled'}; compile it again"
     for manifest, module in modules.items():

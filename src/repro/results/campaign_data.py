@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast
 
 import pandas as pd
@@ -18,7 +17,7 @@ import pyarrow as pa
 from repro.bench import ncu
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import code_of, read_commits, read_environments, read_problems
-from repro.bench.rows import CLOCKS, LATER_OF_ALL, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
+from repro.bench.rows import CLOCKS, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
 from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
 from repro.config.models import TUNED, Timing
@@ -471,7 +470,12 @@ def _by_case(frame: pd.DataFrame) -> dict[tuple[str, str], list[RecordedRow]]:
 def _missing_columns(table: pa.Table, columns: Iterable[str], where: Path) -> None:
     missing_names = [name for name in columns if name not in table.column_names]
     if missing_names:
-        raise ReproError("rows of another schema", where=where, expected=f"columns {', '.join(missing_names)}")
+        raise ReproError(
+            "rows of another schema",
+            where=where,
+            expected=f"columns {', '.join(missing_names)}",
+            todo="read them with the version that measured them, or measure again",
+        )
 
 
 def _frame(table: pa.Table, columns: Sequence[str], where: Path) -> pd.DataFrame:
@@ -487,9 +491,6 @@ def _row_frame(table: pa.Table, study_columns: Mapping[str, ColumnType], where: 
     schema = schema_of(study_columns)
     if not table.num_rows:
         table = schema.empty_table()
-    for name in [*LATER_OF_ALL, *(name for name, kind in study_columns.items() if isinstance(kind, UnionType))]:
-        if name not in table.column_names:
-            table = table.append_column(schema.field(name), pa.nulls(table.num_rows, schema.field(name).type))
     _missing_columns(table, schema.names, where)
     frame: pd.DataFrame = table.to_pandas(types_mapper=_DTYPES.get, ignore_metadata=True)
     # a variant can have a screening row and a fully timed row; sort the full one last, so that it is kept

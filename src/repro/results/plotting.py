@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib import colormaps, style
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import PathCollection
-    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize
+    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
     from matplotlib.font_manager import get_font_names
@@ -31,22 +31,20 @@ if TYPE_CHECKING:
         LogLocator,
         MaxNLocator,
         NullLocator,
-        ScalarFormatter,
     )
     from matplotlib.transforms import ScaledTranslation
-    from matplotlib.tri import Triangulation
 
 __all__ = [
     "BarContainer", "BoundaryNorm", "Figure", "FixedLocator", "FuncFormatter", "Line2D", "ListedColormap",
-    "LogFormatterSciNotation", "LogLocator", "LogNorm", "MaxNLocator", "Normalize", "NullLocator", "Patch",
-    "PathCollection", "ScalarFormatter", "ScalarMappable", "ScaledTranslation", "Triangulation", "VPacker",
+    "LogFormatterSciNotation", "LogLocator", "LogNorm", "MaxNLocator", "NullLocator", "Patch",
+    "PathCollection", "ScalarMappable", "ScaledTranslation", "VPacker",
     "colormaps", "get_font_names", "style", "withStroke",
 ]  # fmt: skip
 #: The module of Matplotlib that has each name.
 MODULES = {
-    **dict.fromkeys(("BoundaryNorm", "ListedColormap", "LogNorm", "Normalize"), "colors"),
+    **dict.fromkeys(("BoundaryNorm", "ListedColormap", "LogNorm"), "colors"),
     **dict.fromkeys(("FixedLocator", "FuncFormatter", "LogFormatterSciNotation", "LogLocator"), "ticker"),
-    **dict.fromkeys(("MaxNLocator", "NullLocator", "ScalarFormatter"), "ticker"),
+    **dict.fromkeys(("MaxNLocator", "NullLocator"), "ticker"),
     "BarContainer": "container",
     "Figure": "figure",
     "Line2D": "lines",
@@ -54,7 +52,6 @@ MODULES = {
     "PathCollection": "collections",
     "ScalarMappable": "cm",
     "ScaledTranslation": "transforms",
-    "Triangulation": "tri",
     "VPacker": "offsetbox",
     "get_font_names": "font_manager",
     "withStroke": "patheffects",

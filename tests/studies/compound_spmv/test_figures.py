@@ -75,7 +75,7 @@ def test_published_maximum_stands_beside_gpus_only(gpu: Campaign, cpu: Campaign,
 
 
 def test_unavailable_problems_have_their_row(gpu: Campaign, published: Published) -> None:
-    for name in ("figure-3", "figure-4", "figure-5", "figure-6", "figure-floor"):
+    for name in ("figure-3", "figure-4", "figure-5", "figure-6"):
         figure = make(gpu, published, name)
         shown = texts(figure)
         assert "fem/NX_MotorH67k" in shown and "unavailable" in shown, name

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_ours import figure, targets, texts
+from test_ours import targets
 from test_tables import make, values
 
 from repro.bench.rows import Row
@@ -104,14 +104,6 @@ def test_with_a_cold_cache_the_floors_are_cold(pairs: Campaign, published: Publi
     floor = cold.own_floor(best)
     assert floor and floor.seconds == pytest.approx(1.5 * 4.5e-6) and floor.row.cache == "cold"
     assert case.own_floor(case[PAPERS]) is None
-
-
-@pytest.mark.wording
-def test_the_figure_has_both_fractions(pairs: Campaign, extended: Campaign, published: Published) -> None:
-    drawn = figure(pairs, published, "figure-fraction")
-    assert "ours, of its own floor" in texts(drawn) and "a hollow mark is" in drawn.caption
-    without = figure(extended, published, "figure-fraction")
-    assert "ours, of its own floor" not in texts(without) and "hollow" not in without.caption
 
 
 def test_the_floor_streams_the_formats_own_bytes(make_bench: Callable[..., Bench]) -> None:

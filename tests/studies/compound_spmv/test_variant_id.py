@@ -121,5 +121,3 @@ def test_tunings_that_fix_a_schedule_compare_all_its_fields():
         for schedule in (plain, *(replace(plain, **{name: value}) for name, value in others.items()))
     ]
     assert all(one != other for one, other in combinations(fixed, 2))
-    before = {name: value for name, value in VariantId(layout, plain).columns.items() if name not in CompoundRow.LATER}
-    assert _schedule(SimpleNamespace(own=before | {"ahead": None})) == fixed[0]

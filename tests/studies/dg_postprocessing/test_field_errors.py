@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import matplotlib as mpl
 import numpy as np
@@ -15,12 +14,10 @@ from repro.filtering.stencil_geometry import point_scales
 from repro.filtering.triangulation import evaluation_points, of_field
 from repro.galerkin import evaluate
 from repro.problems.field import FUNCTIONS, generate_field
-from repro.problems.files import mesh_checksum
 from repro.problems.registry import load_registry
 from repro.results import figure_style
 from repro.results.registry import get_artifact
 from repro.studies.dg_postprocessing import MAX_LOCAL_TRIANGLES, STUDY_NAME
-from repro.studies.dg_postprocessing.figures_accuracy import lattice, sample_field
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters, exact, make_operands, unfiltered
 from support.dg_campaign import (
     LOCAL_GAIN,
@@ -221,62 +218,3 @@ def test_errors_over_triangles(dg_campaign_of_some):
     assert full[sizes] == pytest.approx([errors(1, size)["l2_error"] for size in sizes])
     assert set(hollow) == set(full) == {sizes, (4000,)}
     assert len(high.lines) == 2 and low.get_yscale() == "log"
-
-
-def field_of_picture(tmp_path, **changes):
-    """A campaign whose one field can be generated again."""
-    parameters = {"triangles": 60, "variance": "low", "degree": 1, "seed": 2}
-    made = generate_field("delaunay", **parameters)
-    origin = {"kind": "delaunay", "function": "sine", "parameters": parameters,
-              "checksum": {"sha256": mesh_checksum(made.vertices, made.cells)}, **changes}  # fmt: skip
-    maker = Maker(tmp_path)
-    facts = {STUDY_NAME: {"longest_edge": 0.3, "mean_edge": 0.2}}
-    maker.record("small", kind="field", dimension=2, cells=len(made.cells), degree=1, origin=origin, facts=facts)
-    return maker.load(), made
-
-
-def test_a_picture_of_a_field_that_is_generated_again(tmp_path):
-    campaign, made = field_of_picture(tmp_path)
-    figure, caption = drawn(campaign, "figure-picture")
-    assert [axes.get_title() for axes in figure.axes[:4]] == [
-        "dG: value", "filtered: value", "dG: error", "filtered: error"
-    ]  # fmt: skip
-    assert f"small: P = 1, {len(made.cells)} triangles of low variance." in caption
-    assert "stencil is 1.2 wide" in caption and "reference in NumPy" in caption
-
-
-def test_what_is_drawn_is_the_field_and_what_the_filter_makes_of_it():
-    parameters = {"triangles": 300, "variance": "low", "degree": 1, "seed": 2}
-    origin = {"kind": "delaunay", "function": "sine", "parameters": parameters}
-    shown = sample_field(SimpleNamespace(origin=origin))  # type: ignore[arg-type]
-    made = generate_field("delaunay", **parameters)
-    mesh = make_operands(made, "double", 1).mesh
-    assert len(shown.points) == 21 * len(shown.corners) and len(shown.parts) == 25 * len(shown.corners)
-    np.testing.assert_allclose(shown.exact, FUNCTIONS["sine"](shown.points))
-    np.testing.assert_allclose(shown.after, contour_rows(mesh, shown.points, 1) @ made.modes.ravel(), atol=1e-13)
-    # a projection is near its function, and linear on each triangle
-    assert np.abs(shown.before - shown.exact).max() < 0.1
-    first = np.column_stack([np.ones(21), shown.points[:21]])
-    assert np.linalg.lstsq(first, shown.before[:21], rcond=None)[1] < 1e-25
-    # small triangles cover what is drawn, all counterclockwise
-    a, b, c = (shown.points[shown.parts[:, i]] for i in range(3))
-    areas = ((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0]) / 2
-    a, b, c = (shown.corners[:, i] for i in range(3))
-    whole = ((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0]) / 2
-    np.testing.assert_allclose(areas.reshape(-1), np.repeat(whole / 25, 25)[: len(areas)], rtol=1e-9)
-
-
-@pytest.mark.wording
-def test_another_mesh_than_the_recorded_one_is_not_drawn(tmp_path):
-    campaign, _ = field_of_picture(tmp_path, checksum={"sha256": "f" * 64})
-    figure, _ = drawn(campaign, "figure-picture")
-    assert "another one than the campaign’s" in figure.texts[0].get_text()
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_triangle_is_cut_into_equal_ones(count):
-    places, parts = lattice(count)
-    a, b, c = (places[parts[:, i]] for i in range(3))
-    areas = (b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0]
-    np.testing.assert_allclose(areas, 1 / count**2)
-    assert len(parts) == count**2 and len(np.unique(places, axis=0)) == (count + 1) * (count + 2) // 2

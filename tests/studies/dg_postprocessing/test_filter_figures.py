@@ -11,14 +11,14 @@ from repro.results.tables import Table
 from repro.studies import get_study
 from repro.studies.dg_postprocessing import STUDY_NAME
 from repro.studies.dg_postprocessing.figures_accuracy import mesh_ticks, triangle_count_text
-from support.dg_campaign import APPLIES, NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
+from support.dg_campaign import NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
 from support.figure_flaws import flaws, laid_out
 
 #: Those of the plane.
 NAMES = [
     "table-3-1", "table-baselines", "table-devices", "table-errors", "table-filters", "table-local", "table-matrix",
-    "table-memory", "table-targets", "table-work", "figure-3-7", "figure-3-10", "figure-3-11", "figure-3-12",
-    "figure-errors", "figure-fields", "figure-picture",
+    "table-memory", "table-targets", "figure-3-7", "figure-3-10", "figure-3-11", "figure-3-12",
+    "figure-errors",
 ]  # fmt: skip
 
 
@@ -132,28 +132,6 @@ def test_memory_as_a_table(dg_campaign_of_some):
     assert values(line, "overhead_16", "overhead_132", "overhead_measured", "spread") == pytest.approx(
         [175, 750, 100, 1.5]
     )
-
-
-def test_work_of_a_point(dg_campaign_of_some):
-    line = lines(table(dg_campaign_of_some, "table-work"))["siac/high_4k_p2"]
-    counted = values(line, "pairs", "subtriangles", "segments", "evaluations", "kilo_operations")
-    assert counted == pytest.approx([100, 300, 400, 1600, OPERATIONS / 1000])
-    assert values(line, "bytes", "intensity") == pytest.approx([2e6 / 48_000, OPERATIONS / (2e6 / 48_000)])
-
-
-def test_the_matrix_by_the_number_of_fields(dg_campaign_of_some):
-    figure, texts, _ = drawn(dg_campaign_of_some, "figure-fields")
-    low, high = figure.axes
-    assert {"P = 1, 16k triangles", "P = 2, 4k triangles"} <= set(texts)
-    # products alone: filtering directly takes 12.8 ms, a product of 16 fields 0.72
-    expected = {count: count * 12.8 / (0.8e-3 * micro) for count, micro in APPLIES.items()}
-    assert marks(low, "o") == pytest.approx(expected)
-    with_making = dict(next(line for line in low.lines if len(line.get_xdata()) > 2).get_xydata())
-    assert with_making[1] == pytest.approx(12.8 / (12 + 0.4))
-    assert with_making[32] == pytest.approx(32 * 12.8 / (12 + 2 * 0.72))
-    assert len(marks(high, "s")) == 3
-    # a matrix that is too large has neither line nor marks
-    assert not marks(low, "D")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])

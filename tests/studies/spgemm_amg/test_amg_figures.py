@@ -46,7 +46,7 @@ def test_what_there_is():
     assert NAMES == [
         "table-6-1", "table-baselines", "table-bins", "table-claims", "table-levels", "table-memory", "table-phases",
         "table-products", "table-rivals", "table-setup", "table-setup-costs", "table-solve", "table-targets",
-        "figure-6-1", "figure-bins", "figure-gflops", "figure-rivals", "figure-setup",
+        "figure-6-1", "figure-gflops", "figure-rivals", "figure-setup",
     ]  # fmt: skip
     assert set(get_study(STUDY_NAME).highlights) <= set(NAMES)
 
@@ -107,24 +107,6 @@ def test_gflops_of_every_way(amg_campaign_of_some):
     assert len(fastest) == len(others) == 3 and max(others) < max(fastest)
     assert {"cuSPARSE, fastest", "cuSPARSE, other routines", "ours, two phases", "papers’ kernels"} <= set(texts)
     assert "not made coarser" in texts
-
-
-def test_a_sort_over_a_hash_table(amg_campaign_of_some):
-    figure, texts, _ = drawn(amg_campaign_of_some, "figure-bins")
-    by_bin = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    assert [line.get_xdata()[0] for line in by_bin] == [1, 5] * 3
-    assert [line.get_ydata()[0] for line in by_bin] == pytest.approx([33 / 22, 48 / 60] * 3)
-    assert points(figure.axes[1], "o") == [5.0] * 6
-    assert "1,024" in texts
-
-
-def test_the_page_has_no_figure_of_bins_where_no_bin_was_sorted_and_hashed(tmp_path, amg_campaign_of_some):
-    maker = Maker(tmp_path)
-    maker.record("graph", entry="real", n=10, nnz=50)
-    maker.write("graph", "double", "report", maker.product("graph", "AA"))
-    artifact = get_artifact(STUDY_NAME, "figure-bins")
-    assert artifact.make(maker.load(), NUMBERS).nothing
-    assert not artifact.make(amg_campaign_of_some, NUMBERS).nothing
 
 
 def test_phases_level_by_level_and_their_shares(amg_campaign_of_some):

@@ -96,8 +96,6 @@ class CompoundRow(RecordedRow):
     kept_bytes: int | None
     chip_bytes: int | None
 
-    LATER = ("ahead", "rolled", "product", "iterations", "to_tolerance", "kept_bytes", "chip_bytes")
-
 
 #: Tunings in the papers' space besides `static` and `dynamic`; the first two need times of the reference layout.
 TUNINGS = ("schedule", "layout", "joint")
@@ -176,9 +174,8 @@ def _papers_candidates(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
 
 
 def _schedule(row: Row) -> dict[str, object]:
-    """Return the schedule of a row by its fields; those added after the row was recorded have their default."""
-    columns = {name: row.own.get(column) for name, column in Schedule.column_names().items()}
-    return {name: getattr(Schedule, name, None) if value is None else value for name, value in columns.items()}
+    """Return the schedule of a row by its fields."""
+    return {name: row.own.get(column) for name, column in Schedule.column_names().items()}
 
 
 def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Array:

@@ -1,4 +1,4 @@
-"""Figures of rates and speed-ups: in the plane (3.10 to 3.12, and filter matrix), by vector width (4.4 to 4.7)."""
+"""Figures of rates and speed-ups: in the plane (3.10 to 3.12), by vector width (4.4 to 4.7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from repro.studies.dg_postprocessing import (
     CITED,
     FILTER_CLOCK,
     GAIN_CONTRADICTS,
-    HOST_CLOCK,
     LARGEST_RATE,
     MACHINE,
     MAX_OVER_POINT,
@@ -28,7 +27,6 @@ from repro.studies.dg_postprocessing import (
     MIN_OVER_POINT,
     MIN_RATE,
     OVER_POINT,
-    PRODUCT_CLOCK,
     STATED_GPU,
     STUDY_NAME,
     WIDTHS_CONTRADICT,
@@ -58,7 +56,6 @@ from repro.studies.dg_postprocessing.results import (
     ELEMENT_TUNED,
     FAMILIES,
     LANE,
-    MAKE,
     NO_DEVICES,
     OURS,
     POINT,
@@ -70,7 +67,6 @@ from repro.studies.dg_postprocessing.results import (
     choice_words,
     device_counts,
     peak_of,
-    product,
     published_gains,
     region_gflops,
     width_times,
@@ -369,106 +365,6 @@ def draw_speedup(
         handles.append(plotting.Patch(color=figure_style.BAND, label="range of gains in its conclusions"))
     drawing.legend(handles=handles, loc="outside upper left", ncols=4, columnspacing=1.2)
     return drawing
-
-
-FIELDS_HEIGHT = 2.3
-#: Height of the axis below 1 relative to its height above 1, which makes room for the legend.
-LABEL_MARGIN = 0.8
-#: Numbers of fields, applied one after the other, that share the cost of making the matrix: 1, 2, 4, …
-FIELD_NUMBERS = tuple(2**power for power in range(11))
-
-
-@figure(STUDY_NAME, "figure-fields", title="The matrix against direct filtering, by the fields", numbering="ours")
-def speedup_by_fields(campaign: Campaign, published: Published) -> Figure:
-    """Time of direct filtering over that with the matrix, by number of fields: a panel per family, lines by degree."""
-    fields = all_filterings(campaign, published)
-    caption = [
-        "How many times faster fields are filtered by the matrix than directly by contours, over how many there are:",
-        "of each family and degree the largest mesh whose matrix fits. Lines: all fields with one matrix that is made",
-        "for them, its making with them, multiplied with as many at a time as is fastest of those that were timed;",
-        "above 1 making it has paid. Marks: products alone, of so many fields at once.",
-        measurement_note(campaign, PRODUCT_CLOCK),
-        f"Filtering directly by the {FILTER_CLOCK} clock, making by the {HOST_CLOCK} clock.",
-        unavailable_note(campaign),
-    ]
-    return Figure(lambda: draw_fields(fields), join_sentences(caption), clock=PRODUCT_CLOCK)
-
-
-def direct_over_matrix(field: Filtering, count: int) -> float | None:
-    """Return the time of direct filtering of `count` fields over the time of making the matrix and multiplying by it.
-
-    Fields are multiplied in batches of one of the timed sizes; the last batch is as large as the others.
-    """
-    make, direct = field[MAKE], field[OURS]
-    products = [
-        -(-count // number) * time.seconds
-        for number in field.field_counts
-        if (time := field[product(number)]) is not None
-    ]
-    return count * direct.seconds / (make.seconds + min(products)) if make and direct and products else None
-
-
-def draw_fields(fields: Sequence[Filtering]) -> Canvas:
-    timed_fields = [field for field in fields if direct_over_matrix(field, 1) is not None]
-    # Take the largest mesh for each family and degree.
-    panel_fields = {
-        family: {
-            degree: family_members[-1]
-            for degree in DEGREE_LOOKS
-            if (family_members := family_fields(timed_fields, family, degree))
-        }
-        for family in FAMILIES
-    }
-    families = [family for family in FAMILIES if panel_fields[family]]
-    if not families:
-        return figure_style.empty_canvas("no matrix was made in this campaign")
-    drawing = figure_style.canvas(
-        figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH, FIELDS_HEIGHT
-    )
-    panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
-    for family, axes in zip(families, panels, strict=True):
-        for degree, field in panel_fields[family].items():
-            _draw_matrix_line(axes, field, degree)
-        axes.axhline(1, color="black", linewidth=0.6, zorder=2)
-        axes.set_title(f"{family} variance")
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_xticks(FIELD_NUMBERS[::2], [str(count) for count in FIELD_NUMBERS[::2]])
-        axes.xaxis.set_minor_locator(plotting.NullLocator())
-        axes.yaxis.set_major_formatter(plotting.FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_locator(plotting.NullLocator())
-        axes.grid(axis="both")
-        axes.set_xlabel("fields")
-        labels = {
-            degree: f"P = {degree}, {triangle_count_text(field.triangles or 0)} triangles"
-            for degree, field in panel_fields[family].items()
-        }
-        axes.legend(
-            handles=[
-                plotting.Line2D([], [], label=label, **line_style_of(*DEGREE_LOOKS[degree]))
-                for degree, label in labels.items()
-            ],
-            loc="lower right",
-        )
-    lower_limit, upper_limit = panels[0].get_ylim()
-    if upper_limit > 1:
-        panels[0].set_ylim(bottom=min(lower_limit, upper_limit**-LABEL_MARGIN))
-    panels[0].set_ylabel("direct over matrix")
-    handles = [
-        plotting.Line2D([], [], color=figure_style.GREY, label="with its making"),
-        plotting.Line2D([], [], label="products alone", **(line_style_of(figure_style.GREY, "o") | {"linestyle": ""})),
-    ]
-    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles))
-    return drawing
-
-
-def _draw_matrix_line(axes: Axes, field: Filtering, degree: int) -> None:
-    colour, marker = DEGREE_LOOKS[degree]
-    ratios = [value for count in FIELD_NUMBERS if (value := direct_over_matrix(field, count)) is not None]
-    axes.plot(FIELD_NUMBERS, ratios, color=colour, zorder=3)
-    for count in field.field_counts:
-        if (value := field.direct_over_product(count)) is not None:
-            axes.plot([count], [value], **(line_style_of(colour, marker) | {"linestyle": ""}))
 
 
 #: Height of a row of bars in inches, and of one bar in rows.

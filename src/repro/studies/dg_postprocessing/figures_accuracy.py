@@ -1,5 +1,4 @@
-"""Figures over the mesh size: memory of copies (Figure 3.7) and errors; and a picture of a field before and after
-filtering.
+"""Figures over the mesh size: memory of copies (Figure 3.7) and errors.
 
 The functions for panels over the mesh size are shared with the figures of rates.
 """
@@ -7,19 +6,11 @@ The functions for panels over the mesh size are shared with the figures of rates
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from repro.errors import ReproError
-from repro.filtering.reference import contour_rows
-from repro.filtering.triangulation import of_field
-from repro.galerkin import evaluate
-from repro.problems.field import FIELD_KINDS, FUNCTIONS, generate_field
-from repro.problems.files import mesh_checksum
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign
 from repro.results.problem_lines import join_sentences, unavailable_note
@@ -39,7 +30,6 @@ from repro.studies.dg_postprocessing.tables import patch_counts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Normalize
     from matplotlib.figure import Figure as Canvas
 
 
@@ -297,171 +287,3 @@ def _error_style(degree: int, *, is_filtered: bool) -> dict[str, Any]:
         "markeredgecolor": colour,
         "markeredgewidth": 0.8,
     }
-
-
-Floats = NDArray[np.float64]
-#: Largest mesh, in triangles, that is drawn, and number of drawn triangles for P = 1; larger ones take NumPy long.
-MAX_TRIANGLES, SHOWN_TRIANGLES = 5000, 120
-#: Number of parts into which each triangle edge is cut, so that colours follow the polynomials.
-EDGE_PARTS = 5
-#: Decimals of coordinates by which points are distinguished.
-COORDINATE_DIGITS = 12
-#: Number of powers of ten in the colour scale of errors.
-ERROR_DECADES = 3
-PICTURE_HEIGHT = 2.1
-
-
-@dataclass(frozen=True)
-class FieldSample:
-    """A field's values on a part of a mesh; neighbouring triangles do not share corners."""
-
-    lower: Floats
-    upper: Floats
-    #: Corners of the triangles in this part of the mesh, `(t, 3, 2)`.
-    corners: Floats
-    #: Points, `(t n, 2)`.
-    points: Floats
-    #: Indices of the three points of each small triangle, `(t p, 3)`.
-    parts: NDArray[np.int64]
-    before: Floats
-    after: Floats
-    exact: Floats
-
-
-@figure(STUDY_NAME, "figure-picture", title="A field before and after the filter", numbering="ours")
-def picture(campaign: Campaign, published: Published) -> Figure:
-    """Picture of one field in four panels: the field, the filtered field, and the errors of both."""
-    field = pictured_field(all_filterings(campaign, published))
-    sentences = "No mesh of this campaign can be drawn." if field is None else _picture_sentences(field)
-    caption = [
-        sentences,
-        "Left the field, which jumps between triangles, and the filtered one; right how far both are from the function",
-        f"that the field is the projection of, over {ERROR_DECADES} powers of ten, smaller ones in the colour of the",
-        "least. The values are not those that kernels left: the field is generated again as its record says, and",
-        "filtered by the reference in NumPy that kernels are verified against, with h the longest edge of the mesh.",
-        unavailable_note(campaign),
-    ]
-    return Figure(lambda: draw_picture(field), join_sentences(caption))
-
-
-def pictured_field(fields: Sequence[Filtering]) -> Filtering | None:
-    """Return the field to draw: on the largest small mesh, low variance and lowest degree preferred; None if none."""
-    candidates = [
-        field
-        for field in fields
-        if field.function
-        and (field.triangles or MAX_TRIANGLES) < MAX_TRIANGLES
-        and field.origin.get("kind") in FIELD_KINDS
-    ]
-
-    def rank(field: Filtering) -> tuple[bool, int, int]:
-        return field.family != FAMILIES[0], field.degree or 0, -(field.triangles or 0)
-
-    return min(candidates, key=rank, default=None)
-
-
-def _picture_sentences(field: Filtering) -> str:
-    count = _point_count(field.degree or 0)
-    part = "" if (field.triangles or 0) <= count else ", of which a part is drawn"
-    family = f" of {field.family} variance" if field.family else ""
-    edge, width = field.facts.get("longest_edge"), 3 * (field.degree or 0) + 1
-    stencil = f" The stencil is {width * edge:.2g} wide." if edge else ""
-    return f"{field.line.problem}: P = {field.degree}, {field.triangles} triangles{family}{part}.{stencil}"
-
-
-def _point_count(degree: int) -> int:
-    """Return the approximate number of triangles to draw for a degree."""
-    return SHOWN_TRIANGLES // max(degree, 1) ** 2
-
-
-def sample_field(field: Filtering) -> FieldSample:
-    """Generate a field again and filter it on a part of its mesh; ReproError if the mesh differs from the record."""
-    origin = field.origin
-    generated = generate_field(origin["kind"], **origin.get("parameters", {}))
-    recorded_checksum = (origin.get("checksum") or {}).get("sha256")
-    if recorded_checksum not in (None, mesh_checksum(generated.vertices, generated.cells)):
-        raise ReproError("the mesh that is generated here is another one than the campaign’s", where=field.line.problem)
-    mesh = of_field(generated)
-    upper = mesh.lower + min(1.0, np.sqrt(_point_count(generated.degree) / len(mesh.triangles))) * mesh.period
-    is_inside = (mesh.corners.min(axis=1) < upper).all(axis=1)
-    corners = mesh.corners[is_inside]
-    places, parts = lattice(EDGE_PARTS)
-    sides = corners[:, 1:] - corners[:, :1]
-    points = (corners[:, :1] + places @ sides).reshape(-1, 2)
-    values_before = (generated.modes[is_inside] @ evaluate(generated.basis, places, generated.degree).T).ravel()
-    # the filtered field is continuous, so points shared by triangles are filtered only once
-    _, first, inverse = np.unique(np.round(points, COORDINATE_DIGITS), axis=0, return_index=True, return_inverse=True)
-    values_after = (contour_rows(mesh, points[first], generated.degree, generated.basis) @ generated.modes.ravel())[
-        inverse.reshape(-1)
-    ]
-    all_parts = (parts + len(places) * np.arange(len(corners))[:, None, None]).reshape(-1, 3)
-    return FieldSample(
-        mesh.lower,
-        upper,
-        corners,
-        points,
-        all_parts,
-        values_before,
-        values_after,
-        FUNCTIONS[origin["function"]](points),
-    )
-
-
-def lattice(count: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the points of a reference triangle with edges cut into `count` parts, and the resulting triangles.
-
-    float64 `(n, 2)` and int64 `(count², 3)`.
-    """
-    rows = [(i, j) for j in range(count + 1) for i in range(count + 1 - j)]
-    number = {place: index for index, place in enumerate(rows)}
-    upright = [[number[i, j], number[i + 1, j], number[i, j + 1]] for i, j in rows if i + j < count]
-    upper_triangles = [[number[i + 1, j], number[i + 1, j + 1], number[i, j + 1]] for i, j in rows if i + j < count - 1]
-    return np.array(rows, np.float64) / count, np.array(upright + upper_triangles, np.int64)
-
-
-def draw_picture(field: Filtering | None) -> Canvas:
-    if field is None:
-        return figure_style.empty_canvas("no small mesh with a known function in this campaign")
-    try:
-        sample = sample_field(field)
-    except ReproError as error:
-        return figure_style.empty_canvas(error.what)
-    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, PICTURE_HEIGHT)
-    drawing.set_layout_engine("compressed", h_pad=0.08)  # square panels, and colour bars of the same height
-    panels = drawing.subplots(1, 4, sharex=True, sharey=True)
-    values = sample.before, sample.after
-    errors = [np.abs(value - sample.exact) for value in values]
-    largest_error = float(max(error.max() for error in errors)) or 1.0
-    minimum, maximum = (float(pick([pick(value) for value in values])) for pick in (np.min, np.max))
-    for panel_pair, numbers, norm, label in (
-        (panels[:2], values, plotting.Normalize(minimum, maximum), "value"),
-        (panels[2:], errors, plotting.LogNorm(largest_error / 10**ERROR_DECADES, largest_error), "error"),
-    ):
-        for axes, number, title in zip(panel_pair, numbers, ("dG", "filtered"), strict=True):
-            colours = _draw_picture_panel(axes, sample, number, norm)
-            axes.set_title(f"{title}: {label}")
-            axes.set_xlabel("x")
-        drawing.colorbar(colours, ax=list(panel_pair), aspect=18, pad=0.02)
-    panels[0].set_ylabel("y")
-    return drawing
-
-
-def _draw_picture_panel(axes: Axes, sample: FieldSample, numbers: Floats, norm: Normalize) -> Any:
-    low = norm.vmin if isinstance(norm, plotting.LogNorm) else None
-    colours = axes.tripcolor(
-        plotting.Triangulation(sample.points[:, 0], sample.points[:, 1], sample.parts),
-        np.maximum(numbers, low) if low else numbers,
-        shading="gouraud",
-        cmap=figure_style.HEAT,
-        norm=norm,
-        rasterized=True,
-    )
-    corners = sample.corners.reshape(-1, 2)
-    edges = plotting.Triangulation(corners[:, 0], corners[:, 1], np.arange(len(corners)).reshape(-1, 3))
-    axes.triplot(edges, color="black", linewidth=0.2)
-    axes.set_aspect("equal")
-    axes.set_xlim(sample.lower[0], sample.upper[0])
-    axes.set_ylim(sample.lower[1], sample.upper[1])
-    axes.locator_params(nbins=3)
-    axes.spines[:].set_visible(False)
-    return colours

@@ -67,7 +67,7 @@ from repro.studies.dg_postprocessing.columns import (
     ratio_column,
 )
 from repro.studies.dg_postprocessing.ids import RegionId, own_region_ids, paper_region_ids
-from repro.studies.dg_postprocessing.operands import contour_formula, gauss_points, peak_gflops
+from repro.studies.dg_postprocessing.operands import contour_formula, peak_gflops
 from repro.studies.dg_postprocessing.regions import region_features
 from repro.studies.dg_postprocessing.results import (
     ATOMIC,
@@ -334,9 +334,10 @@ def by_point(campaign: Campaign, published: Published) -> Table:
     limit_text = f"{MAX_LOCAL_TRIANGLES:,}".replace(",", "\N{NO-BREAK SPACE}")
     caption = [
         "Local h: at a vertex the longest edge of the triangles around it, linear between the three of a triangle. One",
-        "h: the longest edge of the mesh, as the text has it. Errors as in table-errors, pairs as in table-work. Times",
-        "are of the paper’s per-point way with tuned cells and blocks, and of the same kernel with an h of each point:",
-        "both clip triangles, since contours on a device need triangles that are no wider than h. Above 1 local h is",
+        "h: the longest edge of the mesh, as the text has it. Errors as in table-errors. Pairs: a point and an image",
+        "of a triangle that meets its stencil, mean of 256 points drawn at random. Times: the paper’s per-point way",
+        "with tuned cells and blocks, and of the same kernel with an h of each point: both clip triangles, since",
+        "contours on a device need triangles that are no wider than h. Above 1 local h is",
         f"the better. Of meshes of up to {limit_text} triangles.",
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
@@ -388,48 +389,6 @@ def _measured_overhead_cell(field: Filtering) -> Cell:
     time = field[ELEMENT]
     copies = time.row.copies if time else None
     return add_row_keys(percent(copies / field.points - 1 if copies and field.points else None), time)
-
-
-def _evaluations_cell(field: Filtering) -> Cell:
-    segments = field.at_point(lambda row: row.segments)
-    return digits_cell(None if segments is None or field.degree is None else segments * gauss_points(field.degree))
-
-
-def _kilo_operations_cell(field: Filtering) -> Cell:
-    operations = field.at_point(lambda row: row.operations)
-    return digits_cell(None if operations is None else operations / KILO)
-
-
-def _intensity_cell(field: Filtering) -> Cell:
-    operations, nbytes = field.at_point(lambda row: row.operations), field.at_point(lambda row: row.least_bytes)
-    return digits_cell(operations / nbytes if operations is not None and nbytes else None)
-
-
-WORK_COLUMNS: tuple[Column[Filtering], ...] = (
-    *field_columns(lambda field: "" if field.points else field.case.why_not()),
-    Column("pairs", "pairs", "at a point", cell=_point_cell(lambda row: row.pairs)),
-    Column("subtriangles", "sub-triangles", "at a point", cell=_point_cell(lambda row: row.subtriangles)),
-    Column("segments", "segments", "at a point", cell=_point_cell(lambda row: row.segments)),
-    Column("evaluations", "evaluations", "at a point", cell=_evaluations_cell),
-    Column("kilo_operations", "1000 operations", "at a point", cell=_kilo_operations_cell),
-    Column("bytes", "bytes at the least", "at a point", cell=_point_cell(lambda row: row.least_bytes)),
-    Column("intensity", "operations a byte", cell=_intensity_cell),
-)
-
-
-@table(STUDY_NAME, "table-work", title="Work at a point", numbering="ours")
-def work(campaign: Campaign, published: Published) -> Table:
-    """One line for each field: work per point, averaged over all points."""
-    caption = [
-        "What filtering at a point takes, mean of 256 points drawn at random. Pairs: the point and an image of a",
-        "triangle that meets its stencil. Triangles: what clipping to the stencil’s squares leaves, on which the",
-        "paper’s ways integrate. Segments: parts of edges between knot lines, along which contours integrate, with",
-        "evaluations of the integrand there. Bytes at the least: corners and modes of all triangles and all points",
-        "read once, a value written.",
-        contour_formula(),
-        unavailable_note(campaign),
-    ]
-    return table_of(WORK_COLUMNS, all_filterings(campaign, published), join_sentences(caption))
 
 
 NO_COUNTS = "its record has no counts: build the problem again"

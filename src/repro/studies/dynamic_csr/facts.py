@@ -1,15 +1,13 @@
-"""The facts of a problem for this study: row lengths, memory of each format, batches, capacity for growth.
+"""The facts of a problem for this study: row lengths, memory of each format, batches.
 
-Memory is counted as the paper counts it, and including everything that is allocated on a device. The number of
-defragmentations during growth depends only on the sizes of rows and batches, so it is simulated on the host.
+Memory is counted as the paper counts it, and including everything that is allocated on a device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,86 +91,6 @@ def all_bytes(sizes: FormatSizes, precision: str) -> FormatBytes:
     }
 
 
-#: Slack as a multiple of the mean row size, and maximum segments per row, for which growth is simulated.
-SLACK_MULTIPLES = (0.0, 0.5, 1.0, 2.0, 4.0)
-CAPACITY_SEGMENTS = (1, 2, 3, 4)
-
-
-class BatchRows(NamedTuple):
-    """The distinct rows of a batch and the number of entries for each, int64 `(touched,)`."""
-
-    rows: NDArray[np.int64]
-    counts: NDArray[np.int64]
-
-
-class Capacity(NamedTuple):
-    """Defragmentations and memory to insert all batches, for a given slack and number of segments per row."""
-
-    defragmentations: int
-    #: Maximum number of entries that the allocated segments could hold.
-    allocated: int
-
-
-def batch_rows(problem: Updates) -> list[BatchRows]:
-    return [
-        BatchRows(*np.unique(problem.batch(i)[0].astype(np.int64), return_counts=True)) for i in range(problem.batches)
-    ]
-
-
-def simulate_growth(lengths: NDArray[np.integer], batches: Sequence[BatchRows], segments: int, slack: int) -> Capacity:
-    """Insert batches into a matrix whose rows begin with one segment each, without free space.
-
-    This mirrors `DynamicMatrix.insert` with an unlimited buffer: a row without enough space gets one more segment, with
-    slack. If its chain is full, all rows are defragmented, with space for the unplaced entries only.
-    """
-    is_filled = lengths > 0
-    free_slots = np.zeros(len(lengths), np.int64)
-    used_segments = is_filled.astype(np.int8)
-    entries = allocated = max_allocated = int(lengths.sum(dtype=np.int64))
-    defragmentations = 0
-    for rows, counts in batches:
-        missing_slots = counts - free_slots[rows]
-        chain = used_segments[rows]
-        needs_segment = missing_slots > 0
-        full = needs_segment & (chain == segments)
-        has_new_segment = needs_segment & ~full
-        allocated += int(missing_slots[has_new_segment].sum()) + slack * int(has_new_segment.sum())
-        max_allocated = max(max_allocated, allocated)
-        entries += int(counts.sum())
-        is_filled[rows] = True
-        if full.any():
-            defragmentations += 1
-            free_slots[:] = 0
-            used_segments[:] = is_filled
-            allocated = entries
-            max_allocated = max(max_allocated, allocated)
-        else:
-            free_slots[rows] = np.where(has_new_segment, slack, -missing_slots)
-            used_segments[rows] = chain + has_new_segment
-    return Capacity(defragmentations, max_allocated)
-
-
-def capacities(problem: Updates) -> list[dict[str, float | int]]:
-    """Return the simulated growth of a problem for each slack and number of segments; [] without batches.
-
-    Keys of each result: `multiple` (slack over mean row size), `slack` (truncated), `segments`, `defragmentations`,
-    `allocated`.
-    """
-    lengths, batches = problem.base.row_lengths, batch_rows(problem)
-    if not batches or not len(lengths):
-        return []
-    mean = float(lengths.sum(dtype=np.int64)) / len(lengths)
-    rooms: list[dict[str, float | int]] = []
-    for multiple in SLACK_MULTIPLES:
-        slack, room = int(multiple * mean), None
-        for segments in CAPACITY_SEGMENTS:
-            # if no chain was ever full, more segments give the same result
-            if room is None or room.defragmentations:
-                room = simulate_growth(lengths, batches, segments, slack)
-            rooms.append({"multiple": multiple, "slack": slack, "segments": segments, **room._asdict()})
-    return rooms
-
-
 #: Types of the result of `facts`; `repro merge` validates other records with them.
 class Facts(BaseModel):
     rows: int = 0
@@ -185,14 +103,13 @@ class Facts(BaseModel):
     overflow: int = 0
     memory: dict[str, FormatBytes] = {}
     batches: dict[str, int] = {}
-    room: list[dict[str, float]] = []
 
 
 def facts(problem: Problem) -> Mapping[str, object]:
     """Return the facts of the matrix before the first batch, and of its batches; {} for other kinds of problems.
 
-    The result has the keys of `describe`; `batches` with the `count` of batches, their `entries` in total, and the
-    entries of the smallest and the largest batch (`least`, `most`); and `room`, the result of `capacities`.
+    The result has the keys of `describe`, and `batches` with the `count` of batches, their `entries` in total, and the
+    entries of the smallest and the largest batch (`least`, `most`).
     """
     if not isinstance(problem, Updates):
         return {}
@@ -203,7 +120,7 @@ def facts(problem: Problem) -> Mapping[str, object]:
         "least": int(sizes.min(initial=problem.entries)),
         "most": int(sizes.max(initial=0)),
     }
-    return {**describe(problem.base), "batches": batches, "room": capacities(problem)}
+    return {**describe(problem.base), "batches": batches}
 
 
 def describe(matrix: Matrix) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The paper's figures (5.3 to 5.5), and ours: update rates, gain over a rebuild, memory for growth, products."""
+"""The paper's figures (5.3 to 5.5): updates, GFLOPS of the products, speedup over several devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.results import figure_style, plotting
-from repro.results.campaign_data import Campaign, Method, brief_reason
+from repro.results.campaign_data import Campaign, brief_reason
 from repro.results.problem_lines import (
     ProblemLine,
     cpu_note,
@@ -17,14 +17,13 @@ from repro.results.problem_lines import (
     mark_meanings,
     measurement_note,
     problem_lines,
-    recorded_lines,
     remarks,
     unavailable_note,
 )
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import WHISKERS, interval_of_ratio, ratio_of
-from repro.results.tables import Figure, count
+from repro.results.tables import Figure
 from repro.sparse.tuning_features import library_of
 from repro.studies.dynamic_csr import (
     CITED,
@@ -41,42 +40,28 @@ from repro.studies.dynamic_csr.figures_products import (
 )
 from repro.studies.dynamic_csr.results import (
     ANY,
-    CAPACITY_SENTENCE,
-    COO,
     CSR,
     DCSR,
     DCSR_PUBLISHED,
     DEFRAGMENTED,
     DEVICE_CLOCK,
-    GAIN_EXPLANATION,
-    GAIN_WORDS,
     GEAM,
     HYB,
     NO_DEVICES,
     OPERATION_CLOCK,
     PRODUCT_CLOCK,
-    PRODUCT_COUNTS,
     REBUILD,
     SORTED,
-    UPDATE_PROTOCOLS,
-    UPDATED_FORMATS,
     DeviceTimes,
     DynamicCase,
-    RebuildTradeoff,
-    Sweep,
     TimePair,
-    Times,
-    UpdateProtocol,
     batch_sweeps,
     device_times,
     geam_sentence,
     iterative_pair,
     operation_precision,
-    operation_times,
     product_times,
-    rebuild_trades,
     streaming_pair,
-    unique_sentence,
     update_failure,
 )
 
@@ -217,7 +202,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         geam_sentence(campaign),
         _papers_note(campaign) if has_papers else "",
         "The paper’s graphs, and those in their place, have 50 batches of random entries, each 0.2 % of the matrix.",
-        "Sweeps, whose batches are of growing sizes, are in figure-rates." if sweeps else "",
+        "Sweeps, whose batches are of growing sizes, are not drawn." if sweeps else "",
         "Right (its lower half): the grown matrix as one batch into an empty one, whose rows have a segment of mean",
         "size; HYB’s time, its sort included, over dynamic CSR’s, the entries in the order of their rows or in any.",
         WHISKERS if has_whiskers else "",
@@ -338,287 +323,6 @@ def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase])
         handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, handlelength=1.4, columnspacing=1.2,
         borderaxespad=0.2,
     )  # fmt: skip
-
-
-#: Size of one row of panels in inches.
-RATES_ROW = 1.6
-#: Colour and marker of each format with which dynamic CSR is compared.
-FORMAT_LOOKS: Mapping[str, tuple[str, str]] = {
-    REBUILD.key: (figure_style.GREY, "s"),
-    GEAM.key: (figure_style.LIBRARY.colour, "^"),
-    HYB.key: (figure_style.GREEN, "D"),
-    COO.key: (figure_style.PINK, "v"),
-}
-
-
-@figure(STUDY_NAME, "figure-rates", title="Ours over other formats by the size of the batch", numbering="ours")
-def rates(campaign: Campaign, published: Published) -> Figure:
-    """Rates of ours over those of other formats by batch size, on logarithmic axes: a row of panels a problem."""
-    sweeps = [sweep for sweep in batch_sweeps(campaign, published) if sweep.sizes]
-    by_geam = any(sweep.has(GEAM) for sweep in sweeps)
-    caption = [
-        "Updates a second of ours over those of each other format, by the entries of a batch that is inserted",
-        "alone into the matrix before the first batch: in the order of its rows or in any, where sorting counts; with",
-        "entries of the same place beside each other (added) or each place once (unique). Above 1 ours is the",
-        "faster; protocols that no other format has are left out. The rates are in table-rates.",
-        unique_sentence(by_geam),
-        CAPACITY_SENTENCE,
-        "CSR rebuilt: counted, summed up and copied. HYB and COO: appended, then sorted by row.",
-        f"{GEAM.title}: by the host’s clock." if by_geam else "",
-        f"{operation_precision(campaign).capitalize()} precision.",
-        measurement_note(campaign, OPERATION_CLOCK),
-        remarks(sweep.line for sweep in sweeps),
-        unavailable_note(campaign),
-    ]
-    return Figure(lambda: draw_rates(sweeps), join_sentences(caption), clock=OPERATION_CLOCK)
-
-
-def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
-    """Draw one row of panels for each problem."""
-    compared = {
-        (format_method, protocol): lines
-        for format_method in UPDATED_FORMATS
-        for protocol in UPDATE_PROTOCOLS
-        if format_method is not DCSR and any(lines := [_gains(sweep, format_method, protocol) for sweep in sweeps])
-    }
-    if not compared:
-        return figure_style.empty_canvas("no batches of growing sizes were measured in two formats in this campaign")
-    protocols = [protocol for protocol in UPDATE_PROTOCOLS if any(protocol == other for _, other in compared)]
-    shown_formats = [
-        format_method for format_method in UPDATED_FORMATS if any(format_method is other for other, _ in compared)
-    ]
-    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 0.55 + RATES_ROW * len(sweeps))
-    panels = drawing.subplots(len(sweeps), len(protocols), sharex=True, sharey=True, squeeze=False)
-    for place, (row, sweep) in enumerate(zip(panels, sweeps, strict=True)):
-        for axes, protocol in zip(row, protocols, strict=True):
-            for format_method in shown_formats:
-                if points := compared.get((format_method, protocol), [[]] * len(sweeps))[place]:
-                    axes.plot(*zip(*points, strict=True), **_format_look(format_method))
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-            axes.grid(axis="both")
-            axes.axhline(1, color="black", linewidth=0.6, zorder=2)
-            axes.minorticks_off()
-            # on narrow panels Matplotlib's default labels only the first and the last tick
-            axes.xaxis.set_major_locator(plotting.LogLocator(numticks=3))
-            figure_style.log_ticks(axes.yaxis, (1,))
-        row[0].set_ylabel(f"{sweep.line.label}\nours over the other")
-    for axes, protocol in zip(panels[0], protocols, strict=True):
-        axes.set_title(protocol.title)
-    for axes in panels[-1]:
-        axes.set_xlabel("entries of the batch")
-    handles = [
-        plotting.Line2D([], [], label=f"over {format_method.title}", **_format_look(format_method))
-        for format_method in shown_formats
-    ]
-    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
-    figure_style.write_footnote(drawing, mark_meanings(sweep.line for sweep in sweeps))
-    return drawing
-
-
-def _gains(sweep: Sweep, format_method: Method, protocol: UpdateProtocol) -> list[tuple[int, float]]:
-    """Return pairs of a batch's size and the rate of DCSR over that of another format, where both were timed."""
-    rates = (
-        (size, sweep.rate(DCSR, protocol, size), sweep.rate(format_method, protocol, size)) for size in sweep.sizes
-    )
-    return [(size, own / other) for size, own, other in rates if size and own and other]
-
-
-def _format_look(format_method: Method) -> dict[str, Any]:
-    colour, marker = FORMAT_LOOKS[format_method.key]
-    return {"color": colour, "marker": marker, "markersize": 3.0, "linewidth": 0.9, "zorder": 3}
-
-
-#: Colour map of the marks, and the part of it in use; its brighter end is too light for many products.
-GAIN_COLOURS, GAIN_DARKEST = "plasma", 0.62
-#: Markers, by number of products.
-GAIN_MARKERS = ("o", "s", "^", "D", "v")
-#: Vertical shift of marks, in rows, alternately up and down, since some marks have about the same gain.
-GAIN_STEP = 0.13
-
-
-@figure(STUDY_NAME, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
-def crossover(campaign: Campaign, published: Published) -> Figure:
-    """Gain of dynamic CSR over rebuilt CSR by number of products: a row for each graph, and each batch of a sweep."""
-    trades, missing_trades = rebuild_trades(campaign, published)
-    lines = list({trade.line.problem: trade.line for trade in trades}.values()) + [
-        times.line for times, _ in missing_trades
-    ]
-    caption = [
-        GAIN_EXPLANATION,
-        f"Marks: n = {', '.join(map(str, PRODUCT_COUNTS))}; right of the vertical line dynamic CSR is the faster.",
-        "Behind the name of a sweep: the entries of the batch. On the right: the n at which both break even.",
-        GAIN_WORDS,
-        f"{operation_precision(campaign).capitalize()} precision.",
-        measurement_note(campaign, OPERATION_CLOCK),
-        geam_sentence(campaign),
-        remarks(lines),
-        unavailable_note(campaign),
-    ]
-    return Figure(
-        lambda: draw_crossover(trades, missing_trades, mark_meanings(lines)),
-        join_sentences(caption),
-        clock=OPERATION_CLOCK,
-    )
-
-
-def draw_crossover(
-    trades: Sequence[RebuildTradeoff], missing_trades: Sequence[tuple[Times, str]], mark: str | None
-) -> Canvas:
-    """Draw the figure's only panel.
-
-    Parameters
-    ----------
-    missing_trades
-        Problems without numbers, with the reasons.
-    mark
-        Meaning of the marks at names; None if no name is marked.
-    """
-    if not trades:
-        return figure_style.empty_canvas("updates and rebuilds were not measured in this campaign")
-    names = [_trade_label(trade) for trade in trades] + [times.line.label for times, _ in missing_trades]
-    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(names), extra_height=1.0))
-    axes = drawing.add_subplot()
-    colours = [
-        plotting.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1))
-        for i in range(len(PRODUCT_COUNTS))
-    ]
-    for y, trade in enumerate(trades):
-        gains = [trade.gain(products) for products in PRODUCT_COUNTS]
-        axes.plot([min(gains), max(gains)], [y, y], color=figure_style.PALE, linewidth=1.0, zorder=2)
-        for gain, colour, marker in zip(gains, colours, GAIN_MARKERS, strict=True):
-            label_offset = GAIN_STEP * (1 if GAIN_MARKERS.index(marker) % 2 else -1)
-            axes.plot([gain], [y - label_offset], **_gain_look(colour, marker))
-    figure_style.write_column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
-    axes.set_xscale("log")
-    figure_style.log_ticks(axes.xaxis)
-    low, high = axes.get_xlim()
-    axes.set_xlim(min(low, 0.9), max(high, 1.1))
-    axes.axvline(1, color=figure_style.GREY, linewidth=0.7, zorder=1)
-    axes.grid(axis="x")
-    axes.set_xlabel("time with a rebuild / time with dynamic CSR")
-    reasons = [brief_reason(text) for _, text in missing_trades]
-    figure_style.rows_axis(axes, names, reasons=[*(None for _ in trades), *reasons])
-    handles = [
-        plotting.Line2D([], [], label=f"n = {products}", **_gain_look(colour, marker))
-        for products, colour, marker in zip(PRODUCT_COUNTS, colours, GAIN_MARKERS, strict=True)
-    ]
-    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
-    figure_style.write_footnote(drawing, mark)
-    return drawing
-
-
-def _trade_label(trade: RebuildTradeoff) -> str:
-    if not trade.alone or trade.entries is None:
-        return trade.line.label
-    return f"{trade.line.label}, {count(trade.entries).shown}"
-
-
-def _gain_look(colour: object, marker: str) -> dict[str, Any]:
-    edge = {"markeredgecolor": "white", "markeredgewidth": 0.3}  # a white edge separates overlapping marks
-    return {"color": colour, "marker": marker, "markersize": 4.4, "linestyle": "", "zorder": 3, **edge}
-
-
-#: Panels in one row, and size of one row in inches.
-CAPACITY_ACROSS, CAPACITY_ROW = 4, 1.5
-#: Threshold of the axis of defragmentations, which is logarithmic above 1.
-CAPACITY_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-#: Colours and dashes by number of segments per row; markers by slack as a fraction of the mean row size.
-SEGMENT_LOOKS: dict[int, tuple[str, Any]] = {
-    1: (figure_style.GREY, (0, (1, 1))),
-    2: (figure_style.GREEN, (0, (3, 1))),
-    3: (figure_style.PINK, (0, (5, 1, 1, 1))),
-    4: (figure_style.VIOLET, "-"),
-}
-SLACK_MARKS = {0.0: ("o", "0"), 0.5: ("v", "µ/2"), 1.0: ("s", "µ"), 2.0: ("D", "2 µ"), 4.0: ("^", "4 µ")}
-
-
-@figure(STUDY_NAME, "figure-room", title="Memory against defragmentations", numbering="ours")
-def capacity(campaign: Campaign, published: Published) -> Figure:
-    """Allocated memory over the number of defragmentations in a simulated growth: one panel for each problem."""
-    cases = [
-        times for times in operation_times(campaign, recorded_lines(campaign, published)) if times.facts.get("room")
-    ]
-    lines = [times.line for times in cases]
-    caption = [
-        "Memory against defragmentations while all batches of a problem are inserted one after the other: the most",
-        "entries that segments had room for, over the entries of the grown matrix, and how many batches found a row",
-        "whose k segments were full, so that all rows were brought together, with room for that batch only. Slack α:",
-        "the room that a new segment has beside the entries it is made for, in parts of the mean row size µ of the",
-        "matrix before the first batch, cut off. At first each row has one segment without room. Where marks coincide",
-        "the larger k hides the smaller. While rows are brought together the old segments are there as well: that",
-        "memory, and the table of segments, is not counted.",
-        "Nothing of this was timed: it is simulated on the host from the sizes of the rows and of the batches, in a",
-        "buffer that is never too small, and depends on no device. The paper has α = µ and k = 4, and publishes",
-        "nothing of this.",
-        remarks(lines),
-        unavailable_note(campaign),
-    ]
-    return Figure(lambda: draw_capacity(cases, mark_meanings(lines)), join_sentences(caption))
-
-
-def draw_capacity(cases: Sequence[Times], mark: str | None) -> Canvas:
-    """Draw the panels.
-
-    Parameters
-    ----------
-    mark
-        Meaning of the marks at names; None if no name is marked.
-    """
-    if not cases:
-        return figure_style.empty_canvas("no problem of this campaign has batches on record")
-    panel_columns = min(CAPACITY_ACROSS, len(cases))
-    panel_rows = -(-len(cases) // panel_columns)
-    drawing = figure_style.canvas(
-        max(figure_style.COLUMN_WIDTH, figure_style.TEXT_WIDTH * panel_columns / CAPACITY_ACROSS),
-        0.9 + CAPACITY_ROW * panel_rows,
-    )
-    panels = drawing.subplots(panel_rows, panel_columns, squeeze=False).ravel()
-    for axes, times in zip(panels, cases, strict=False):
-        _draw_capacity_panel(axes, times)
-    for axes in panels[len(cases) :]:
-        axes.set_axis_off()
-    drawing.supxlabel("defragmentations", fontsize=7)
-    drawing.supylabel("room / entries of the grown matrix", fontsize=7)
-    handles = [
-        *(
-            plotting.Line2D([], [], color=colour, linestyle=dashes, label=f"k = {segments}")
-            for segments, (colour, dashes) in SEGMENT_LOOKS.items()
-        ),
-        *(
-            plotting.Line2D([], [], linestyle="", marker=marker, markersize=3.4, color="black", label=f"α = {label}")
-            for marker, label in SLACK_MARKS.values()
-        ),
-    ]
-    columns = len(handles) if panel_columns > 2 else -(-len(handles) // 2)
-    drawing.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.6, columnspacing=0.9)
-    figure_style.write_footnote(drawing, mark)
-    return drawing
-
-
-def _draw_capacity_panel(axes: Axes, times: Times) -> None:
-    facts, grown_entries = times.facts, times.grown_entries
-    for segments, (colour, dashes) in SEGMENT_LOOKS.items():
-        points = [
-            (item["defragmentations"], item["allocated"] / grown_entries, item["multiple"])
-            for item in facts["room"]
-            if item["segments"] == segments
-        ]
-        axes.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, linestyle=dashes, zorder=2)
-        for x, y, multiple in points:
-            axes.plot([x], [y], linestyle="", marker=SLACK_MARKS[multiple][0], markersize=3.2, color=colour, zorder=3)
-    axes.set_title(times.line.label)
-    axes.grid(axis="both")
-    batches = facts["batches"]["count"]
-    axes.set_xscale("symlog", linthresh=1, linscale=0.5)
-    axes.set_xlim(-0.25, 1.3 * batches)
-    axes.set_xticks([tick for tick in CAPACITY_TICKS if tick <= batches])
-    axes.xaxis.set_major_formatter(plotting.ScalarFormatter())
-    axes.xaxis.set_minor_locator(plotting.NullLocator())
-    # the axis begins at the memory of the entries, which is the minimum, with a tick
-    high = max(1.1, *(item["allocated"] / grown_entries for item in facts["room"]))
-    axes.set_ylim(1 - 0.05 * (high - 1), high + 0.05 * (high - 1))
-    axes.yaxis.set_major_locator(plotting.MaxNLocator(5, steps=[1, 2, 5, 10]))
 
 
 @figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {CITED}")

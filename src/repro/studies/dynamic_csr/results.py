@@ -207,7 +207,6 @@ REBUILD = Method("rebuild", "CSR rebuilt", columns={"format": "csr", "routine": 
 GEAM = Method("geam", "CSR by csrgeam2", columns={"format": "csr", "routine": GEAM_ROUTINE})
 HYB = Method("hyb", "HYB", columns={"format": "hyb", "routine": None})
 COO = Method("coo", "COO", columns={"format": "coo", "routine": None})
-UPDATED_FORMATS = (DCSR, REBUILD, GEAM, HYB, COO)
 
 
 def geam_sentence(campaign: Campaign) -> str:
@@ -286,27 +285,6 @@ class Sweep(Times):
 
     def seconds(self, format_method: Method, protocol: UpdateProtocol, size: int | None) -> Time | None:
         return fastest_update(self.case, format_method, "batch", protocol, batch=size)
-
-    def rate(self, format_method: Method, protocol: UpdateProtocol, size: int) -> float | None:
-        """Return the number of inserted entries per second."""
-        time = self.seconds(format_method, protocol, size)
-        return size / time.seconds if time else None
-
-    def has(self, format_method: Method) -> bool:
-        """Return whether any batch was timed for a format."""
-        return any(self.rate(format_method, protocol, size) for protocol in UPDATE_PROTOCOLS for size in self.sizes)
-
-
-#: Free space in the rows of dynamic CSR before a batch is inserted.
-CAPACITY_SENTENCE = (
-    "Rows of dynamic CSR have one segment then, with twice the room that they need for the batch in the mean, and for "
-    "16 entries more."
-)
-
-
-def unique_sentence(by_geam: bool) -> str:
-    """Return the sentence that names the formats with `unique` updates."""
-    return f"Unique: of dynamic CSR{' and, by row, of csrgeam2' if by_geam else ''} alone."
 
 
 def batch_sweeps(campaign: Campaign, published: Published) -> list[Sweep]:

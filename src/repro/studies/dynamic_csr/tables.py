@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from repro.config.models import PAPER
 from repro.results.campaign_data import Campaign, Method
@@ -25,7 +25,6 @@ from repro.results.registry import table
 from repro.results.significance import ratio_of
 from repro.results.tables import (
     MEAN_AND_LEAST,
-    MICRO,
     Cell,
     Column,
     Statistic,
@@ -33,7 +32,6 @@ from repro.results.tables import (
     Table,
     add_row_keys,
     count,
-    digits,
     ratio,
     seconds_cell,
     speedup_column,
@@ -58,13 +56,10 @@ from repro.studies.dynamic_csr.claims import TARGET_QUANTITIES, PaperGraphs, Tar
 from repro.studies.dynamic_csr.ids import DynamicRow
 from repro.studies.dynamic_csr.results import (
     ANY,
-    CAPACITY_SENTENCE,
     DCSR,
-    DCSR_PUBLISHED,
     DEFRAGMENTATION,
     GAIN_EXPLANATION,
     GAIN_WORDS,
-    GEAM,
     GEAM_ROUTINE,
     HYB,
     HYB_SORT,
@@ -73,22 +68,15 @@ from repro.studies.dynamic_csr.results import (
     PRODUCT_CLOCK,
     PRODUCT_COUNTS,
     SORTED,
-    UPDATE_PROTOCOLS,
-    UPDATED_FORMATS,
     RebuildTradeoff,
-    Sweep,
     Times,
-    UpdateProtocol,
     as_published,
-    batch_sweeps,
     geam_sentence,
     operation_precision,
     operation_times,
     published_cell,
     rebuild_trades,
     short_count,
-    time_notes,
-    unique_sentence,
 )
 from repro.studies.dynamic_csr.tables_products import MEAN, MEAN_LINE, NAME, name_column
 
@@ -345,87 +333,6 @@ def _update_speedup_column(campaign: Campaign, dcsr: Method, hybrid: Method) -> 
     order = dcsr.columns["order"]
     head, title = f"{campaign.column}, HYB over DCSR", dcsr.title.partition(", ")[2]
     return speedup_column(f"HYB_over_DCSR_{order}", title, head, lambda case: case[hybrid], lambda case: case[dcsr])
-
-
-#: Rates below this value get two digits: inserting a batch of one entry is slow, so its rate is a few hundredths.
-MIN_PRINTED_RATE = 0.1
-#: Groups of columns: dynamic CSR has every protocol, each other format has the protocols that it supports.
-RATES: tuple[tuple[UpdateProtocol, Method], ...] = tuple(
-    (protocol, format_method)
-    for protocol in UPDATE_PROTOCOLS
-    for format_method in UPDATED_FORMATS
-    if format_method is DCSR or (format_method is GEAM) == (protocol.mode == "unique")
-    if format_method is not GEAM or protocol.order == "sorted"
-)
-
-
-class Batch(NamedTuple):
-    """One batch of a sweep, identified by its number of entries; `size` is None if no batch was timed."""
-
-    sweep: Sweep
-    size: int | None
-
-
-@table(STUDY_NAME, "table-rates", title="Updates a second by the size of the batch", numbering="ours")
-def rates(campaign: Campaign, published: Published) -> Table:
-    sweeps = batch_sweeps(campaign, published)
-    by_geam = any(sweep.has(GEAM) for sweep in sweeps)
-    has_published = any(
-        sweep.seconds(DCSR_PUBLISHED, protocol, size)
-        for sweep in sweeps
-        for protocol in (ANY, SORTED)
-        for size in sweep.sizes
-    )
-    columns = (
-        Column[Batch](
-            "problem",
-            "problem",
-            numeric=False,
-            cell=lambda batch: batch.sweep.line.noted_cell(None if batch.size else batch.sweep.case.why_not()),
-        ),
-        Column[Batch]("batch", "entries of the batch", cell=lambda batch: count(batch.size)),
-        *(
-            _rate_column(protocol, format_method)
-            for protocol, format_method in RATES
-            if format_method is not GEAM or by_geam
-        ),
-        *(_rate_column(protocol, DCSR_PUBLISHED) for protocol in (ANY, SORTED) if has_published),
-        time_column(
-            "any_add_us", "DCSR, any order, added, µs", "", lambda batch: batch.sweep.seconds(DCSR, ANY, batch.size)
-        ),
-    )
-    caption = [
-        "Updates a second: entries of a batch over the time of inserting it alone into the matrix before the first",
-        "batch.",
-        CAPACITY_SENTENCE,
-        "By row: the batch comes in the order of its rows; any order: what sorting there is counts. Added: entries of",
-        "the same place come beside each other; unique: an entry whose place is taken is added to the value there.",
-        unique_sentence(by_geam),
-        PUBLISHED_SENTENCE if has_published else "",
-        "CSR rebuilt: rows counted, sizes added up, old rows copied, new entries behind them.",
-        "CSR by csrgeam2: cuSPARSE’s sum of two matrices, the batch being a matrix already." if by_geam else "",
-        "HYB and COO: appended, then sorted by row.",
-        "Nothing of this is published.",
-        f"{operation_precision(campaign).capitalize()} precision.",
-        measurement_note(campaign, OPERATION_CLOCK),
-        unavailable_note(campaign),
-    ]
-    return table_of(
-        columns, [Batch(sweep, size) for sweep in sweeps for size in sweep.sizes or (None,)], join_sentences(caption)
-    )
-
-
-def _rate_column(protocol: UpdateProtocol, format_method: Method) -> Column[Batch]:
-    def cell(batch: Batch) -> Cell:
-        time = batch.sweep.seconds(format_method, protocol, batch.size)
-        if time is None or batch.size is None:
-            return Cell()
-        rate = batch.size / time.seconds / MICRO
-        text = digits(rate) if rate >= MIN_PRINTED_RATE else f"{rate:.2g}"
-        return Cell(rate, text, time_notes(time), (time.key,))
-
-    key = f"{format_method.key}_{protocol.order}_{protocol.mode}"
-    return Column(key, format_method.title, f"{protocol.title}: million updates a second", cell=cell)
 
 
 #: One line of the table: the problem's name, and its trade if there is one.

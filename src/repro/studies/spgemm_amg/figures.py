@@ -1,4 +1,4 @@
-"""Figures of sparse products and multigrid: sorts and hash tables, GFLOPS, stages of the set-up, and speedups."""
+"""Figures of sparse products and multigrid: GFLOPS, stages of the set-up, and speedups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from repro.results.significance import (
     scaled_interval,
 )
 from repro.results.tables import Figure
-from repro.sparse.spgemm.kernels import LIMITS
 from repro.sparse.tuning_features import library_of
 from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME
 from repro.studies.spgemm_amg.results import (
@@ -40,7 +39,6 @@ from repro.studies.spgemm_amg.results import (
     LEVEL,
     LIBRARY,
     MILLI,
-    OF_THE_SEARCH,
     ONE,
     ONE_TUNED,
     OUR_SET_UP,
@@ -49,12 +47,10 @@ from repro.studies.spgemm_amg.results import (
     PAPERS_SET_UP,
     SINGLE,
     TWO_TUNED,
-    BinTimes,
     ProblemTimes,
     ProductTimes,
     Time,
     all_times,
-    bins_of,
     precision_of,
     routines_of,
     stages_of,
@@ -76,82 +72,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
-
-
-HEIGHT = 2.6
-PRODUCT_LOOKS: dict[str, tuple[str, str]] = {
-    "AA": (figure_style.GREY, "s"),
-    "AP": (figure_style.VIOLET, "o"),
-    "RAP": (figure_style.PINK, "^"),
-}
-#: Distance between the marks of two products, in bins.
-SPACING = 0.22
-
-
-@figure(STUDY_NAME, "figure-bins", title="A sort over a hash table, bin by bin", numbering="ours")
-def bins(campaign: Campaign, published: Published) -> Figure:
-    """Time of the fastest sort / fastest hash table for each bin, over products per row and over compression."""
-    items = [item for times in all_times(campaign, published) for item in bins_of(times) if item.row.mode == "one"]
-    caption = [
-        "Rows of one bin of a product alone, in one phase: time of the fastest kernel that sorts in shared memory, as",
-        "the paper’s do, over that of the fastest with a hash table there. Above the line the hash table is the",
-        "faster. Left: by the most products of a row of the bin; right: by its compression, the products that an",
-        "entry of C is the sum of in the mean. The larger a mark, the more products the bin has. Rows of more products",
-        "are not sorted.",
-        OF_THE_SEARCH,
-        f"{precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, EVENT),
-        unavailable_note(campaign),
-    ]
-    return Figure(
-        lambda: draw_bins(items), join_sentences(caption), nothing=not any(i.sort_over_hash for i in items), clock=EVENT
-    )
-
-
-def draw_bins(items: Sequence[BinTimes]) -> Canvas:
-    """Draw both panels."""
-    compared_bins = [item for item in items if item.sort_over_hash]
-    if not compared_bins:
-        return figure_style.empty_canvas("no bin has times of a sort and of a hash table")
-    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, HEIGHT)
-    bin_axes, compression_axes = drawing.subplots(1, 2, sharey=True)
-    products = [product for product in PRODUCTS if any(item.row.product == product for item in compared_bins)]
-    last_bin = 0
-    for item in compared_bins:
-        number, product = item.row.bin or 0, item.row.product or ""
-        last_bin = max(last_bin, number)
-        mark_style = _product_look(product, 2.0 + 0.45 * len(str(item.products)))
-        mark_offset = SPACING * (products.index(product) - (len(products) - 1) / 2)
-        bin_axes.plot([number + mark_offset], [item.sort_over_hash], **mark_style)
-        compression_axes.plot([item.compression], [item.sort_over_hash], **mark_style)
-    bin_axes.set_xticks(range(last_bin + 1), [f"{limit:,}" for limit in LIMITS[: last_bin + 1]])
-    bin_axes.set_xlim(-0.6, last_bin + 0.6)
-    bin_axes.set_xlabel("most products of a row of the bin")
-    bin_axes.set_ylabel("time of a sort / time of a hash table")
-    compression_axes.set_xscale("log", base=2)
-    compression_axes.set_xlabel("products / entries of the bin")
-    for axes in (bin_axes, compression_axes):
-        axes.axhline(1, color="black", linewidth=0.7, zorder=1)
-        axes.grid(axis="both")
-    compression_axes.xaxis.set_major_formatter(
-        plotting.FuncFormatter(lambda value, _: f"{value:g}")
-    )  # without exponents
-    compression_axes.xaxis.set_minor_locator(plotting.NullLocator())
-    bin_axes.set_yscale("log")
-    low, high = bin_axes.get_ylim()
-    bin_axes.set_ylim(min(low, 0.5), max(high, 2.0))
-    figure_style.log_ticks(bin_axes.yaxis)
-    handles = [plotting.Line2D([], [], label=PRODUCTS[product], **_product_look(product, 4.0)) for product in products]
-    drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
-    return drawing
-
-
-def _product_look(product: str, size: float) -> dict[str, Any]:
-    colour, marker = PRODUCT_LOOKS[product]
-    return {
-        "color": colour, "marker": marker, "markersize": size, "markeredgecolor": "white", "markeredgewidth": 0.4,
-        "linestyle": "", "alpha": 0.85, "zorder": 3,
-    }  # fmt: skip
 
 
 #: Height of one row in inches, and the share of it over which the marks are spread.

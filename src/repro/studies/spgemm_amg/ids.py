@@ -18,8 +18,6 @@ from repro.studies.spgemm_amg import PRODUCTS, ProductName
 class AmgRow(RecordedRow):
     """A row of a bin's kernel, of a product, of a numeric phase, of a set-up or of its level, or of a solution."""
 
-    LATER = ("plan_bytes", "stage_whole")
-
     #: Kind of task: `bin`, `product`, `numeric`, `setup`, `level` or `solve`.
     what: str | None
     product: str | None
@@ -47,7 +45,6 @@ class AmgRow(RecordedRow):
     stage_symbolic: float | None
     stage_place: float | None
     stage_numeric: float | None
-    stage_diagonal: float | None
     stage_aggregates: float | None
     stage_tentative: float | None
     stage_radius: float | None

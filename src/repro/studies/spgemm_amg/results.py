@@ -218,11 +218,7 @@ def stages_of(row: AmgRow) -> dict[str, float]:
     """Return the seconds of each stage on a level; empty if stages were not timed one by one."""
     recorded = {name: row.get(f"stage_{name}") for name in SETUP_STAGES}
     stages = {name: float(seconds) for name, seconds in recorded.items() if seconds is not None}
-    if len(stages) < len(SETUP_STAGES):
-        return {}
-    if row.stage_diagonal is not None:  # older rows have the diagonal as a separate stage
-        stages["radius"] += row.stage_diagonal
-    return stages
+    return stages if len(stages) == len(SETUP_STAGES) else {}
 
 
 def galerkin_share(stages: Mapping[str, float]) -> float | None:
@@ -325,11 +321,6 @@ class BinTimes:
         """Time of the second-best method divided by that of the best; None if there is only one method."""
         seconds = sorted(time.seconds for time in self._times.values())
         return seconds[1] / seconds[0] if len(seconds) > 1 else None
-
-    @property
-    def sort_over_hash(self) -> float | None:
-        """Time of the fastest sort over the time of the fastest hash table."""
-        return ratio_of(self["sort"], self["hash"])
 
 
 def bins_of(times: ProblemTimes) -> list[BinTimes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repro.results import figure_style, plotting
@@ -14,7 +14,6 @@ from repro.results.registry import figure
 from repro.results.tables import MICRO, Figure
 from repro.sparse.tuning_features import library_of
 from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
-from repro.studies.compound_spmv.figures.performance import MEGA, MIB, Series, draw_points
 from repro.studies.compound_spmv.results import (
     CHIP_CG,
     LIBRARY_CG,
@@ -28,6 +27,27 @@ from repro.studies.compound_spmv.tables.conjugate_gradients import how_solved, m
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+
+
+MEGA = 1e6
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Series:
+    """A series of points: its legend text, its role, and whether its marks are hollow."""
+
+    label: str
+    look: figure_style.Look
+    hollow: bool = False
+
+    def points(self, x: Sequence[float], y: Sequence[float]) -> Line2D:
+        """Return marks of the series, also the legend's, for which there are no places."""
+        return plotting.Line2D(
+            x, y, linestyle="", marker=self.look.marker, markersize=4.2, markeredgewidth=0.9, label=self.label,
+            markerfacecolor="white" if self.hollow else self.look.fill, markeredgecolor=self.look.colour, zorder=3,
+        )  # fmt: skip
 
 
 @figure(
@@ -110,4 +130,15 @@ def _draw_case(axes: Axes, case: Times, series: Mapping[Method, Series]) -> None
     megabytes = (chip.row.matrix_bytes or 0) / MEGA if chip else 0
     solvers = (OUR_CG, LIBRARY_CG, CHIP_CG)  # drawn last, the solver on the chip covers others with equal times
     points = [(time.seconds * MICRO, series[solver]) for solver in solvers if (time := case.iteration(solver))]
-    draw_points(axes, megabytes, points)
+    _draw_points(axes, megabytes, points)
+
+
+def _draw_points(axes: Axes, x: float, points: Sequence[tuple[float, Series]]) -> None:
+    """Draw the points of one problem (pairs of value and series) at the same x, joined by a line."""
+    if len(points) > 1:
+        values = [value for value, _ in points]
+        ends = [min(values), max(values)]
+        axes.plot([x, x], ends, color=figure_style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
+    for value, series in points:
+        axes.add_line(series.points([x], [value]))
+    axes.autoscale_view()

@@ -76,7 +76,7 @@ IDEAS: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
 #: Ideas that older campaigns did not try; they get a line only if the campaign tried them.
 LATER_IDEAS: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
     "loads that keep a share in L2 (el)": lambda rows: rows.load == "el",
-    "next entries asked for ahead": lambda rows: rows.ahead.fillna("") != "",
+    "next entries asked for ahead": lambda rows: rows.ahead != "",
 }
 ALL = "all of it: the papers’ space"
 
