@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
+from repro.sparse.grids import find_grid, order_by_boxes
 
 #: Number of landmarks, and number of times a distance is averaged with the neighbours' distances: without averaging,
 #: distances within a small part have few different values.
@@ -53,7 +54,9 @@ T = TypeVar("T", bound=np.generic)
 def adjacency(indptr: NDArray[np.int32], indices: NDArray[np.int32]) -> Graph:
     n = len(indptr) - 1
     pattern = sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(n, n))
-    graph = sp.csr_array(pattern + pattern.T)
+    transposed = sp.csr_array(pattern.T)
+    equal = np.array_equal(transposed.indptr, indptr) and np.array_equal(transposed.indices, indices)
+    graph = transposed if equal else sp.csr_array(pattern + transposed)
     graph.data[:] = np.repeat(np.arange(n, dtype=np.int32), np.diff(graph.indptr)) != graph.indices
     graph.eliminate_zeros()
     return graph
@@ -344,15 +347,17 @@ MIN_LONG_ROW, LONG_ROW_OF_MEAN = 128, 4
 def cluster_rows(problem: Matrix) -> NDArray[np.int64]:
     """Return an order in which neighbouring rows read the same entries of x, int64 `(n,)`.
 
-    The order comes from bisection: each 64 successive rows are a cluster, and so are each 128, 256, … rows. Within a
-    cluster of 64, rows are sorted by length. Long rows come last, the longest first; they are left out of the graph,
-    since they would connect all rows. The order of x and y does not change. A rectangular matrix is bisected as the
-    graph that connects each row with its columns.
+    If the matrix has the rows of a stencil, the order comes from boxes of its grid, otherwise from bisection: each 64
+    successive rows are a cluster, and so are each 128, 256, … rows. Within a cluster of 64, rows are sorted by length.
+    Long rows come last, the longest first; they are left out of the graph, since they would connect all rows. The order
+    of x and y does not change. A rectangular matrix is bisected as the graph that connects each row with its columns.
     """
     lengths, long = problem.row_lengths, long_rows(problem)
     last = np.flatnonzero(long)
     rows = np.flatnonzero(~long)
-    if problem.square:
+    if problem.square and (grid := find_grid(problem, rows)):
+        rows = order_by_boxes(grid, rows, CLUSTER)
+    elif problem.square:
         graph = adjacency(problem.indptr, problem.indices)
         if len(last):
             graph = graph[rows][:, rows]
