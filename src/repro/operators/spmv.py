@@ -84,10 +84,11 @@ class Product:
                 )  # fmt: skip
                 with runtime.after():
                     arrays = {name: keep(stack, device.upload(array)) for name, array in packed.arrays.items()}
+                    scratch = stack.enter_context(ExitStack())
                     self._compound_product = partial(
                         CompoundProduct, facts=packed.facts, arrays=arrays, n=matrix.n,
                         entry_bytes=vector_entry_bytes(layout, kind.algebra.size, kind.scalar.itemsize),
-                        counter=keep(stack, device.allocate(4)),
+                        scratch=lambda nbytes: keep(scratch, device.allocate(nbytes)),
                     )  # fmt: skip
                     self._product = self._compound_product(device, program, id)
             except OutOfDeviceMemory as error:
@@ -124,7 +125,10 @@ class Product:
                     KERNELS, self._entry, self._precision, id.layout, [id.schedule], target, "operator", columns=width
                 )
             name = f"{TEMPLATES}/{self._entry}-{self._precision}/{id.layout.stored}-{id.schedule}-{width}-columns"
-            product = self._compound_product(self.runtime.device, self.runtime.program(source, name), id)
+            kind = self.x_vectors.kind
+            entry_bytes = width * kind.algebra.size * kind.scalar.itemsize
+            program = self.runtime.program(source, name)
+            product = self._compound_product(self.runtime.device, program, id, entry_bytes=entry_bytes)
             self._products_of_columns[width] = product
         for first in starts:
             product.bind_columns(x, y, first, x_steps, y_steps)()

@@ -124,10 +124,10 @@ class Variant(CompiledProduct):
             raise Unsupported(f"padded to {fill_ratio:.1f} times the entries, more than {MAX_PADDING}")
         facts, buffers = workspace.upload_packed(self.packing, operand_packer(workspace, operands, self.layout))
         entry_bytes = vector_entry_bytes(self.layout, operands.entry.size, operands.dtype.itemsize)
-        counter = workspace.written("counter", 4, "its counter")
         product = CompoundProduct(
-            device, self.program(workspace), self.id, facts, buffers, operands.problem.n, entry_bytes, counter
-        )
+            device, self.program(workspace), self.id, facts, buffers, operands.problem.n, entry_bytes,
+            lambda nbytes: workspace.written(("scratch", nbytes), nbytes, "its scratch memory"),
+        )  # fmt: skip
         self.matrix_bytes = product.nbytes
         self._kernel_resources = self.resources(kernel_name(self.schedule, device.target))
         self._bind = partial(product.bind, dependent=self.kind == DEPENDENT)
