@@ -49,7 +49,7 @@ def test_columns_are_multiplied_as_vectors_are(device, load, templates, small_pr
     product = CompoundProduct(
         device, load(source), VariantId(id.layout, schedule), packed.facts,
         {name: device.upload(array) for name, array in packed.arrays.items()}, problem.n,
-        vector_entry_bytes(id.layout, size, operands.dtype.itemsize), device.allocate(4),
+        vector_entry_bytes(id.layout, size, operands.dtype.itemsize), device.allocate,
     )  # fmt: skip
     factors = np.arange(1, count + 1, dtype=operands.dtype)
     X, exact = (in_columns(factors[:, None, None] * x, parts) for x in (operands.x, operands.reference))

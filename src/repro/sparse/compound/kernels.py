@@ -46,8 +46,14 @@ def kernel_name(schedule: Schedule, target: Target) -> str:
     return "_".join(filter(None, (name, schedule.shape, "rolled" if schedule.rolled else "")))
 
 
-def finish_name(schedule: Schedule, target: Target) -> str:
-    """Return the name of the kernel that adds the carries of a `merge` schedule, behind that of `kernel_name`."""
+def launches(schedule: Schedule, target: Target) -> list[tuple[str, int]]:
+    """Return the kernels of a product, and the threads per block of each; all have the same grid and arguments."""
+    product = (kernel_name(schedule, target), schedule.block_size)
+    return [product, (_finish_name(schedule, target), target.warp)] if schedule.kind == MERGE else [product]
+
+
+def _finish_name(schedule: Schedule, target: Target) -> str:
+    """Return the name of the kernel that adds the sums of rows that blocks share."""
     return f"{kernel_name(schedule, target)}_finish"
 
 
@@ -155,7 +161,7 @@ def render_module(
             for name, s in unique.items()
         ],
         merge_schedules=[
-            {"kernel": name, "finish": finish_name(s, target), **asdict(s)} for name, s in merged.items()
+            {"kernel": name, "finish": _finish_name(s, target), **asdict(s)} for name, s in merged.items()
         ],
         scan_distances=[1 << i for i in range(target.warp.bit_length() - 1)],
     )

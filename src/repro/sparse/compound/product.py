@@ -13,7 +13,7 @@ from repro.devices.base import ADDRESS, Argument, Buffer, Call, Device, Program
 from repro.entries import get_entry
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.kernels import finish_name, kernel_name
+from repro.sparse.compound.kernels import launches
 from repro.sparse.compound.packing import Packed, PackedFacts, pack, pack_pairs
 from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, MERGE, TILE_ROWS, WITH_SCRATCH, Layout, VariantId
 from repro.sparse.elementwise import in_order, padded_size
@@ -119,7 +119,6 @@ class CompoundProduct:
     ) -> None:
         self._device, self._program, self.id, self.nbytes = device, program, id, facts.nbytes
         layout, schedule = id.layout, id.schedule
-        self._name = kernel_name(schedule, device.target)
         long_rows = layout.ordering == "clustered" and not layout.stores_pairs
         self._grid = schedule.blocks(n, device.sm_count, facts.stride if long_rows else 0)
         self._scratch = scratch(self._grid * (entry_bytes + INDEX_BYTES) if schedule.kind == MERGE else INDEX_BYTES)
@@ -134,19 +133,19 @@ class CompoundProduct:
         arguments = self._arguments(x, y)
         if not dependent:
             return self._bound(arguments)
-        block = self.id.schedule.block_size
-        return self._device.bind_dependent(self._program, self._name, self._grid, block, arguments, self._shared)
+        name, block = self._launch
+        return self._device.bind_dependent(self._program, name, self._grid, block, arguments, self._shared)
 
     def _bound(self, arguments: Sequence[Argument]) -> Callable[[], None]:
         """Return a launch before which a dynamic schedule's counter is reset, or after which carries are added."""
         device, schedule = self._device, self.id.schedule
-        run = device.bind(self._program.kernel(self._name, self._shared), self._grid, schedule.block_size, arguments)
+        parts = [
+            device.bind(self._program.kernel(name, self._shared), self._grid, threads, arguments)
+            for name, threads in launches(schedule, device.target)
+        ]
         if schedule.kind == DYNAMIC:
-            return in_order([lambda: device.fill(self._scratch, 0), run])
-        if schedule.kind == MERGE:
-            finish = self._program.kernel(finish_name(schedule, device.target))
-            return in_order([run, device.bind(finish, self._grid, device.target.warp, arguments)])
-        return run
+            parts.insert(0, lambda: device.fill(self._scratch, 0))
+        return parts[0] if len(parts) == 1 else in_order(parts)
 
     def bind_columns(self, x: Buffer, y: Buffer, first: int, x_steps: Steps, y_steps: Steps) -> Callable[[], None]:
         """Return a launch of Y = A X for the columns of X and Y from `first` on.
@@ -165,8 +164,14 @@ class CompoundProduct:
         if self.id.schedule.kind in WITH_SCRATCH:
             return None
         arguments = self._arguments(ADDRESS, ADDRESS)
-        block = self.id.schedule.block_size
-        return self._device.bind_call(self._program, self._name, self._grid, block, arguments, self._shared)
+        name, block = self._launch
+        return self._device.bind_call(self._program, name, self._grid, block, arguments, self._shared)
+
+    @property
+    def _launch(self) -> tuple[str, int]:
+        """The kernel and the threads per block of a product that is one launch."""
+        (launch,) = launches(self.id.schedule, self._device.target)
+        return launch
 
     def _arguments(self, x: Buffer, y: Buffer) -> Sequence[Argument]:
         return [*self._matrix, x, y, self._scratch, *self._kept_slots]

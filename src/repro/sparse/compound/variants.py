@@ -78,6 +78,9 @@ VECTOR = (*ORDER, "Padded")
 TILE_ROWS = {f"Pairs-{rows}": rows for rows in (64, 128, 256)}
 #: Outer formats of the space `extended`, in addition to pair formats.
 EXTENDED_FORMATS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
+#: A further one for entries of few members: a slice of a row a thread, which loads many entries at once. Entries of more
+#: members fill registers and loads by themselves.
+WIDE_SLICES, FEW_MEMBERS = "Sl-32", 2
 CLUSTERED = ("CSR", "Sl-4", "Sl-8")
 #: (outer, vector) orders that the space `extended` omits: in 36 recorded cases none was fastest, except in a tie with
 #: another variant.
@@ -167,15 +170,16 @@ def all_layouts() -> list[Layout]:
 def extended_layouts(entry: Entry) -> list[Layout]:
     """Return the layouts of the space `extended` for an entry.
 
-    All have the inner order AoSoA, and none has an outer format of the papers with padding: no matrix gained by another
-    inner order, or more than 1 % by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). Pair formats need
-    entries with values.
+    All have the inner order AoSoA, as no matrix gained by another one. Of the papers' outer formats with padding there
+    are only slices of 32 rows, for entries of few members: no matrix of others gained more than 1 % by them, or by
+    ELLPACK-R or slices of 16 rows (docs/performance.md). Pair formats need entries with values.
     """
     vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
     combinations = [
         (outer, vector) for outer, vector in product(EXTENDED_FORMATS, vectors) if (outer, vector) not in NEVER_BEST
     ]
     natural = [Layout(outer, "AoSoA", vector) for outer, vector in combinations]
+    natural += [Layout(WIDE_SLICES, "AoSoA", "AoS")] if len(entry.members) <= FEW_MEMBERS else []
     natural += [Layout(outer, "AoSoA", "AoS") for outer in TILE_ROWS if entry.members]
     clustered = (*CLUSTERED, *TILE_ROWS)
     return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in clustered]
@@ -300,6 +304,8 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     """
     if layout.stores_pairs:
         return _pairs_space(target, TILE_ROWS[layout.outer])
+    if layout.outer == WIDE_SLICES:
+        return _wide_slices_space(target)
     widths = [1 << i for i in range(1, target.warp.bit_length())]
     slice_rows = get_outer(layout.outer).constants.get("slice_rows")
     if slice_rows:
@@ -324,6 +330,17 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     return searched + prefetched + merged
 
 
+def _wide_slices_space(target: Target) -> list[Schedule]:
+    """Return the schedules of slices of 32 rows: a thread per row, or two, which suits short rows of small matrices."""
+    half = target.threads_per_sm // 2
+    return [
+        Schedule(*shape, width, in_flight, load)
+        for shape in _fit_shapes(target, [(DIRECT, 128, half), (DIRECT, 256, half)])
+        for width, in_flight in ((1, 4), (1, 8), (2, 2), (2, 4))
+        for load in ("ca", "cg", "cs")
+    ]
+
+
 def _merge_space(target: Target) -> list[Schedule]:
     """Return the schedules that split rows over blocks.
 
@@ -333,7 +350,7 @@ def _merge_space(target: Target) -> list[Schedule]:
     return [
         Schedule(*shape, in_flight=in_flight, load=load)
         for shape in _fit_shapes(target, shapes)
-        for in_flight, load in product((3, 5), ("ca", "cs"))
+        for in_flight, load in product((3, 5), ("ca", "cg", "cs"))
     ]
 
 
