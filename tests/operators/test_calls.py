@@ -8,7 +8,8 @@ from repro.errors import ReproError
 from repro.operators import spmv
 from repro.operators.arrays import DeviceArray
 from repro.operators.scipy_matrices import as_problem
-from repro.operators.spmv import Product, SpmvOperator, find_variant
+from repro.operators.spmv import Product, SpmvOperator
+from repro.operators.variant_choice import find_variant
 from support.emulated_cuda import needs_compiler
 from support.emulated_runtime import CURRENT_STREAM, OWN_STREAM, EmulatedRuntime, install_cupy, ndarray
 from support.frames import frames

@@ -14,6 +14,7 @@ from repro.entries import get_entry
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import launches
+from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import Packed, PackedFacts, pack, pack_pairs
 from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, MERGE, TILE_ROWS, WITH_SCRATCH, Layout, VariantId
 from repro.sparse.elementwise import in_order, padded_size
@@ -46,6 +47,16 @@ def require_suitable(matrix: Matrix, layout: Layout) -> None:
         raise Unsupported(
             f"{size}: kernels with vectors in SoA order take x and y of one length; AoS and Padded do not"
         )
+
+
+#: Largest number of slots per entry for our layouts.
+MAX_PADDING = 4
+
+
+def padding(matrix: Matrix, outer: str, warp: int) -> float:
+    """Return the number of slots per entry of a matrix, which must have entries (`Matrix.require_product`)."""
+    slots, _ = get_outer(outer).count(matrix.row_lengths, warp)
+    return slots / matrix.nnz
 
 
 def pack_layout(

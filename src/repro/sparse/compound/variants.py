@@ -78,8 +78,8 @@ VECTOR = (*ORDER, "Padded")
 TILE_ROWS = {f"Pairs-{rows}": rows for rows in (64, 128, 256)}
 #: Outer formats of the space `extended`, in addition to pair formats.
 EXTENDED_FORMATS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
-#: A further one for entries of few members: a slice of a row a thread, which loads many entries at once. Entries of more
-#: members fill registers and loads by themselves.
+#: A further one, for entries of few members: a thread has a row of a slice, and loads many entries at once. Entries of
+#: more members fill its registers by themselves.
 WIDE_SLICES, FEW_MEMBERS = "Sl-32", 2
 CLUSTERED = ("CSR", "Sl-4", "Sl-8")
 #: (outer, vector) orders that the space `extended` omits: in 36 recorded cases none was fastest, except in a tie with
@@ -473,8 +473,8 @@ class VariantId(BaseId):
             raise ReproError(
                 "unknown schedule",
                 where=text,
-                expected="kind-n_t-n_b, kind static, dynamic, direct, chunk or merge, after it -w and -u with numbers, -cg, "
-                "-cs or -el, and -p, -a or -f; or -rolled alone, of static and dynamic",
+                expected="kind-n_t-n_b, kind static, dynamic, direct, chunk or merge, after it -w and -u with numbers, "
+                "-cg, -cs or -el, and -p, -a or -f; or -rolled alone, of static and dynamic",
                 actual=schedule_text,
                 todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
             )
@@ -579,18 +579,3 @@ def fitting(id: VariantId, target: Target) -> VariantId:
             todo="name another schedule, or another target",
         )
     return id
-
-
-#: Default variant for each entry type and precision, for vectors in the user's order. Over all problems of the campaign
-#: `h200`, it has the smallest mean slowdown relative to the fastest variant of each problem (geometric mean 8 to 12 %,
-#: at most 32 %).
-DEFAULTS = {
-    ("block3", "single"): "CSR-AoSoA-AoS/direct-128-8-w8-u2",
-    ("block3", "double"): "CSR-AoSoA-AoS/direct-64-8-w8-u2",
-    ("complex", "single"): "CSR-AoSoA-AoS@clustered/direct-256-4-w8-u4",
-    ("complex", "double"): "CSR-AoSoA-AoS@clustered/direct-64-16-w8-u4",
-    ("quaternion", "single"): "CSR-AoSoA-AoS/direct-64-16-w4-u2-cs",
-    ("quaternion", "double"): "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2-cg",
-}
-#: Default for `real` and for new entry types, which the campaign `h200` lacks; good for `complex` in both precisions.
-DEFAULT = DEFAULTS["complex", "double"]
