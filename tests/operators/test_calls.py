@@ -67,6 +67,19 @@ def test_cupys_array_is_multiplied_into_cupys_on_the_current_stream(A, bring, ge
     assert not general and not A._runtime._streams.waited
 
 
+def test_a_matrix_with_a_long_row_is_multiplied_in_order_with_the_devices_stream(runtime, bring):
+    """Its rows are split over blocks, which share memory, so that two streams take turns."""
+    long_row = sp.csr_array(np.vstack([np.ones((1, 400)), np.eye(400)]))
+    A = made(runtime, long_row, "default")
+    assert A.name == "CSR-AoSoA-AoS/merge-256-4-u5"
+    x = draw(400, float)
+    y = A @ bring(x)
+    assert type(y) is ndarray and not runtime.device.streams
+    np.testing.assert_allclose(y.get(), long_row @ x, atol=1e-12)
+    X = np.column_stack([x, -x, 2 * x])
+    np.testing.assert_allclose((A @ bring(X)).get(), long_row @ X, atol=1e-12)
+
+
 def test_an_own_array_is_multiplied_on_the_devices_stream(A, general):
     x = draw(50, float)
     y = A @ A.vectors.put(x)

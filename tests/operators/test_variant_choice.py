@@ -1,6 +1,7 @@
 """The fastest of a few variants, within a budget."""
 
 import io
+import pickle
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from repro.errors import ReproError
 from repro.operators import variant_choice
 from repro.operators.variant_choice import CPU_QUICK, find_fastest
 from repro.problems.matrix import Matrix
-from repro.sparse.compound import packing
+from repro.sparse.compound import defaults, packing
 from repro.sparse.compound.variants import VariantId, fitting
 from support.matrices import draw
 
@@ -182,6 +183,23 @@ def test_the_operator_says_what_was_timed(matrix):
         assert list(A.timed) == [DEFAULT] == [A.name]
     with repro.operator(matrix, device=DEVICE) as A:
         assert A.timed == {} and "timed" not in repr(A)
+
+
+@pytest.mark.medium
+def test_a_transpose_has_the_default_for_its_own_rows_unless_a_variant_was_named(monkeypatch):
+    monkeypatch.setattr(defaults, "LONG_ON_CPU", 50)
+    tall = sp.csr_array(np.eye(200)[:, :1] + np.arange(200.0)[:, None] @ np.array([[1.0, 0, 0]]))
+    split = "CSR-AoS-AoS/merge-64-3-u3"
+    y = np.arange(200.0)
+    for tuned, name, transposed in (("default", DEFAULT, split), (DEFAULT, DEFAULT, DEFAULT)):
+        with repro.operator(tall, tuned, device=DEVICE) as A:
+            assert (A.name, A.T.name, A.T.T.name) == (name, transposed, name)
+            np.testing.assert_allclose(A.T @ y, tall.T @ y)
+            again = pickle.loads(pickle.dumps(A))
+            assert (again.name, again.T.name) == (name, transposed)
+    with repro.operator(tall.T, device=DEVICE) as wide:
+        assert (wide.name, wide.T.name) == (split, DEFAULT)
+        np.testing.assert_allclose(wide @ np.column_stack([y, -y]), tall.T @ np.column_stack([y, -y]))
 
 
 @pytest.mark.parametrize("budget", [-1, float("nan"), "2", None, True])
