@@ -32,10 +32,10 @@ from repro.cli.campaign import _print_remarks
 from repro.cli.end_of_run import print_end_of_run
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.operators.spmv import find_variant
+from repro.operators.variant_choice import find_variant
 from repro.problems.assembly import fold
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.variants import DEFAULTS
+from repro.sparse.compound.defaults import RECORDED
 from repro.studies import get_study
 from support.campaigns import Recorder
 
@@ -359,7 +359,7 @@ def test_the_lines_to_paste_do_what_they_say(small: Matrix, backend: str, target
     export, *python = [line for line in lines if not line.startswith("#")]
     run_command(export)
     assert Path("part-double", "block3_double.cu").exists()
-    exported = DEFAULTS[PART, "double"] if winner.on_cpu else BEST
+    exported = RECORDED[PART, "double"] if winner.on_cpu else BEST
     assert exported.replace("/", " ").split()[1] in Path("part-double", "README.md").read_text()
     assert (f"# double: {BEST} is not exported (the choice of a CPU); the default for GPUs instead: {exported}" in
             lines) == winner.on_cpu  # fmt: skip

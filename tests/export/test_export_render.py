@@ -68,11 +68,11 @@ def test_only_the_one_schedule_is_written(templates: Path) -> None:
         ("96", "6", "spmv_dynamic_96_6")
     ]
     assert "A.grid_, 96, stream" in files["kernel.cu"]
-    assert "cudaMemsetAsync(A.counter_" in files["kernel.cu"]
+    assert "cudaMemsetAsync(A.scratch_" in files["kernel.cu"]
     assert "may not run at the same time" in files["kernel.h"]
     direct = render_export(templates, export("complex", "single", "ELL-SoA-AoS/direct-96-6-w4"))["kernel.cu"]
     assert "(n * 4LL + 95) / 96" in direct
-    assert "cudaMemsetAsync(A.counter_" not in direct
+    assert "cudaMemsetAsync(A.scratch_" not in direct
 
 
 def test_only_a_clustered_layout_orders_rows(templates: Path) -> None:

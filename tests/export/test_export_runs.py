@@ -53,6 +53,8 @@ CASES = {
     "block3_sl4_kept": ("block3", "double", "Sl-4-AoSoA-AoS/direct-64-2-w4-u2-el-p"),
     "complex_csr_copied": ("complex", "single", "CSR-AoSoA-AoS/direct-64-2-w2-a"),
     "complex_sl8_clustered": ("complex", "single", "Sl-8-AoSoA-AoS@clustered/direct-64-2-u2-cg"),
+    "block3_csr_merged": ("block3", "double", "CSR-AoSoA-Padded/merge-64-2-u3-cs"),
+    "real_csr_merged": ("real", "single", "CSR-AoS-AoS/merge-32-3"),
 }
 CLUSTERED = [case for case in CASES if case.endswith("clustered")]
 #: Of pairs, which want symmetric matrices: how theirs are.
@@ -374,5 +376,5 @@ def test_the_cases_have_all_there_is() -> None:
     assert {layout.inner for layout in layouts} == set(INNER)
     assert {layout.vector for layout in layouts} == {"AoS", "SoA", "Padded"}
     assert {layout.ordering for layout in layouts} == {"natural", "clustered"}
-    assert {schedule.kind for schedule in schedules} == {"static", "dynamic", "direct", "chunk"}
+    assert {schedule.kind for schedule in schedules} == {"static", "dynamic", "direct", "chunk", "merge"}
     assert {schedule.load for schedule in schedules} == set(LOADS)

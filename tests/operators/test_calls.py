@@ -8,7 +8,8 @@ from repro.errors import ReproError
 from repro.operators import spmv
 from repro.operators.arrays import DeviceArray
 from repro.operators.scipy_matrices import as_problem
-from repro.operators.spmv import Product, SpmvOperator, find_variant
+from repro.operators.spmv import Product, SpmvOperator
+from repro.operators.variant_choice import find_variant
 from support.emulated_cuda import needs_compiler
 from support.emulated_runtime import CURRENT_STREAM, OWN_STREAM, EmulatedRuntime, install_cupy, ndarray
 from support.frames import frames
@@ -64,6 +65,19 @@ def test_cupys_array_is_multiplied_into_cupys_on_the_current_stream(A, bring, ge
     A.matvec(bring(x), out=out, stream=23)
     assert A._runtime.device.streams == [CURRENT_STREAM, CURRENT_STREAM, 23]
     assert not general and not A._runtime._streams.waited
+
+
+def test_a_matrix_with_a_long_row_is_multiplied_in_order_with_the_devices_stream(runtime, bring):
+    """Its rows are split over blocks, which share memory, so that two streams take turns."""
+    long_row = sp.csr_array(np.vstack([np.ones((1, 400)), np.eye(400)]))
+    A = made(runtime, long_row, "default")
+    assert A.name == "CSR-AoSoA-AoS/merge-256-4-u5"
+    x = draw(400, float)
+    y = A @ bring(x)
+    assert type(y) is ndarray and not runtime.device.streams
+    np.testing.assert_allclose(y.get(), long_row @ x, atol=1e-12)
+    X = np.column_stack([x, -x, 2 * x])
+    np.testing.assert_allclose((A @ bring(X)).get(), long_row @ X, atol=1e-12)
 
 
 def test_an_own_array_is_multiplied_on_the_devices_stream(A, general):

@@ -8,13 +8,10 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator, cg, eigsh
 
 import repro
-from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
 from repro.errors import ReproError, Unsupported
 from repro.operators import spmv
-from repro.sparse.compound import packing
 from repro.sparse.compound.product import pack_layout
-from repro.sparse.compound.variants import VariantId, fitting
 from support.matrices import draw
 
 pytestmark = pytest.mark.medium
@@ -188,43 +185,6 @@ def test_what_does_not_fit_is_refused(spd):
 def test_a_matrix_or_a_wish_that_cannot_be_is_one_message(matrix, options, message):
     with pytest.raises(ReproError, match=message):
         repro.operator(matrix, device=DEVICE, **options)
-
-
-def test_the_fastest_of_a_few_can_be_asked_for(spd, monkeypatch):
-    monkeypatch.setattr(spmv, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
-    A = repro.operator(spd, "now", device=DEVICE)
-    assert A.name in (spmv.CPU_DEFAULT, *spmv.CPU_QUICK)
-    x = draw(60, float)
-    np.testing.assert_allclose(A @ x, spd @ x, atol=1e-12)
-
-
-@pytest.mark.parametrize("refused", [ReproError("too large for 32-bit indices"), MemoryError()])
-def test_a_candidate_that_there_is_no_room_for_is_left_out(spd, monkeypatch, refused):
-    def check(problem, layout, *_):
-        if layout.outer == "ELL":
-            raise refused
-
-    monkeypatch.setattr(packing, "check_slots", check)
-    monkeypatch.setattr(spmv, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
-    assert not repro.operator(spd, "now", device=DEVICE).name.startswith("ELL")
-
-
-@pytest.mark.wording
-def test_where_no_candidate_fits_the_default_says_why(spd, monkeypatch):
-    def check(*_):
-        raise ReproError("too large for 32-bit indices")
-
-    monkeypatch.setattr(packing, "check_slots", check)
-    with pytest.raises(ReproError, match="too large for 32-bit"):
-        repro.operator(spd, "now", device=DEVICE)
-
-
-def test_the_defaults_are_variants_of_their_targets():
-    for name in (*spmv.DEFAULTS.values(), spmv.DEFAULT, *spmv.QUICK, *spmv.QUICK_PAIRS):
-        for target in (target for target in TARGETS.values() if target.dialect == "cuda"):
-            fitting(VariantId.parse(name), target)
-    for name in (spmv.CPU_DEFAULT, *spmv.CPU_QUICK):
-        fitting(VariantId.parse(name), get_target("cpu"))
 
 
 def test_importing_the_package_imports_no_solver():

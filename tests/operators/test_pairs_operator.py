@@ -10,7 +10,7 @@ import repro
 from repro.codegen.targets import get_target
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.operators import spmv
+from repro.operators import variant_choice
 from repro.problems.generators import KINDS as GENERATED
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
@@ -60,38 +60,26 @@ def test_conjugate_gradients_on_elasticity_take_fewer_bytes(as_scipy):
 
 
 @pytest.mark.parametrize(("entry", "kind"), KINDS)
-def test_what_is_timed_now_has_pairs_where_the_matrix_is_symmetric(monkeypatch, entry, kind):
-    problem = symmetric_problem(entry, kind)
-    tried = []
+def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs(entry, kind):
+    def candidates(problem, precision="double", seconds=1.0):
+        return list(variant_choice._candidates(problem, precision, target, lambda needed: needed <= seconds))
 
-    def seconds(product):
-        tried.append(str(product.id))
-        return 1.0 - 0.1 * str(product.id).startswith("Pairs-")
-
-    monkeypatch.setattr(spmv, "CPU_QUICK", ("Sl-16-AoS-AoS/static-64-3",))
-    monkeypatch.setattr(spmv, "CPU_QUICK_PAIRS", (PAIRS,))
-    monkeypatch.setattr(spmv, "_seconds", seconds)
-    assert repro.operator(problem, "now", device=DEVICE).name == PAIRS
-    assert tried == [spmv.CPU_DEFAULT, *spmv.CPU_QUICK, PAIRS]
+    problem, target = symmetric_problem(entry, kind), get_target("sm_90")
+    assert set(variant_choice.QUICK_PAIRS) <= set(candidates(problem))
     for other in (disturbed(problem), without_entry(problem)):
-        tried.clear()
-        assert repro.operator(other, "now", device=DEVICE).name == spmv.CPU_DEFAULT
-        assert tried == [spmv.CPU_DEFAULT, *spmv.CPU_QUICK]
+        assert not set(variant_choice.QUICK_PAIRS) & set(candidates(other))
+        assert set(variant_choice.QUICK_ORDERED) <= set(candidates(other))
     # in single precision what differs in the last bit is the same
-    assert repro.operator(disturbed(problem), "now", precision="single", device=DEVICE).name == PAIRS
-
-
-def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs():
-    problem, target = symmetric_problem("block3", SYMMETRIC), get_target("sm_90")
-    assert spmv._quick(problem, "double", target) == (*spmv.QUICK, *spmv.QUICK_PAIRS)
-    assert spmv._quick(disturbed(problem), "double", target) == spmv.QUICK
-    for name in spmv.QUICK_PAIRS:
+    assert set(variant_choice.QUICK_PAIRS) <= set(candidates(disturbed(problem), "single"))
+    without_orders = candidates(problem, seconds=0.0)
+    assert without_orders[0] == "default" and not any("@" in name for name in without_orders)
+    for name in variant_choice.QUICK_PAIRS:
         id = VariantId.parse(name)
         assert id.layout.stores_pairs and id.layout in extended_layouts(get_entry("block3"))
         assert id.schedule in extended_space(target, id.layout)
         assert id.layout.unknowns == "natural" and id.layout.vector == "AoS", "a user's vectors as they are"
     pattern = replace(symmetric_problem("real", SYMMETRIC), entry="pattern")
-    assert spmv._quick(replace(pattern, values=np.empty((pattern.nnz, 0))), "double", target) == spmv.QUICK
+    assert not set(variant_choice.QUICK_PAIRS) & set(candidates(replace(pattern, values=np.empty((pattern.nnz, 0)))))
 
 
 @pytest.mark.wording

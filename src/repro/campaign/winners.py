@@ -28,7 +28,7 @@ from repro.results.report import PageWinners, repeated_kernel_phrase, repetition
 from repro.results.rivals import RivalLine, contests_of, rival_lines
 from repro.results.significance import Interval, interval_of_ratio, ratio_of
 from repro.results.tables import Cell, Column, Table, move_lead_columns
-from repro.sparse.compound.variants import DEFAULT, DEFAULTS
+from repro.sparse.compound.defaults import Rows, default_variant
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study, load_artifacts
 
@@ -546,7 +546,9 @@ def _export_fields(selection: CampaignSelection, case: Case, winner: Winner, bes
         return {"export": join([*words, *target_options]), "exported": best.name, "exported_seconds": best.seconds}
     entry = winner.entry if members else "real"  # a pattern is exported with real ones as values
     if campaign.on_cpu:  # its choice says nothing of a GPU
-        default = DEFAULTS.get((entry, winner.precision), DEFAULT)
+        record = campaign.problems[winner.problem]
+        rows = Rows.described(record.n or 0, record.nnz or 0, (record.statistics or {}).get("row_length"))
+        default = str(default_variant(entry, winner.precision, rows, get_target(DEFAULT_TARGET)))
         words += ["--variant", default, "--entry", entry, "--precision", winner.precision]
         return {"export": join([*words, *target_options]), "exported": default, "not_exported": CPUS_CHOICE}
     targets = {str(record.get("target")) for record in campaign.environments.values()}

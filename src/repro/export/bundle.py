@@ -27,7 +27,7 @@ from repro.exact_casts import cast
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
-from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
+from repro.sparse.compound.kernels import launches, pairs_constants, render_module
 from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.product import is_square_only
 from repro.sparse.compound.variants import (
@@ -413,7 +413,7 @@ def _context(export: Export) -> dict[str, Any]:
         **({"outer": outer.template, **outer.constants} if outer else _of_pairs(export)),
         "schedule": export.schedule,
         "share_of_l2": L2_SHARE,
-        "kernel": kernel_name(export.schedule, export.target),
+        "launches": launches(export.schedule, export.target),
         "warp": export.target.warp,
         "tile": TILE,
         "steps": STEPS_OF_BLOCK if export.layout.ordering == "clustered" else STEPS,

@@ -7,8 +7,8 @@ that are timed on the matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import count
@@ -20,12 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.campaign_folder import RESULTS
-from repro.codegen.targets import DTYPES, Target
-from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
-from repro.entries import get_entry
-from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, Unsupported, argument_errors
-from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, Unsupported
 from repro.operators.arrays import DeviceArray, VectorType, View, is_on_device, is_row_major, needs_gradient, shape_of
 from repro.operators.base import (
     HOST_PRODUCT,
@@ -35,25 +31,26 @@ from repro.operators.base import (
     one_of,
     public,
     public_methods,
+    real_number,
     text,
     warn_caller,
 )
 from repro.operators.calls import DirectCall
 from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
 from repro.operators.persistent_solver import ChipSolver
-from repro.operators.runtime import KERNELS, Runtime, open_runtime
+from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.scipy_matrices import as_problem
+from repro.operators.variant_choice import BUDGET, compiled, find_fastest, find_variant
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
+from repro.sparse.compound.kernels import columns_schedule, split_columns
 from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
-from repro.sparse.compound.variants import DEFAULT, DEFAULTS, VariantId
+from repro.sparse.compound.variants import VariantId
 from repro.sparse.device_primitives import keep
 from repro.sparse.ordering import permutation, reorder
 from repro.sparse.pairs import MAX_INDEX
 from repro.sparse.solvers.kernels import METHODS
 from repro.sparse.symmetry import symmetry_of, transposed
-from repro.sparse.tuning_features import OPERATOR, WINNERS
 
 
 class Product:
@@ -61,18 +58,23 @@ class Product:
 
     `x_vectors` and `y_vectors` make vectors in the order that the layout requires. `is_direct`: whether users' vectors
     already have this order (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. `call` is the
-    product on any stream, or None (`CompoundProduct.bind_call`). It raises `ReproError` if the kernel cannot be
+    product on any stream, or None (`CompoundProduct.bind_call`). `clusters` returns the order of the rows of clustered
+    layouts, if it is known. It raises `ReproError` if the kernel cannot be
     compiled, or if the matrix does not suit the variant.
     """
 
-    def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        matrix: Matrix,
+        precision: str,
+        id: VariantId,
+        clusters: Callable[[], NDArray[np.int64]] | None = None,
+    ) -> None:
         self.runtime, self.id, layout = runtime, id, id.layout
         kind, device = VectorType(matrix.entry, precision), runtime.device
-        with argument_errors():
-            source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], device.target, "operator")
+        program = compiled(runtime, matrix.entry, precision, id)
         self._entry, self._precision = matrix.entry, precision
-        name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
-        program = runtime.program(source, name)
         with ExitStack() as stack:
             try:
                 require_suitable(matrix, layout)
@@ -81,14 +83,15 @@ class Product:
                 values = ordered.values.astype(kind.scalar, copy=False)
                 packed = pack_layout(
                     ordered, values, layout, device.target.warp,
-                    lambda: symmetry_of(ordered, values), lambda: permutation(matrix, "bisected"),
+                    lambda: symmetry_of(ordered, values), clusters or partial(permutation, matrix, "bisected"),
                 )  # fmt: skip
                 with runtime.after():
                     arrays = {name: keep(stack, device.upload(array)) for name, array in packed.arrays.items()}
+                    scratch = stack.enter_context(ExitStack())
                     self._compound_product = partial(
                         CompoundProduct, facts=packed.facts, arrays=arrays, n=matrix.n,
                         entry_bytes=vector_entry_bytes(layout, kind.algebra.size, kind.scalar.itemsize),
-                        counter=keep(stack, device.allocate(4)),
+                        scratch=lambda nbytes: keep(scratch, device.allocate(nbytes)),
                     )  # fmt: skip
                     self._product = self._compound_product(device, program, id)
             except OutOfDeviceMemory as error:
@@ -120,12 +123,10 @@ class Product:
         if product is None:
             target = self.runtime.device.target
             id = replace(self.id, schedule=columns_schedule(self.id.schedule, target))
-            with argument_errors():
-                source = render_module(
-                    KERNELS, self._entry, self._precision, id.layout, [id.schedule], target, "operator", columns=width
-                )
-            name = f"{TEMPLATES}/{self._entry}-{self._precision}/{id.layout.stored}-{id.schedule}-{width}-columns"
-            product = self._compound_product(self.runtime.device, self.runtime.program(source, name), id)
+            kind = self.x_vectors.kind
+            entry_bytes = width * kind.algebra.size * kind.scalar.itemsize
+            program = compiled(self.runtime, self._entry, self._precision, id, width)
+            product = self._compound_product(self.runtime.device, program, id, entry_bytes=entry_bytes)
             self._products_of_columns[width] = product
         for first in starts:
             product.bind_columns(x, y, first, x_steps, y_steps)()
@@ -136,112 +137,6 @@ class Product:
             self.call.close()
         self.runtime.device.synchronize()
         self._memory.close()
-
-
-#: Default on the CPU, which runs the threads of a block in sequence, so a block's rows are contiguous for caching.
-CPU_DEFAULT = "CSR-AoS-AoS/direct-64-3"
-#: Variants that `tuned="now"` times in addition to the default. They were chosen greedily to reduce the mean slowdown
-#: in the campaign `h200`, among variants that run on every GPU. On the campaign's problems, the fastest of these
-#: variants and the default is on average 3 %, at most 12 %, slower than the fastest of all variants.
-QUICK = (
-    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4",
-    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4-u2-cs",
-    "CSR-AoSoA-AoS/direct-64-8-w32-u4",
-    "Sl-8-AoSoA-AoS@clustered/direct-256-4-w4",
-    "CSR-AoSoA-AoS@clustered/direct-64-16-w8-u2-cs",
-    "CSR-AoSoA-AoS/direct-256-4-w32",
-    "Sl-8-AoSoA-AoS/direct-128-8-w4",
-    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2",
-)
-#: Further variants that `tuned="now"` times for symmetric matrices; they were not chosen by a campaign. They store
-#: pairs in tiles of middle size, with one or two threads per row, and with or without the cache hint for data read
-#: once.
-QUICK_PAIRS = (
-    "Pairs-128-AoSoA-AoS@clustered/direct-128-8-u2-cs",
-    "Pairs-128-AoSoA-AoS@clustered/direct-256-4-w2-u2",
-)
-CPU_QUICK = ("Sl-16-AoS-AoS/static-64-3", "Sl-16-SoA-AoS/direct-64-3", "ELL-SoA-AoS/static-64-3")
-CPU_QUICK_PAIRS: tuple[str, ...] = ()
-#: Launches per graph and replays of the graph, by which `find_fastest` times a variant.
-LAUNCHES, REPLAYS = 20, 5
-
-
-#: What `tuned` may be.
-CHOICES = "default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/static-256-4"
-
-
-@argument_errors()
-def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
-    """Return the variant that a user's argument `tuned` selects.
-
-    `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem`. The
-    latter is the variant that a campaign in the folder `results` chose for a problem among those that use vectors in a
-    user's order; if its records lack this choice, the fastest of all variants.
-
-    Raises
-    ------
-    ReproError
-        The name or the campaign's choice is unknown, the campaign's problem has another entry type, or the target
-        cannot run the schedule.
-    """
-    if tuned == "default":
-        on_gpu = target.dialect == "cuda"
-        tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
-    elif near := nearest(tuned, ("default", "now")):
-        raise ReproErrorOfValue(
-            "unknown choice of a kernel",
-            expected=CHOICES,
-            actual=f"{tuned}; did you mean {near}?",
-        )
-    elif ":" in tuned:
-        campaign, _, name = tuned.partition(":")
-        choice = find_campaign_choice(
-            results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
-        )
-        if choice.entry != problem.entry:
-            raise ReproErrorOfValue(
-                "the campaign's problem has another entry",
-                where=tuned,
-                expected=problem.entry,
-                actual=choice.entry,
-                todo="name a problem like this matrix",
-            )
-        tuned = choice.name
-    elif "-" not in tuned:  # no layout has such a name
-        raise ReproErrorOfValue("unknown choice of a kernel", expected=CHOICES, actual=tuned)
-    return exported_variant(tuned, target)
-
-
-def find_fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId:
-    """Time the default and a few other variants on this matrix, which takes seconds, and return the fastest.
-
-    Variants that do not fit the matrix or the device are skipped. If no variant fits, the default is returned; its use
-    then raises an error with the reason. Pair formats are tried only for symmetric matrices.
-    """
-    target = runtime.device.target
-    seconds: dict[VariantId, float] = {}
-    for name in ("default", *_quick(problem, precision, target)):
-        with suppress(ReproError, Unsupported, MemoryError):
-            id = find_variant(name, problem, precision, target)
-            seconds[id] = _seconds(Product(runtime, problem, precision, id))
-    return min(seconds, key=seconds.__getitem__) if seconds else find_variant("default", problem, precision, target)
-
-
-def _quick(problem: Matrix, precision: str, target: Target) -> tuple[str, ...]:
-    quick, pairs = (QUICK, QUICK_PAIRS) if target.dialect == "cuda" else (CPU_QUICK, CPU_QUICK_PAIRS)
-    if not pairs or not get_entry(problem.entry).members:
-        return quick
-    symmetric = symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind
-    return quick + pairs if symmetric else quick
-
-
-def _seconds(product: Product) -> float:
-    device = product.runtime.device
-    x, y = product.x_vectors.zeros(), product.y_vectors.zeros()
-    with product.runtime.after():
-        launch = product.bind(x.buffer, y.buffer)
-        launch()
-        return float(np.median(device.time_graph(launch, LAUNCHES, REPLAYS)))
 
 
 class SlowOnCpuWarning(UserWarning):
@@ -260,10 +155,10 @@ class SpmvOperator(DeviceOperator, Closeable):
     Shape and dtype are those of SciPy's matrix: n×m blocks of 3×3 have shape 3n×3m, n×m quaternions 4n×4m, and n×m
     complex numbers n×m with a complex dtype.
 
-    `A.T` and the conjugate transpose `A.H` are operators with the same variant, made at first use and kept. Each takes
-    as much device memory as the matrix; for real entries, `A.T` and `A.H` are one operator. A matrix that equals its
-    transpose bit for bit is its own `A.T` or `A.H`. `close`, or the end of a `with` block, frees the memory of the
-    operator and of its transposes.
+    `A.T` and the conjugate transpose `A.H` are operators, made at first use and kept: with the variant that was named,
+    or else with the default for their rows. Each takes about as much device memory as the matrix; for real entries,
+    `A.T` and `A.H` are one operator. A matrix that equals its transpose bit for bit is its own `A.T` or `A.H`. `close`,
+    or the end of a `with` block, frees the memory of the operator and of its transposes.
 
     Any thread may use an operator; threads of one device take turns. A copy or pickle contains the matrix and the name
     of the variant, and opens the device with the same name (`cuda:N` or `opencl:N`).
@@ -280,13 +175,18 @@ class SpmvOperator(DeviceOperator, Closeable):
         Name of the device.
     nbytes
         Bytes of the matrix on the device; 0 after `close`.
+    timed
+        Seconds of one product by each variant that `tuned="now"` timed on this matrix; empty otherwise.
     """
 
-    def __init__(self, problem: Matrix, product: Product) -> None:
+    def __init__(
+        self, problem: Matrix, product: Product, *, named: bool = True, timed: Mapping[str, float] | None = None
+    ) -> None:
         kind = product.x_vectors.kind
         rows, columns = (count * kind.numbers for count in problem.shape)
         super().__init__(product.runtime, kind, (rows, columns))
         self._problem = problem
+        self._named, self.timed = named, dict(timed or {})
         self._product: Product | None = product
         # transposes, by whether they are conjugated: this operator owns those in `_own_transposes`; `_transposes` also
         # has the one that owns this operator
@@ -513,7 +413,11 @@ class SpmvOperator(DeviceOperator, Closeable):
                 if matrix is self._problem:
                     transpose = self
                 else:
-                    transpose = SpmvOperator(matrix, Product(self._runtime, matrix, self.precision, product.id))
+                    id = product.id
+                    if not self._named:  # its rows may need another one
+                        id = find_variant("default", matrix, self.precision, self._runtime.device.target)
+                    operands = Product(self._runtime, matrix, self.precision, id)
+                    transpose = SpmvOperator(matrix, operands, named=self._named)
                     transpose._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
                     self._own_transposes[conjugate] = transpose
                 self._transposes[conjugate] = ref(transpose)
@@ -528,7 +432,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         self._open()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._problem, str(self._open().id), self.precision, self._runtime.words)
+        return _again, (self._problem, str(self._open().id), self.precision, self._runtime.words, self._named)
 
     def _multiply(self, x: Any, y: Any) -> None:
         product = self._open()
@@ -552,7 +456,8 @@ class SpmvOperator(DeviceOperator, Closeable):
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
         place = ", closed" if self.closed else f" on {self.device_name}"
-        return f"<{size} {type(self).__name__}: {self.entry}, {self.name}{place}>"
+        choice = f", fastest of {len(self.timed)} timed" if self.timed else ""
+        return f"<{size} {type(self).__name__}: {self.entry}, {self.name}{choice}{place}>"
 
 
 @public
@@ -560,6 +465,7 @@ def operator(
     matrix: Any,
     tuned: str = "default",
     *,
+    budget: float = BUDGET,
     entry: str | None = None,
     precision: str | None = None,
     device: str = "auto",
@@ -576,10 +482,13 @@ def operator(
         variants that store pairs, that renumber the unknowns, or whose vectors are in SoA order, unless an entry of a
         vector is one number.
     tuned
-        `default`: a variant that is good for many matrices. The name of a variant, such as
+        `default`: a variant for rows of such lengths, whose set-up only packs the matrix. The name of a variant, as
         `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: what a campaign chose for a
         similar problem, among layouts that take a user's vectors as they are. `now`: time a few variants on this matrix
         and take the fastest.
+    budget
+        Seconds that `now` takes besides compiling. The default variant is always timed; another one only if it is
+        expected to end in time.
     entry
         `real`, `complex`, `quaternion`, `block3` or `pattern`; None: found from the matrix. For example, `block3` for a
         3n×3n matrix in CSR, or `pattern` for a matrix of ones, whose values are then not stored.
@@ -602,15 +511,16 @@ def operator(
     """
     text(tuned, "tuned")
     text(results, "results")
+    budget = real_number(budget, "budget", 0.0)
     problem, precision = as_problem(matrix, entry, precision)
     runtime: Runtime = open_runtime(device)
     if runtime.device.backend == "opencl":
         _warn_of_slow_cpu()
     if tuned == "now":
-        id = find_fastest(runtime, problem, precision)
-    else:
-        id = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
-    return SpmvOperator(problem, Product(runtime, problem, precision, id))
+        fastest = find_fastest(runtime, problem, precision, partial(Product, runtime, problem, precision), budget)
+        return SpmvOperator(problem, fastest.product, named=False, timed=fastest.timed)
+    id = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
+    return SpmvOperator(problem, Product(runtime, problem, precision, id), named=tuned != "default")
 
 
 @public
@@ -677,8 +587,10 @@ def solve(
         return solver.solve(b, x0, tol, maxiter)
 
 
-def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOperator:
-    return operator(problem, name, precision=precision, device=device)
+def _again(problem: Matrix, name: str, precision: str, device: str, named: bool) -> SpmvOperator:
+    again = operator(problem, name, precision=precision, device=device)
+    again._named = named
+    return again
 
 
 @cache

@@ -39,15 +39,31 @@ inline std::vector<int> numbers;  // among its arguments
 
 inline void __syncthreads() { host::block->arrive_and_wait(); }
 
+namespace host {
+/// The value that another thread of the warp passes.
+template <class T>
+T value_of(unsigned other, T value)
+{
+    std::barrier<>& meet = *warps[threadIdx.x / warp];
+    std::memcpy(lanes[threadIdx.x], &value, sizeof value);
+    meet.arrive_and_wait();
+    std::memcpy(&value, lanes[other], sizeof value);
+    meet.arrive_and_wait();
+    return value;
+}
+}  // namespace host
+
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int distance)
 {
-    std::barrier<>& meet = *host::warps[threadIdx.x / host::warp];
-    std::memcpy(host::lanes[threadIdx.x], &value, sizeof value);
-    meet.arrive_and_wait();
-    std::memcpy(&value, host::lanes[threadIdx.x ^ distance], sizeof value);
-    meet.arrive_and_wait();
-    return value;
+    return host::value_of(threadIdx.x ^ distance, value);
+}
+
+template <class T>
+T __shfl_up_sync(unsigned, T value, int distance)
+{
+    const unsigned first = threadIdx.x / host::warp * host::warp;
+    return host::value_of(threadIdx.x < first + distance ? threadIdx.x : threadIdx.x - distance, value);
 }
 
 template <class T> T __ldcg(const T* address) { return *address; }

@@ -8,12 +8,22 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from repro.codegen.targets import SCALARS, Target
+from repro.codegen.targets import INDEX_BYTES, SCALARS, STATIC_SHARED, Target
 from repro.codegen.templates import LOAD_BYTES, alignment, render_template
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
 from repro.sparse.compound.outer import Outer, get_outer
-from repro.sparse.compound.variants import CHUNK, DIRECT, DYNAMIC, TILE, TILE_ROWS, Layout, Schedule, chunks
+from repro.sparse.compound.variants import (
+    CHUNK,
+    DIRECT,
+    MERGE,
+    TILE,
+    TILE_ROWS,
+    WITH_SCRATCH,
+    Layout,
+    Schedule,
+    chunks,
+)
 from repro.sparse.elementwise import padded_size
 from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
 from repro.sparse.symmetry import KINDS_OF_SYMMETRY, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
@@ -34,6 +44,17 @@ def kernel_name(schedule: Schedule, target: Target) -> str:
     if target.dialect == "cuda":
         name += f"_{schedule.blocks_per_sm}"
     return "_".join(filter(None, (name, schedule.shape, "rolled" if schedule.rolled else "")))
+
+
+def launches(schedule: Schedule, target: Target) -> list[tuple[str, int]]:
+    """Return the kernels of a product, and the threads per block of each; all have the same grid and arguments."""
+    product = (kernel_name(schedule, target), schedule.block_size)
+    return [product, (_finish_name(schedule, target), target.warp)] if schedule.kind == MERGE else [product]
+
+
+def _finish_name(schedule: Schedule, target: Target) -> str:
+    """Return the name of the kernel that adds the sums of rows that blocks share."""
+    return f"{kernel_name(schedule, target)}_finish"
 
 
 def _by_kernel(schedules: Sequence[Schedule], target: Target) -> dict[str, Schedule]:
@@ -78,17 +99,28 @@ def render_module(
     column-major. The order of the layout's vectors does not matter then; formats of pairs have no such kernels.
 
     With `dependent`, its kernels are for chains of dependent launches (`Device.bind_dependent`), if the target has
-    them. A `dynamic` schedule is not available then, as its row counter has to be reset between launches.
+    them. Schedules with scratch memory are not available then: a counter has to be reset between launches, and carries
+    are added in between.
+
+    Raises
+    ------
+    ReproError
+        A schedule needs more shared memory than a kernel has, or two have one kernel name.
     """
     title = f"{owner}: {entry}, {precision} precision, {layout.stored}" + f", {columns} columns" * bool(columns)
     dependent = dependent and target.has_dependent_launches
-    assert not (dependent and any(s.kind == DYNAMIC for s in schedules))
+    assert not (dependent and any(s.kind in WITH_SCRATCH for s in schedules))
     assert not (columns and (dependent or layout.stores_pairs))
     if layout.stores_pairs:
         return _render_pairs(templates, entry, precision, layout, schedules, target, title, dependent)
     algebra, outer = several_columns(get_entry(entry), columns), get_outer(layout.outer)
     clustered = layout.ordering == "clustered"
-    unique = _by_kernel(schedules, target)
+    of_all = _by_kernel(schedules, target)
+    unique = {name: s for name, s in of_all.items() if s.kind != MERGE}
+    merged = {name: s for name, s in of_all.items() if s.kind == MERGE}
+    numbers = len(algebra.vector_members) if columns else _vector_numbers(entry, layout)
+    for s in merged.values():
+        _require_shared_memory(s, numbers * SCALARS[precision][1], target)
     # the first blocks of these schedules process one long row each, at the end of a clustered layout
     long_row_kernels = {name for name, s in unique.items() if s.kind in (DIRECT, CHUNK)} if clustered else set()
     return render_template(
@@ -107,6 +139,7 @@ def render_module(
         loads=sorted(
             {s.load for s in unique.values() if s.shape and not _copies(s, algebra)}
             | ({"ca"} if long_row_kernels else set())
+            | {s.load for s in merged.values()}
         ),
         copies=any(_copies(s, algebra) for s in unique.values()),
         blocks_of_long_rows=sorted({unique[name].block_size for name in long_row_kernels}),
@@ -127,6 +160,10 @@ def render_module(
             }
             for name, s in unique.items()
         ],
+        merge_schedules=[
+            {"kernel": name, "finish": _finish_name(s, target), **asdict(s)} for name, s in merged.items()
+        ],
+        scan_distances=[1 << i for i in range(target.warp.bit_length() - 1)],
     )
 
 
@@ -135,9 +172,28 @@ MAX_COLUMNS, MAX_NUMBERS = 8, 16
 
 
 def columns_schedule(schedule: Schedule, target: Target) -> Schedule:
-    """Return a schedule for several columns at once, with registers for their sums: few blocks, one entry in flight."""
-    blocks = max(1, target.threads_per_sm // 4 // schedule.block_size)
-    return replace(schedule, blocks_per_sm=min(schedule.blocks_per_sm, blocks), in_flight=1, prefetch="")
+    """Return a schedule for several columns at once, with registers for their sums: few blocks, one entry in flight.
+
+    Blocks of `merge` schedules are small, so that the products of all columns fit in shared memory.
+    """
+    block_size = min(schedule.block_size, 4 * target.warp) if schedule.kind == MERGE else schedule.block_size
+    blocks = min(schedule.blocks_per_sm, max(1, target.threads_per_sm // 4 // block_size))
+    return replace(schedule, block_size=block_size, blocks_per_sm=blocks, in_flight=1, prefetch="")
+
+
+def _require_shared_memory(schedule: Schedule, entry_bytes: int, target: Target) -> None:
+    """Raise `ReproError` if the products of a `merge` schedule's tile exceed a block's shared memory."""
+    threads, warps = schedule.block_size, schedule.block_size // target.warp
+    kept = threads * schedule.in_flight + warps  # vector entries, and as many ends of rows
+    needed = kept * (entry_bytes + INDEX_BYTES) + threads * INDEX_BYTES
+    if needed > STATIC_SHARED:
+        raise ReproError(
+            "a schedule that needs more shared memory than a kernel has",
+            where=schedule,
+            expected=f"at most {STATIC_SHARED:,} bytes",
+            actual=f"{needed:,} bytes for {kept:,} sums of {entry_bytes} bytes and ends of rows",
+            todo="name fewer threads per block, or fewer entries in flight",
+        )
 
 
 def split_columns(columns: int, size: int) -> tuple[int, list[int]]:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.codegen.targets import INDEX_BYTES
 from repro.devices.base import ADDRESS, Argument, Buffer, Call, Device, Program
 from repro.entries import get_entry
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.kernels import kernel_name
+from repro.sparse.compound.kernels import launches
+from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import Packed, PackedFacts, pack, pack_pairs
-from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, TILE_ROWS, Layout, VariantId
+from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, MERGE, TILE_ROWS, WITH_SCRATCH, Layout, VariantId
 from repro.sparse.elementwise import in_order, padded_size
 from repro.sparse.pairs import shared_bytes
 from repro.sparse.symmetry import Symmetry
@@ -45,6 +47,16 @@ def require_suitable(matrix: Matrix, layout: Layout) -> None:
         raise Unsupported(
             f"{size}: kernels with vectors in SoA order take x and y of one length; AoS and Padded do not"
         )
+
+
+#: Largest number of slots per entry for our layouts.
+MAX_PADDING = 4
+
+
+def padding(matrix: Matrix, outer: str, warp: int) -> float:
+    """Return the number of slots per entry of a matrix, which must have entries (`Matrix.require_product`)."""
+    slots, _ = get_outer(outer).count(matrix.row_lengths, warp)
+    return slots / matrix.nnz
 
 
 def pack_layout(
@@ -94,9 +106,10 @@ class CompoundProduct:
     n
         Number of rows.
     entry_bytes
-        Bytes of one entry of x, without padding.
-    counter
-        4 bytes on the device, which kernels of a dynamic schedule count in.
+        Bytes of one entry of x as stored, and of a `merge` schedule's sums.
+    scratch
+        It returns memory on the device, at least of the given bytes: a dynamic schedule counts there, and a `merge`
+        schedule stores the sums of rows that go on in another block. Products with a scratch in common take turns.
 
     Raises
     ------
@@ -113,13 +126,13 @@ class CompoundProduct:
         arrays: Mapping[str, Buffer],
         n: int,
         entry_bytes: int,
-        counter: Buffer,
+        scratch: Callable[[int], Buffer],
     ) -> None:
         self._device, self._program, self.id, self.nbytes = device, program, id, facts.nbytes
-        self._counter, layout, schedule = counter, id.layout, id.schedule
-        self._name = kernel_name(schedule, device.target)
+        layout, schedule = id.layout, id.schedule
         long_rows = layout.ordering == "clustered" and not layout.stores_pairs
         self._grid = schedule.blocks(n, device.sm_count, facts.stride if long_rows else 0)
+        self._scratch = scratch(self._grid * (entry_bytes + INDEX_BYTES) if schedule.kind == MERGE else INDEX_BYTES)
         self._shared = _shared_bytes(id, facts, entry_bytes)
         self._matrix: list[Argument] = [np.int32(n), np.int32(facts.slots), np.int32(facts.stride)]
         self._matrix += [np.int32(facts.leading)] if layout.stores_pairs else []
@@ -128,18 +141,22 @@ class CompoundProduct:
 
     def bind(self, x: Buffer, y: Buffer, *, dependent: bool = False) -> Callable[[], None]:
         """Return a launch of y = A x on the device's own queue; `dependent` as in `Device.bind_dependent`."""
-        device, block, arguments = self._device, self.id.schedule.block_size, self._arguments(x, y, self._counter)
-        if dependent:
-            run = device.bind_dependent(self._program, self._name, self._grid, block, arguments, self._shared)
-        else:
-            run = device.bind(self._program.kernel(self._name, self._shared), self._grid, block, arguments)
-        return self._bound(run)
+        arguments = self._arguments(x, y)
+        if not dependent:
+            return self._bound(arguments)
+        name, block = self._launch
+        return self._device.bind_dependent(self._program, name, self._grid, block, arguments, self._shared)
 
-    def _bound(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Return a launch before which the counter of a dynamic schedule is reset."""
-        if self.id.schedule.kind != DYNAMIC:
-            return run
-        return in_order([lambda: self._device.fill(self._counter, 0), run])
+    def _bound(self, arguments: Sequence[Argument]) -> Callable[[], None]:
+        """Return a launch before which a dynamic schedule's counter is reset, or after which carries are added."""
+        device, schedule = self._device, self.id.schedule
+        parts = [
+            device.bind(self._program.kernel(name, self._shared), self._grid, threads, arguments)
+            for name, threads in launches(schedule, device.target)
+        ]
+        if schedule.kind == DYNAMIC:
+            parts.insert(0, lambda: device.fill(self._scratch, 0))
+        return parts[0] if len(parts) == 1 else in_order(parts)
 
     def bind_columns(self, x: Buffer, y: Buffer, first: int, x_steps: Steps, y_steps: Steps) -> Callable[[], None]:
         """Return a launch of Y = A X for the columns of X and Y from `first` on.
@@ -147,25 +164,28 @@ class CompoundProduct:
         The program is a module with `columns`, which says how many they are.
         """
         places = (first, x_steps.row, x_steps.column, y_steps.row, y_steps.column)
-        arguments = [*self._matrix, x, y, *map(np.int32, places), self._counter, *self._kept_slots]
-        return self._bound(self._device.bind(
-            self._program.kernel(self._name, self._shared), self._grid, self.id.schedule.block_size, arguments
-        ))  # fmt: skip
+        return self._bound([*self._matrix, x, y, *map(np.int32, places), self._scratch, *self._kept_slots])
 
     def bind_call(self) -> Call | None:
         """Return y = A x on any stream, called with the addresses of x and y.
 
-        It is None if the device's memory has no addresses, or if the kernel counts in memory of its own, which two
-        streams cannot share.
+        It is None if the device's memory has no addresses, or if the schedule has scratch memory, which two streams
+        cannot share.
         """
-        if self.id.schedule.kind == DYNAMIC:
+        if self.id.schedule.kind in WITH_SCRATCH:
             return None
-        arguments = self._arguments(ADDRESS, ADDRESS, self._counter)
-        block = self.id.schedule.block_size
-        return self._device.bind_call(self._program, self._name, self._grid, block, arguments, self._shared)
+        arguments = self._arguments(ADDRESS, ADDRESS)
+        name, block = self._launch
+        return self._device.bind_call(self._program, name, self._grid, block, arguments, self._shared)
 
-    def _arguments(self, x: Buffer, y: Buffer, counter: Buffer) -> Sequence[Argument]:
-        return [*self._matrix, x, y, counter, *self._kept_slots]
+    @property
+    def _launch(self) -> tuple[str, int]:
+        """The kernel and the threads per block of a product that is one launch."""
+        (launch,) = launches(self.id.schedule, self._device.target)
+        return launch
+
+    def _arguments(self, x: Buffer, y: Buffer) -> Sequence[Argument]:
+        return [*self._matrix, x, y, self._scratch, *self._kept_slots]
 
 
 def _shared_bytes(id: VariantId, facts: PackedFacts, entry_bytes: int) -> int:

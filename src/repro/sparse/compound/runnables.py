@@ -20,11 +20,17 @@ from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.codegen.templates import StreamConfig
 from repro.config.models import EXTENDED, PAPER, Space
 from repro.errors import IncorrectError, ModuleError, Unsupported
-from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import kernel_name
-from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import PackedFacts
-from repro.sparse.compound.product import CompoundProduct, pack_layout, require_suitable, suits, vector_entry_bytes
+from repro.sparse.compound.product import (
+    MAX_PADDING,
+    CompoundProduct,
+    pack_layout,
+    padding,
+    require_suitable,
+    suits,
+    vector_entry_bytes,
+)
 from repro.sparse.compound.variants import Layout, VariantId
 from repro.sparse.elementwise import in_order, pack_vector
 from repro.sparse.operands import (
@@ -38,8 +44,6 @@ from repro.sparse.operands import (
     y_on,
 )
 
-#: Largest number of slots per entry for our layouts.
-MAX_PADDING = 4
 #: Column `kind` in the result rows of dependent variants.
 DEPENDENT = "dependent"
 
@@ -124,10 +128,10 @@ class Variant(CompiledProduct):
             raise Unsupported(f"padded to {fill_ratio:.1f} times the entries, more than {MAX_PADDING}")
         facts, buffers = workspace.upload_packed(self.packing, operand_packer(workspace, operands, self.layout))
         entry_bytes = vector_entry_bytes(self.layout, operands.entry.size, operands.dtype.itemsize)
-        counter = workspace.written("counter", 4, "its counter")
         product = CompoundProduct(
-            device, self.program(workspace), self.id, facts, buffers, operands.problem.n, entry_bytes, counter
-        )
+            device, self.program(workspace), self.id, facts, buffers, operands.problem.n, entry_bytes,
+            lambda nbytes: workspace.written(("scratch", nbytes), nbytes, "its scratch memory"),
+        )  # fmt: skip
         self.matrix_bytes = product.nbytes
         self._kernel_resources = self.resources(kernel_name(self.schedule, device.target))
         self._bind = partial(product.bind, dependent=self.kind == DEPENDENT)
@@ -206,12 +210,6 @@ class DependentVariant(Variant):
         finally:
             chain.release()
         return words
-
-
-def padding(matrix: Matrix, outer: str, warp: int) -> float:
-    """Return the number of slots per entry of a matrix, which must have entries (`Matrix.require_product`)."""
-    slots, _ = get_outer(outer).count(matrix.row_lengths, warp)
-    return slots / matrix.nnz
 
 
 def operand_packer(

@@ -78,6 +78,9 @@ VECTOR = (*ORDER, "Padded")
 TILE_ROWS = {f"Pairs-{rows}": rows for rows in (64, 128, 256)}
 #: Outer formats of the space `extended`, in addition to pair formats.
 EXTENDED_FORMATS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
+#: A further one, for entries of few members: a thread has a row of a slice, and loads many entries at once. Entries of
+#: more members fill its registers by themselves.
+WIDE_SLICES, FEW_MEMBERS = "Sl-32", 2
 CLUSTERED = ("CSR", "Sl-4", "Sl-8")
 #: (outer, vector) orders that the space `extended` omits: in 36 recorded cases none was fastest, except in a tie with
 #: another variant.
@@ -167,15 +170,16 @@ def all_layouts() -> list[Layout]:
 def extended_layouts(entry: Entry) -> list[Layout]:
     """Return the layouts of the space `extended` for an entry.
 
-    All have the inner order AoSoA, and none has an outer format of the papers with padding: no matrix gained by another
-    inner order, or more than 1 % by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). Pair formats need
-    entries with values.
+    All have the inner order AoSoA, as no matrix gained by another one. Of the papers' outer formats with padding there
+    are only slices of 32 rows, for entries of few members: no matrix of others gained more than 1 % by them, or by
+    ELLPACK-R or slices of 16 rows (docs/performance.md). Pair formats need entries with values.
     """
     vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
     combinations = [
         (outer, vector) for outer, vector in product(EXTENDED_FORMATS, vectors) if (outer, vector) not in NEVER_BEST
     ]
     natural = [Layout(outer, "AoSoA", vector) for outer, vector in combinations]
+    natural += [Layout(WIDE_SLICES, "AoSoA", "AoS")] if len(entry.members) <= FEW_MEMBERS else []
     natural += [Layout(outer, "AoSoA", "AoS") for outer in TILE_ROWS if entry.members]
     clustered = (*CLUSTERED, *TILE_ROWS)
     return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in clustered]
@@ -184,7 +188,9 @@ def extended_layouts(entry: Entry) -> list[Layout]:
 DYNAMIC = "dynamic"
 PAPERS_KINDS = ("static", DYNAMIC)
 #: Kinds of schedules that this project adds.
-DIRECT, CHUNK = "direct", "chunk"
+DIRECT, CHUNK, MERGE = "direct", "chunk", "merge"
+#: Kinds whose kernels write to memory of their own, so that two launches must not overlap.
+WITH_SCRATCH = (DYNAMIC, MERGE)
 LOADS = ("ca", "cg", "cs", "el")
 #: Share of L2 that `el` loads keep for the matrix between launches. The rest is for vectors and streaming data; in an
 #: L2 of two partitions, data that both sides read may be stored twice.
@@ -206,7 +212,8 @@ class Schedule:
     """Assignment of rows to threads."""
 
     #: `static` (grid-stride loop), `dynamic` (a block draws as many rows as it has threads from an atomic counter),
-    #: `direct` (one pass with as many blocks as the rows need), or `chunk` (each block takes one run of rows).
+    #: `direct` (one pass with as many blocks as the rows need), `chunk` (each block takes one run of rows), or `merge`
+    #: (each block takes an equal run of rows and entries together, which may begin and end within a row; CSR only).
     kind: str
     block_size: int
     #: Blocks per multiprocessor. They set the grid size; in `direct` schedules they only limit the registers per
@@ -214,7 +221,7 @@ class Schedule:
     blocks_per_sm: int
     #: Threads that share a row (King's logical vector width).
     width: int = 1
-    #: Number of entries of a row that a thread loads at once.
+    #: Number of entries of a row that a thread loads at once; in `merge` schedules, entries of any rows.
     in_flight: int = 1
     #: Cache hint for loads of the matrix, in PTX's words: `ca`, cached at all levels; `cg`, not in L1, which is left to
     #: x; `cs`, evicted first, for matrices larger than L2; `el`, the share `L2_SHARE` of L2 is kept from one launch to
@@ -297,6 +304,8 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     """
     if layout.stores_pairs:
         return _pairs_space(target, TILE_ROWS[layout.outer])
+    if layout.outer == WIDE_SLICES:
+        return _wide_slices_space(target)
     widths = [1 << i for i in range(1, target.warp.bit_length())]
     slice_rows = get_outer(layout.outer).constants.get("slice_rows")
     if slice_rows:
@@ -310,13 +319,39 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     else:  # `direct` with small blocks and registers for half or a quarter of the threads; one shape for `chunk`
         shapes = [(DIRECT, 64, half), (DIRECT, 64, quarter), (DIRECT, 128, half), (DIRECT, 256, half)]
         shapes.append((CHUNK, 512, half))
+    merged = _merge_space(target) if layout.outer == "CSR" and layout.ordering == "natural" else []
     searched = [
         Schedule(kind, block_size, blocks_per_sm, width, in_flight, load)
         for width, in_flight, load, (kind, block_size, blocks_per_sm) in product(
             widths, (1, 2, 4), ("ca", "cg", "cs"), _fit_shapes(target, shapes)
         )
     ]
-    return searched + [replace(schedule, width=width) for width in widths for schedule in _loads_space(target)]
+    prefetched = [replace(schedule, width=width) for width in widths for schedule in _loads_space(target)]
+    return searched + prefetched + merged
+
+
+def _wide_slices_space(target: Target) -> list[Schedule]:
+    """Return the schedules of slices of 32 rows: a thread per row, or two, which suits short rows of small matrices."""
+    half = target.threads_per_sm // 2
+    return [
+        Schedule(*shape, width, in_flight, load)
+        for shape in _fit_shapes(target, [(DIRECT, 128, half), (DIRECT, 256, half)])
+        for width, in_flight in ((1, 4), (1, 8), (2, 2), (2, 4))
+        for load in ("ca", "cg", "cs")
+    ]
+
+
+def _merge_space(target: Target) -> list[Schedule]:
+    """Return the schedules that split rows over blocks.
+
+    The numbers of entries in flight are odd, so that the threads of a warp read different banks of shared memory.
+    """
+    shapes = [(MERGE, 128, target.threads_per_sm // 2), (MERGE, 256, target.threads_per_sm // 2)]
+    return [
+        Schedule(*shape, in_flight=in_flight, load=load)
+        for shape in _fit_shapes(target, shapes)
+        for in_flight, load in product((3, 5), ("ca", "cg", "cs"))
+    ]
 
 
 def _loads_space(target: Target) -> list[Schedule]:
@@ -414,7 +449,7 @@ def _resident(target: Target, block_size: int, threads: int) -> int:
 
 
 _SCHEDULE = re.compile(
-    rf"(?P<kind>{'|'.join((*PAPERS_KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
+    rf"(?P<kind>{'|'.join((*PAPERS_KINDS, DIRECT, CHUNK, MERGE))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
     r"(-w(?P<width>\d+))?(-u(?P<in_flight>\d+))?(-(?P<load>cg|cs|el))?(-(?P<prefetch>p|a|f))?(-(?P<rolled>rolled))?"
 )
 
@@ -438,8 +473,8 @@ class VariantId(BaseId):
             raise ReproError(
                 "unknown schedule",
                 where=text,
-                expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, after it -w and -u with numbers, -cg, "
-                "-cs or -el, and -p, -a or -f; or -rolled alone, of static and dynamic",
+                expected="kind-n_t-n_b, kind static, dynamic, direct, chunk or merge, after it -w and -u with numbers, "
+                "-cg, -cs or -el, and -p, -a or -f; or -rolled alone, of static and dynamic",
                 actual=schedule_text,
                 todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
             )
@@ -458,6 +493,17 @@ class VariantId(BaseId):
                 "only the papers' schedules have a loop that is not unrolled",
                 where=text,
                 expected="static or dynamic, one thread a row, before -rolled",
+                actual=schedule,
+            )
+        if schedule.kind == MERGE and (layout.outer != "CSR" or layout.ordering == "clustered"):
+            raise ReproError(
+                "only CSR splits rows over blocks", where=text, expected="CSR-…/merge-…, not clustered", actual=layout
+            )
+        if schedule.kind == MERGE and (schedule.width > 1 or schedule.prefetch):
+            raise ReproError(
+                "a schedule that splits rows over blocks has neither threads a row nor prefetches",
+                where=text,
+                expected="merge-n_t-n_b, after it -u with a number, -cg, -cs or -el",
                 actual=schedule,
             )
         rows = TILE_ROWS.get(layout.outer)
@@ -533,18 +579,3 @@ def fitting(id: VariantId, target: Target) -> VariantId:
             todo="name another schedule, or another target",
         )
     return id
-
-
-#: Default variant for each entry type and precision, for vectors in the user's order. Over all problems of the campaign
-#: `h200`, it has the smallest mean slowdown relative to the fastest variant of each problem (geometric mean 8 to 12 %,
-#: at most 32 %).
-DEFAULTS = {
-    ("block3", "single"): "CSR-AoSoA-AoS/direct-128-8-w8-u2",
-    ("block3", "double"): "CSR-AoSoA-AoS/direct-64-8-w8-u2",
-    ("complex", "single"): "CSR-AoSoA-AoS@clustered/direct-256-4-w8-u4",
-    ("complex", "double"): "CSR-AoSoA-AoS@clustered/direct-64-16-w8-u4",
-    ("quaternion", "single"): "CSR-AoSoA-AoS/direct-64-16-w4-u2-cs",
-    ("quaternion", "double"): "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2-cg",
-}
-#: Default for `real` and for new entry types, which the campaign `h200` lacks; good for `complex` in both precisions.
-DEFAULT = DEFAULTS["complex", "double"]

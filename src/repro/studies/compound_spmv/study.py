@@ -27,10 +27,10 @@ from repro.problems.problem import Outline, Problem
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.runnables import DependentVariant, Variant, own_floors
 from repro.sparse.compound.variants import (
-    DYNAMIC,
     PAPERS_KINDS,
     REFERENCE,
     TILE_ROWS,
+    WITH_SCRATCH,
     Layout,
     Schedule,
     VariantId,
@@ -484,12 +484,12 @@ def fastest_of(products: Sequence[P], report: Sequence[Row]) -> list[P]:
 def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session: Session) -> list[DependentVariant]:
     """Return the fastest variants of a search, compiled for dependent launches.
 
-    `dynamic` schedules are left out: a counter is reset between their launches, so that no launch directly follows
-    another.
+    `dynamic` and `merge` schedules are left out: between their launches a counter is reset, or carries are added, so
+    that no launch directly follows another.
     """
     target, entry, precision = session.target, _matrix(session).entry, session.precision
     dependents = []
-    for variant in fastest_of([variant for variant in variants if variant.schedule.kind != DYNAMIC], rows):
+    for variant in fastest_of([variant for variant in variants if variant.schedule.kind not in WITH_SCRATCH], rows):
         layout, schedule = variant.layout.stored, variant.schedule
         key = f"{DEPENDENT_LAUNCHES}/{entry}-{precision}/{layout}/{schedule}"
         path = manifest_path(target.name, STUDY_NAME, key)

@@ -1,0 +1,106 @@
+"""The default variant of a product, chosen by the lengths of the rows; its set-up only packs the matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.codegen.targets import DTYPES, INDEX_BYTES, Target
+from repro.entries import get_entry
+from repro.sparse.compound.outer import get_outer
+from repro.sparse.compound.variants import FEW_MEMBERS, WIDE_SLICES, VariantId
+
+#: Of entries of many members, by entry and precision: among all recorded variants without an ordering, it has the
+#: smallest mean slowdown relative to the fastest variant of each problem of the campaign `h200` (geometric mean 1.23 to
+#: 1.33, at most 2.1). Entries of users have that of block3.
+RECORDED = {
+    ("block3", "single"): "CSR-AoSoA-AoS/direct-128-8-w8-u2",
+    ("block3", "double"): "CSR-AoSoA-AoS/direct-64-8-w8-u2",
+    ("quaternion", "single"): "CSR-AoSoA-AoS/direct-64-16-w4-u2-cs",
+    ("quaternion", "double"): "CSR-AoSoA-AoS/direct-64-8-w4-u2",
+}
+#: On the CPU, which runs the threads of a block in sequence, a block's rows are contiguous for caching. A row that has
+#: more than a `SHARE_OF_CPU`-th of all entries, and more than LONG_ON_CPU, is split over the cores.
+ON_CPU, LONG_ON_CPU, SHARE_OF_CPU = "CSR-AoS-AoS/direct-64-3", 10_000, 4
+SPLIT_ON_CPU = "CSR-AoS-AoS/merge-64-3-u3"
+#: Slices are used up to this number of slots per entry, and from this number of rows on: fewer threads than that, one
+#: per row, would leave most of a GPU idle.
+MAX_SLICED_PADDING, MIN_SLICED_ROWS = 1.15, 1 << 16
+#: Largest numbers of entries in flight of one thread per row, for entries of up to 8 bytes and of more; more would not
+#: fit in the registers.
+IN_FLIGHT, WIDE_IN_FLIGHT, NARROW_BYTES = 8, 5, 8
+#: Where several threads share a row of CSR, a thread has this number of entries in flight.
+SHARED_IN_FLIGHT = 2
+#: A row is long if its threads take more steps for it than MAX_STEPS, and than one step for each BYTES_OF_STEP of the
+#: matrix, which a GPU reads while a thread waits for the loads of a step: then most of the GPU would wait for this row.
+MAX_STEPS, BYTES_OF_STEP = 32, 3 << 20
+#: Matrices of more bytes do not stay in a GPU's L2 from one product to the next, so caches evict them first.
+LARGE_BYTES = 48 << 20
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the choice depends on: number of rows and entries, the longest row, and slots in slices of 32 rows."""
+
+    count: int
+    entries: int
+    longest: int
+    sliced: int
+
+    @classmethod
+    def of(cls, lengths: NDArray[np.int32]) -> Rows:
+        """Return those of rows of given lengths, `(n,)`."""
+        slots, _ = get_outer(WIDE_SLICES).count(lengths, 1)
+        return cls(len(lengths), int(lengths.sum(dtype=np.int64)), int(lengths.max(initial=0)), slots)
+
+    @classmethod
+    def described(cls, count: int, entries: int, lengths: Mapping[str, float] | None = None) -> Rows:
+        """Return an estimate by a matrix's statistics: quantiles of its row lengths; without them, rows are even."""
+        if lengths is None:
+            return cls(count, entries, -(-entries // max(count, 1)), entries)
+        return cls(count, entries, int(lengths["max"]), max(entries, int(count * lengths["q3"])))
+
+    @property
+    def mean(self) -> float:
+        return self.entries / max(self.count, 1)
+
+
+def default_variant(entry: str, precision: str, rows: Rows, target: Target) -> VariantId:
+    """Return the default variant for vectors in the user's order.
+
+    Even rows of entries of few members are stored in slices of 32 rows, with one thread per row; other rows in CSR,
+    with about as many threads per row as the mean row has entries. If a row is too long for either, rows are split over
+    blocks.
+    """
+    name = _on_gpu(entry, precision, rows, target.warp) if target.dialect == "cuda" else _on_cpu(rows)
+    return VariantId.parse(name)
+
+
+def _on_cpu(rows: Rows) -> str:
+    return SPLIT_ON_CPU if rows.longest > max(LONG_ON_CPU, rows.entries / SHARE_OF_CPU) else ON_CPU
+
+
+def _on_gpu(entry: str, precision: str, rows: Rows, warp: int) -> str:
+    members = len(get_entry(entry).members)
+    entry_bytes = members * DTYPES[precision]().nbytes
+    nbytes = rows.entries * (entry_bytes + INDEX_BYTES)
+    hint = "-cs" if nbytes > LARGE_BYTES else ""
+    steps = max(MAX_STEPS, nbytes // BYTES_OF_STEP)
+    few_members, padding = members <= FEW_MEMBERS, rows.sliced / max(rows.entries, 1)
+    if few_members and rows.entries and rows.count >= MIN_SLICED_ROWS and padding <= MAX_SLICED_PADDING:
+        most = IN_FLIGHT if entry_bytes <= NARROW_BYTES else WIDE_IN_FLIGHT
+        # equal batches, so that few loads are in vain: 5 entries in flight for rows of 5, 7 for rows of 27
+        length = max(1.0, rows.mean - 0.1)  # regardless of a few longer rows
+        in_flight = math.ceil(length / math.ceil(length / most))
+        if rows.longest <= steps * in_flight:
+            return f"Sl-32-AoSoA-AoS/direct-256-4{f'-u{in_flight}' * (in_flight > 1)}{hint}"
+    width = min(warp, 1 << (max(1, int(rows.mean)).bit_length() - 1))
+    if rows.longest > steps * SHARED_IN_FLIGHT * width:
+        return f"CSR-AoSoA-AoS/merge-256-4-u{5 if few_members else 3}{hint}"
+    if not few_members:
+        return RECORDED.get((entry, precision), RECORDED["block3", precision])
+    return f"CSR-AoSoA-AoS/direct-128-8{f'-w{width}' * (width > 1)}-u{SHARED_IN_FLIGHT}{hint}"
