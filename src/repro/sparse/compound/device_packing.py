@@ -1,0 +1,290 @@
+"""Packing of CSR matrices that lie on the device into the arrays of a layout, as `packing.pack` does on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.codegen.targets import DTYPES, INDEX_BYTES, SCALARS, Target
+from repro.codegen.templates import render_template
+from repro.devices.base import Argument, Buffer, Device, Program
+from repro.entries import get_entry
+from repro.problems.matrix import Matrix
+from repro.sparse.compound.kernels import TEMPLATES
+from repro.sparse.compound.outer import Outer, get_outer, padded_to_warp
+from repro.sparse.compound.packing import PackedFacts
+from repro.sparse.compound.variants import TILE, Layout, chunks, tiled_slots
+from repro.sparse.device_primitives import LOOP_BLOCKS_PER_SM, SCAN_ITEMS, Scan, keep
+from repro.sparse.elementwise import BLOCK_SIZE, Kernels
+from repro.sparse.pairs import STEPS, STEPS_OF_BLOCK, check_slots
+
+
+class MeasureWord(IntEnum):
+    """Index of each word that the kernels `measure` write."""
+
+    LONGEST = 0
+    #: The number of all slots, in two words of 32 bits.
+    LOW = 1
+    HIGH = 2
+
+
+def can_pack(layout: Layout) -> bool:
+    """Return whether matrices are packed into a layout on the device."""
+    return not layout.stores_pairs and get_outer(layout.outer).group_rows is not None
+
+
+def render_packing(templates: Path, entry: str, precision: str, inner: str, target: Target, owner: str) -> str:
+    """Return the source of the module that packs matrices of an entry and precision in an inner order.
+
+    `owner` is in its title.
+    """
+    scalar, scalar_bytes = SCALARS[precision]
+    algebra = get_entry(entry)
+    return render_template(
+        templates,
+        f"{TEMPLATES}/packing.j2",
+        dialect=target.dialect,
+        title=f"{owner}: packing, {entry}, {precision} precision, {inner}",
+        entry=algebra,
+        scalar=scalar,
+        inner=inner,
+        block_size=BLOCK_SIZE[target.dialect],
+        scan_items=SCAN_ITEMS,
+        tile=TILE,
+        chunks=chunks(len(algebra.members), scalar_bytes),
+        words={word.name: word.value for word in MeasureWord},
+    )
+
+
+class SharedMemory:
+    """Device memory with several owners, of whom the last frees it by `release`.
+
+    `borrowed` memory belongs to someone else, and is only read for a while.
+    """
+
+    def __init__(self, buffer: Buffer, *, borrowed: bool = False) -> None:
+        self.buffer, self.borrowed, self._owners = buffer, borrowed, 1
+
+    def retain(self) -> SharedMemory:
+        """Return the memory with one more owner."""
+        self._owners += 1
+        return self
+
+    def release(self) -> None:
+        self._owners -= 1
+        if not self._owners:
+            self.buffer.release()
+
+
+@dataclass(frozen=True)
+class DeviceCsr:
+    """A checked CSR matrix on the device: offsets ascend, and columns ascend in each row."""
+
+    name: str
+    #: Rows and columns, counted in entries.
+    shape: tuple[int, int]
+    nnz: int
+    #: int32 `(rows + 1,)` and `(nnz,)`.
+    pointers: SharedMemory
+    indices: SharedMemory
+    #: `(nnz, members)` of `dtype`, which is float32 or float64.
+    values: SharedMemory
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def upload(cls, device: Device, matrix: Matrix, values: NDArray[np.floating]) -> DeviceCsr:
+        """Copy a matrix with `values` `(nnz, members)` to the device."""
+        with ExitStack() as undo:
+            pointers, indices, numbers = (
+                keep(undo, SharedMemory(device.upload(array))) for array in (matrix.indptr, matrix.indices, values)
+            )
+            undo.pop_all()
+        return cls(matrix.name, matrix.shape, matrix.nnz, pointers, indices, numbers, values.dtype)
+
+    def release(self) -> None:
+        for memory in (self.pointers, self.indices, self.values):
+            memory.release()
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where the entries of a matrix are in a layout, for the kernels that write and read them."""
+
+    n: int
+    inner: str
+    group: int
+    groups: int
+    slots: int
+    #: First slot of each group, int32 `(groups + 1,)`.
+    offsets: Buffer
+    #: The array `index`, and the place in it behind which it has the row of each stored row; 0: rows are as in CSR.
+    index: Buffer
+    first_row: int
+
+    @property
+    def extent(self) -> int:
+        """Number of slots including those of an incomplete tile."""
+        return tiled_slots(self.slots) if self.inner == "AoSoA" else self.slots
+
+    def arguments(self, pointers: Buffer) -> list[Argument]:
+        """Return the arguments with which all kernels begin; `pointers` are those of the matrix in CSR."""
+        sizes = map(np.int32, (self.n, self.group, self.groups, self.slots, self.extent))
+        return [*sizes, self.offsets, pointers, np.int32(self.first_row), self.index]
+
+
+@dataclass(frozen=True)
+class PackedOnDevice:
+    """A matrix in a layout on the device."""
+
+    #: As `Packed.arrays`; the memory belongs to the stack that `DevicePacker.pack` was given.
+    arrays: dict[str, Buffer]
+    facts: PackedFacts
+    placing: Placing
+
+
+class DevicePacker:
+    """Packs matrices of an entry and precision in an inner order; `program` is the module of `render_packing`."""
+
+    def __init__(self, device: Device, program: Program, entry: str, precision: str) -> None:
+        self._device, self._program, self._kernels = device, program, Kernels(device, program)
+        self._members = len(get_entry(entry).members)
+        #: Dtype of packed numbers.
+        self.scalar = np.dtype(DTYPES[precision])
+
+    def pack(
+        self,
+        matrix: DeviceCsr,
+        layout: Layout,
+        stack: ExitStack,
+        rows: NDArray[np.int64] | None = None,
+        long_rows: int = 0,
+    ) -> PackedOnDevice:
+        """Return the matrix in a layout for which `can_pack` is true; `stack` releases the memory.
+
+        `rows` is the row order of a clustered layout, `(n,)`, whose last `long_rows` rows are long. It waits for the
+        device. Arrays that equal those of the matrix are shared with it unless they are borrowed. More slots than
+        32-bit indices can address raise `Unsupported`.
+        """
+        device, outer = self._device, get_outer(layout.outer)
+        placing, index_count = self._place(matrix, layout, outer, stack, rows)
+        in_csr_order = outer.group_rows == 1 and rows is None
+        shares_columns = in_csr_order and not matrix.indices.borrowed
+        shares_values = (
+            in_csr_order and layout.inner == "AoS" and matrix.dtype == self.scalar and not matrix.values.borrowed
+        )
+        values_bytes = placing.extent * self._members * self.scalar.itemsize
+        columns = matrix.indices.retain() if shares_columns else device.allocate(placing.slots * INDEX_BYTES)
+        keep(stack, columns)
+        values = matrix.values.retain() if shares_values else device.allocate(values_bytes)
+        keep(stack, values)
+        arrays = {
+            "index": placing.index,
+            "columns": columns.buffer if isinstance(columns, SharedMemory) else columns,
+            "values": values.buffer if isinstance(values, SharedMemory) else values,
+        }
+        if not (shares_columns and shares_values):
+            n_columns = -1 if shares_columns else matrix.shape[1]
+            self._write(placing, matrix.pointers.buffer, matrix.indices.buffer, matrix.values.buffer, matrix.dtype,
+                        arrays, n_columns, outer.padded)  # fmt: skip
+        device.synchronize()
+        stride = long_rows if rows is not None else placing.group if outer.group_rows == 0 else 0
+        nbytes = (index_count + placing.slots) * INDEX_BYTES + values_bytes
+        return PackedOnDevice(arrays, PackedFacts(placing.slots, stride, nbytes), placing)
+
+    def _place(
+        self, matrix: DeviceCsr, layout: Layout, outer: Outer, stack: ExitStack, rows: NDArray[np.int64] | None
+    ) -> tuple[Placing, int]:
+        """Return where entries are to be stored, and the number of numbers in the array `index`."""
+        device, n, pointers = self._device, matrix.shape[0], matrix.pointers.buffer
+        assert outer.group_rows is not None
+        one_group = outer.group_rows == 0
+        group = padded_to_warp(n, device.target.warp) if one_group else outer.group_rows
+        groups = 1 if one_group else -(-n // group)
+        check = partial(check_slots, matrix.name, layout, step=group, steps=STEPS if rows is None else STEPS_OF_BLOCK)
+        if group == 1 and rows is None and not matrix.pointers.borrowed:
+            check(slots=matrix.nnz)
+            index = keep(stack, matrix.pointers.retain()).buffer
+            return Placing(n, layout.inner, 1, n, matrix.nnz, index, index, 0), n + 1
+        with ExitStack() as temporaries:
+            # rows of one group are measured one by one, and the last kernel is done when the words are read
+            counted = n if one_group else groups
+            index_count = (n if not outer.padded else 1) if one_group else groups + 1
+            index_count += 0 if rows is None else n
+            index = keep(stack, device.allocate(INDEX_BYTES * index_count))
+            sizes = index if not one_group or not outer.padded else keep(temporaries, device.allocate(INDEX_BYTES * n))
+            words = self._measure(1 if one_group else group, n, counted, pointers, sizes, rows, temporaries)
+            if one_group:
+                slots = group * words[MeasureWord.LONGEST]
+                check(slots=slots)
+                offsets = keep(stack, device.upload(np.array([0, slots], np.int32)))
+                if outer.padded:
+                    device.fill(index, 0)
+            else:
+                slots = words[MeasureWord.HIGH] << 32 | words[MeasureWord.LOW] & 0xFFFFFFFF
+                check(slots=slots)
+                offsets = index
+                keep(temporaries, Scan(device, self._program, groups)).bind(index, index, groups)()
+                device.synchronize()  # the memory of the sums is released next
+        return Placing(
+            n, layout.inner, group, groups, slots, offsets, index, 0 if rows is None else groups + 1
+        ), index_count
+
+    def _measure(
+        self,
+        group: int,
+        n: int,
+        groups: int,
+        pointers: Buffer,
+        sizes: Buffer,
+        rows: NDArray[np.int64] | None,
+        temporaries: ExitStack,
+    ) -> list[int]:
+        """Write the slots of each group to `sizes`, and the row order behind these; return `MeasureWord`s."""
+        device = self._device
+        words, numbers = keep(temporaries, device.allocate(INDEX_BYTES * len(MeasureWord))), np.empty(3, np.int32)
+        device.fill(words, 0)
+        arguments: list[Argument] = [np.int32(n), np.int32(group), pointers, sizes, words]
+        if rows is not None:
+            arguments.append(keep(temporaries, device.upload(rows.astype(np.int32))))
+        name = "measure" if rows is None else "measure_ordered"
+        blocks = min(-(-groups // BLOCK_SIZE[device.backend]), device.sm_count * LOOP_BLOCKS_PER_SM[device.backend])
+        self._kernels.blocks(name, blocks, arguments)()
+        device.download(words, numbers)
+        return numbers.tolist()
+
+    def fill(self, packed: PackedOnDevice, pointers: Buffer, values: Buffer, dtype: np.dtype[Any]) -> None:
+        """Queue the writing of new values `(nnz, members)`, in CSR order, of float32 or float64."""
+        self._write(packed.placing, pointers, pointers, values, dtype, packed.arrays, -1, False)
+
+    def _write(
+        self,
+        placing: Placing,
+        pointers: Buffer,
+        indices: Buffer,
+        numbers: Buffer,
+        dtype: np.dtype[Any],
+        arrays: Mapping[str, Buffer],
+        n_columns: int,
+        repeats: bool,
+    ) -> None:
+        if not placing.extent:
+            return
+        arguments = placing.arguments(pointers)
+        arguments += [np.int32(n_columns), np.int32(repeats), indices, numbers, arrays["columns"], arrays["values"]]
+        number = SCALARS["single" if dtype == np.float32 else "double"][0]
+        self._kernels.over(f"pack_{number}", placing.extent, arguments)()
+
+    def unpack(self, packed: PackedOnDevice, pointers: Buffer, indices: Buffer, values: Buffer) -> None:
+        """Queue the copy of columns int32 `(nnz,)` and values `(nnz, members)` back to CSR order."""
+        if packed.placing.extent:
+            arguments = packed.placing.arguments(pointers)
+            arguments += [packed.arrays["columns"], packed.arrays["values"], indices, values]
+            self._kernels.over("unpack", packed.placing.extent, arguments)()
