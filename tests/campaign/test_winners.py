@@ -181,7 +181,7 @@ def test_two_studies_are_told_apart_and_one_whose_kernels_stay_says_so(
         (coordinates, "kernels of other studies cannot be exported or run as an operator"),
     ):
         with pytest.raises(ReproError, match=message):
-            find_variant(tuned, small, "double", get_target("sm_80"))
+            find_variant(tuned, small.entry, "double", get_target("sm_80"))
     with pytest.raises(SystemExit):
         run(["export", "part", "--precision", "double", "--campaign", maker.campaign, "--to", "out"])
     assert refused in capsys.readouterr().err

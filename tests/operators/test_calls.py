@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from repro.errors import ReproError
 from repro.operators import spmv
 from repro.operators.arrays import DeviceArray
+from repro.operators.matrix_sources import MatrixSource
 from repro.operators.scipy_matrices import as_problem
 from repro.operators.spmv import Product, SpmvOperator, find_variant
 from support.emulated_cuda import needs_compiler
@@ -29,9 +30,9 @@ def bring(monkeypatch, runtime):
 
 def made(runtime, matrix, tuned="CSR-AoS-AoS/direct-64-3-w8"):
     problem, precision = as_problem(matrix, None, None)
-    return SpmvOperator(
-        problem, Product(runtime, problem, precision, find_variant(tuned, problem, precision, runtime.device.target))
-    )
+    with MatrixSource(problem) as source:
+        id = find_variant(tuned, problem.entry, precision, runtime.device.target)
+        return SpmvOperator(source, Product(runtime, source, precision, id))
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
 from repro.errors import ReproError, Unsupported
 from repro.operators import spmv
-from repro.sparse.compound import packing
-from repro.sparse.compound.product import pack_layout
+from repro.sparse.compound import device_packing
+from repro.sparse.compound.device_packing import DevicePacker
 from repro.sparse.compound.variants import VariantId, fitting
 from support.matrices import draw
 
@@ -128,7 +128,8 @@ def test_arrays_on_the_device_stay_there(spd):
 @pytest.mark.parametrize("tuned", VARIANTS)
 def test_operator_packs_the_matrix_once(spd, monkeypatch, tuned):
     packed = []
-    monkeypatch.setattr(spmv, "pack_layout", lambda *arguments: packed.append(1) or pack_layout(*arguments))
+    pack = DevicePacker.pack
+    monkeypatch.setattr(DevicePacker, "pack", lambda *arguments: packed.append(1) or pack(*arguments))
     A = repro.operator(spd, tuned, device=DEVICE)
     for seed in range(3):
         x = draw(60, float, seed)
@@ -141,7 +142,7 @@ def test_a_variant_that_cannot_hold_the_matrix_is_one_message(spd, monkeypatch):
     def pack(*arguments):
         raise Unsupported("too large for 32-bit indices")
 
-    monkeypatch.setattr(spmv, "pack_layout", pack)
+    monkeypatch.setattr(DevicePacker, "pack", pack)
     with pytest.raises(ReproError, match=r"cannot hold the matrix[\s\S]*too large[\s\S]*another variant"):
         repro.operator(spd, device=DEVICE)
 
@@ -204,7 +205,7 @@ def test_a_candidate_that_there_is_no_room_for_is_left_out(spd, monkeypatch, ref
         if layout.outer == "ELL":
             raise refused
 
-    monkeypatch.setattr(packing, "check_slots", check)
+    monkeypatch.setattr(device_packing, "check_slots", check)
     monkeypatch.setattr(spmv, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
     assert not repro.operator(spd, "now", device=DEVICE).name.startswith("ELL")
 
@@ -214,7 +215,7 @@ def test_where_no_candidate_fits_the_default_says_why(spd, monkeypatch):
     def check(*_):
         raise ReproError("too large for 32-bit indices")
 
-    monkeypatch.setattr(packing, "check_slots", check)
+    monkeypatch.setattr(device_packing, "check_slots", check)
     with pytest.raises(ReproError, match="too large for 32-bit"):
         repro.operator(spd, "now", device=DEVICE)
 

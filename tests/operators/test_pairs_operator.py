@@ -11,6 +11,7 @@ from repro.codegen.targets import get_target
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.operators import spmv
+from repro.operators.matrix_sources import MatrixSource
 from repro.problems.generators import KINDS as GENERATED
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
@@ -83,15 +84,16 @@ def test_what_is_timed_now_has_pairs_where_the_matrix_is_symmetric(monkeypatch, 
 
 def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs():
     problem, target = symmetric_problem("block3", SYMMETRIC), get_target("sm_90")
-    assert spmv._quick(problem, "double", target) == (*spmv.QUICK, *spmv.QUICK_PAIRS)
-    assert spmv._quick(disturbed(problem), "double", target) == spmv.QUICK
+    assert spmv._quick(MatrixSource(problem), "double", target) == (*spmv.QUICK, *spmv.QUICK_PAIRS)
+    assert spmv._quick(MatrixSource(disturbed(problem)), "double", target) == spmv.QUICK
     for name in spmv.QUICK_PAIRS:
         id = VariantId.parse(name)
         assert id.layout.stores_pairs and id.layout in extended_layouts(get_entry("block3"))
         assert id.schedule in extended_space(target, id.layout)
         assert id.layout.unknowns == "natural" and id.layout.vector == "AoS", "a user's vectors as they are"
     pattern = replace(symmetric_problem("real", SYMMETRIC), entry="pattern")
-    assert spmv._quick(replace(pattern, values=np.empty((pattern.nnz, 0))), "double", target) == spmv.QUICK
+    without_values = MatrixSource(replace(pattern, values=np.empty((pattern.nnz, 0))))
+    assert spmv._quick(without_values, "double", target) == spmv.QUICK
 
 
 @pytest.mark.wording

@@ -7,7 +7,7 @@ that are timed on the matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
@@ -39,14 +39,17 @@ from repro.operators.base import (
 )
 from repro.operators.calls import DirectCall
 from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
+from repro.operators.matrix_sources import MatrixSource, device_packer, packing_source
 from repro.operators.persistent_solver import ChipSolver
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_problem
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.device_packing import can_pack
 from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
+from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
-from repro.sparse.compound.variants import DEFAULT, DEFAULTS, VariantId
+from repro.sparse.compound.variants import DEFAULT, DEFAULTS, Layout, VariantId
 from repro.sparse.device_primitives import keep
 from repro.sparse.ordering import permutation, reorder
 from repro.sparse.pairs import MAX_INDEX
@@ -64,28 +67,26 @@ class Product:
     compiled, or if the matrix does not suit the variant.
     """
 
-    def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
+    def __init__(self, runtime: Runtime, matrix: MatrixSource, precision: str, id: VariantId) -> None:
         self.runtime, self.id, layout = runtime, id, id.layout
         kind, device = VectorType(matrix.entry, precision), runtime.device
         with argument_errors():
             source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], device.target, "operator")
         self._entry, self._precision = matrix.entry, precision
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
+        if can_pack(layout):
+            packing, packing_name = packing_source(runtime, matrix.entry, precision, layout.inner)
+            runtime.compile_together({name: source, packing_name: packing})
         program = runtime.program(source, name)
-        with ExitStack() as stack:
+        with ExitStack() as stack, ExitStack() as temporaries:
             try:
-                require_suitable(matrix, layout)
-                rows = None if layout.unknowns == "natural" else permutation(matrix, layout.unknowns)
-                ordered = matrix if rows is None else reorder(matrix, rows)
-                values = ordered.values.astype(kind.scalar, copy=False)
-                packed = pack_layout(
-                    ordered, values, layout, device.target.warp,
-                    lambda: symmetry_of(ordered, values), lambda: permutation(matrix, "bisected"),
-                )  # fmt: skip
+                require_suitable(matrix.shape, matrix.entry, layout)
+                rows = None if layout.unknowns == "natural" else permutation(matrix.problem, layout.unknowns)
+                ordered = matrix if rows is None else keep(temporaries, MatrixSource(reorder(matrix.problem, rows)))
+                arrays, facts = self._packed(ordered, layout, stack)
                 with runtime.after():
-                    arrays = {name: keep(stack, device.upload(array)) for name, array in packed.arrays.items()}
                     self._compound_product = partial(
-                        CompoundProduct, facts=packed.facts, arrays=arrays, n=matrix.n,
+                        CompoundProduct, facts=facts, arrays=arrays, n=matrix.shape[0],
                         entry_bytes=vector_entry_bytes(layout, kind.algebra.size, kind.scalar.itemsize),
                         counter=keep(stack, device.allocate(4)),
                     )  # fmt: skip
@@ -103,10 +104,32 @@ class Product:
         self.nbytes = self._product.nbytes
         self.is_direct = rows is None and layout.vector == "AoS"
         self.call = self._product.bind_call() if self.is_direct else None
-        self.y_vectors = Vectors(runtime, matrix.n, kind, layout.vector, rows)
+        self.y_vectors = Vectors(runtime, matrix.shape[0], kind, layout.vector, rows)
         self.x_vectors = (
             self.y_vectors if matrix.square else Vectors(runtime, matrix.shape[1], kind, layout.vector, rows)
         )
+
+    def _packed(
+        self, matrix: MatrixSource, layout: Layout, stack: ExitStack
+    ) -> tuple[Mapping[str, Buffer], PackedFacts]:
+        """Return the matrix in a layout on the device: its arrays, which `stack` releases, and their sizes."""
+        runtime, clustered = self.runtime, layout.ordering == "clustered"
+        if can_pack(layout):
+            rows, long_rows = matrix.clusters if clustered else (None, 0)
+            with runtime.after():
+                packer = device_packer(runtime, matrix.entry, self._precision, layout.inner)
+                packed_on_device = packer.pack(matrix.csr(runtime), layout, stack, rows, long_rows)
+            return packed_on_device.arrays, packed_on_device.facts
+        problem = matrix.problem
+        values = problem.values.astype(DTYPES[self._precision], copy=False)
+        packed = pack_layout(
+            problem, values, layout, runtime.device.target.warp,
+            lambda: symmetry_of(problem, values), lambda: matrix.clusters[0],
+        )  # fmt: skip
+        with runtime.after():
+            return {
+                name: keep(stack, runtime.device.upload(array)) for name, array in packed.arrays.items()
+            }, packed.facts
 
     def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return a launch of y = A x on the device's own queue."""
@@ -170,7 +193,7 @@ CHOICES = "default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/st
 
 
 @argument_errors()
-def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
+def find_variant(tuned: str, entry: str, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
     `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem`. The
@@ -185,7 +208,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
     """
     if tuned == "default":
         on_gpu = target.dialect == "cuda"
-        tuned = DEFAULTS.get((problem.entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
+        tuned = DEFAULTS.get((entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
     elif near := nearest(tuned, ("default", "now")):
         raise ReproErrorOfValue(
             "unknown choice of a kernel",
@@ -197,11 +220,11 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
         choice = find_campaign_choice(
             results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
         )
-        if choice.entry != problem.entry:
+        if choice.entry != entry:
             raise ReproErrorOfValue(
                 "the campaign's problem has another entry",
                 where=tuned,
-                expected=problem.entry,
+                expected=entry,
                 actual=choice.entry,
                 todo="name a problem like this matrix",
             )
@@ -211,7 +234,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
     return exported_variant(tuned, target)
 
 
-def find_fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId:
+def find_fastest(runtime: Runtime, matrix: MatrixSource, precision: str) -> VariantId:
     """Time the default and a few other variants on this matrix, which takes seconds, and return the fastest.
 
     Variants that do not fit the matrix or the device are skipped. If no variant fits, the default is returned; its use
@@ -219,17 +242,20 @@ def find_fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId
     """
     target = runtime.device.target
     seconds: dict[VariantId, float] = {}
-    for name in ("default", *_quick(problem, precision, target)):
+    for name in ("default", *_quick(matrix, precision, target)):
         with suppress(ReproError, Unsupported, MemoryError):
-            id = find_variant(name, problem, precision, target)
-            seconds[id] = _seconds(Product(runtime, problem, precision, id))
-    return min(seconds, key=seconds.__getitem__) if seconds else find_variant("default", problem, precision, target)
+            id = find_variant(name, matrix.entry, precision, target)
+            seconds[id] = _seconds(Product(runtime, matrix, precision, id))
+    return (
+        min(seconds, key=seconds.__getitem__) if seconds else find_variant("default", matrix.entry, precision, target)
+    )
 
 
-def _quick(problem: Matrix, precision: str, target: Target) -> tuple[str, ...]:
+def _quick(matrix: MatrixSource, precision: str, target: Target) -> tuple[str, ...]:
     quick, pairs = (QUICK, QUICK_PAIRS) if target.dialect == "cuda" else (CPU_QUICK, CPU_QUICK_PAIRS)
-    if not pairs or not get_entry(problem.entry).members:
+    if not pairs or not get_entry(matrix.entry).members:
         return quick
+    problem = matrix.problem
     symmetric = symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind
     return quick + pairs if symmetric else quick
 
@@ -281,11 +307,11 @@ class SpmvOperator(DeviceOperator, Closeable):
         Bytes of the matrix on the device; 0 after `close`.
     """
 
-    def __init__(self, problem: Matrix, product: Product) -> None:
+    def __init__(self, matrix: MatrixSource, product: Product) -> None:
         kind = product.x_vectors.kind
-        rows, columns = (count * kind.numbers for count in problem.shape)
+        rows, columns = (count * kind.numbers for count in matrix.shape)
         super().__init__(product.runtime, kind, (rows, columns))
-        self._problem = problem
+        self._matrix = matrix
         self._product: Product | None = product
         # transposes, by whether they are conjugated: this operator owns those in `_own_transposes`; `_transposes` also
         # has the one that owns this operator
@@ -299,7 +325,11 @@ class SpmvOperator(DeviceOperator, Closeable):
             alignment = min(entry_bytes & -entry_bytes, 16)
             self._direct = DirectCall(product.runtime, product.call, kind.dtype, (rows, columns), alignment)
         self.name = str(product.id)
-        self.entry, self.precision, self.n, self.nbytes = problem.entry, kind.precision, problem.n, product.nbytes
+        self.entry, self.precision, self.n, self.nbytes = matrix.entry, kind.precision, matrix.shape[0], product.nbytes
+
+    @property
+    def _problem(self) -> Matrix:
+        return self._matrix.problem
 
     @cached_property
     def vectors(self) -> Vectors:
@@ -308,13 +338,13 @@ class SpmvOperator(DeviceOperator, Closeable):
         They are as long as x; those of `y_vectors` are as long as y.
         """
         product = self._open()
-        return product.x_vectors if product.is_direct else Vectors(self._runtime, self._problem.shape[1], self._kind)
+        return product.x_vectors if product.is_direct else Vectors(self._runtime, self._matrix.shape[1], self._kind)
 
     @cached_property
     def y_vectors(self) -> Vectors:
         """Vectors as long as y; the same as `vectors` if the matrix is square."""
         product = self._open()
-        if self._problem.square:
+        if self._matrix.square:
             return self.vectors
         return product.y_vectors if product.is_direct else Vectors(self._runtime, self.n, self._kind)
 
@@ -512,7 +542,8 @@ class SpmvOperator(DeviceOperator, Closeable):
                 if matrix is self._problem:
                     transpose = self
                 else:
-                    transpose = SpmvOperator(matrix, Product(self._runtime, matrix, self.precision, product.id))
+                    with MatrixSource(matrix) as source:
+                        transpose = SpmvOperator(source, Product(self._runtime, source, self.precision, product.id))
                     transpose._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
                     self._own_transposes[conjugate] = transpose
                 self._transposes[conjugate] = ref(transpose)
@@ -605,11 +636,12 @@ def operator(
     runtime: Runtime = open_runtime(device)
     if runtime.device.backend == "opencl":
         _warn_of_slow_cpu()
-    if tuned == "now":
-        id = find_fastest(runtime, problem, precision)
-    else:
-        id = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
-    return SpmvOperator(problem, Product(runtime, problem, precision, id))
+    with MatrixSource(problem) as source:
+        if tuned == "now":
+            id = find_fastest(runtime, source, precision)
+        else:
+            id = find_variant(tuned, source.entry, precision, runtime.device.target, Path(results))
+        return SpmvOperator(source, Product(runtime, source, precision, id))
 
 
 @public

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -208,9 +207,9 @@ class DevicePacker:
         one_group = outer.group_rows == 0
         group = padded_to_warp(n, device.target.warp) if one_group else outer.group_rows
         groups = 1 if one_group else -(-n // group)
-        check = partial(check_slots, matrix.name, layout, step=group, steps=STEPS if rows is None else STEPS_OF_BLOCK)
+        steps = STEPS if rows is None else STEPS_OF_BLOCK
         if group == 1 and rows is None and not matrix.pointers.borrowed:
-            check(slots=matrix.nnz)
+            check_slots(matrix.name, layout, matrix.nnz, group, steps)
             index = keep(stack, matrix.pointers.retain()).buffer
             return Placing(n, layout.inner, 1, n, matrix.nnz, index, index, 0), n + 1
         with ExitStack() as temporaries:
@@ -223,13 +222,13 @@ class DevicePacker:
             words = self._measure(1 if one_group else group, n, counted, pointers, sizes, rows, temporaries)
             if one_group:
                 slots = group * words[MeasureWord.LONGEST]
-                check(slots=slots)
+                check_slots(matrix.name, layout, slots, group, steps)
                 offsets = keep(stack, device.upload(np.array([0, slots], np.int32)))
                 if outer.padded:
                     device.fill(index, 0)
             else:
                 slots = words[MeasureWord.HIGH] << 32 | words[MeasureWord.LOW] & 0xFFFFFFFF
-                check(slots=slots)
+                check_slots(matrix.name, layout, slots, group, steps)
                 offsets = index
                 keep(temporaries, Scan(device, self._program, groups)).bind(index, index, groups)()
                 device.synchronize()  # the memory of the sums is released next
@@ -279,7 +278,7 @@ class DevicePacker:
             return
         arguments = placing.arguments(pointers)
         arguments += [np.int32(n_columns), np.int32(repeats), indices, numbers, arrays["columns"], arrays["values"]]
-        number = SCALARS["single" if dtype == np.float32 else "double"][0]
+        number = SCALARS["single" if (dtype if self._members else self.scalar) == np.float32 else "double"][0]
         self._kernels.over(f"pack_{number}", placing.extent, arguments)()
 
     def unpack(self, packed: PackedOnDevice, pointers: Buffer, indices: Buffer, values: Buffer) -> None:

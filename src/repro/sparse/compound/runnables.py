@@ -119,7 +119,7 @@ class Variant(CompiledProduct):
             raise ModuleError(self.module.message)
         device, operands = workspace.device, operands_of(workspace)
         # not while packing: layouts that differ only in vectors share a packing, and its refusal
-        require_suitable(operands.problem, self.layout)
+        require_suitable(operands.problem.shape, operands.problem.entry, self.layout)
         if (fill_ratio := self._padding(workspace)) > MAX_PADDING:
             raise Unsupported(f"padded to {fill_ratio:.1f} times the entries, more than {MAX_PADDING}")
         facts, buffers = workspace.upload_packed(self.packing, operand_packer(workspace, operands, self.layout))
