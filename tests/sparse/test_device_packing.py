@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,12 +21,14 @@ from repro.entries import entries, get_entry
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse import pairs
-from repro.sparse.compound.device_packing import DeviceCsr, DevicePacker, SharedMemory, can_pack, render_packing
+from repro.sparse.compound.device_csr import CheckWord, DeviceCsr, FlawedCsr, SharedMemory, render_check
+from repro.sparse.compound.device_packing import DevicePacker, can_pack, render_packing
 from repro.sparse.compound.outer import outer_formats
 from repro.sparse.compound.packing import pack
 from repro.sparse.compound.variants import CLUSTERED, INNER, Layout
 from repro.sparse.device_primitives import keep
 from repro.sparse.ordering import cluster_rows, long_rows
+from repro.sparse.spgemm.csr_arrays import CsrArrays
 from support.emulated_cuda import EmulatedCuda, compile_kernels
 
 Packer = Callable[[str, str, str], DevicePacker]
@@ -35,20 +38,35 @@ CLUSTERED_LAYOUTS = [Layout(outer, inner, "AoS", "clustered") for outer, inner i
 
 
 @pytest.fixture(scope="session")
-def packer(device: Device, templates: Path, tmp_path_factory: pytest.TempPathFactory) -> Packer:
-    """Return the packer of an entry, precision and inner order, compiled at its first use."""
+def load(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Program]:
+    """Compile and load a source under a name."""
     folder = tmp_path_factory.mktemp("packing")
 
-    def load(entry: str, precision: str, inner: str) -> Program:
-        source = render_packing(templates, entry, precision, inner, device.target, "tests")
+    def compiled(source: str, name: str) -> Program:
         if isinstance(device, EmulatedCuda):
             return compile_kernels(source, folder)
-        manifest = folder / f"{entry}-{precision}-{inner}.json"
+        manifest = folder / f"{name}.json"
         module = compile_module(source, device.target, manifest)
         assert module.binary, module.message
         return device.load(manifest.parent / module.binary)
 
-    return cache(lambda *key: DevicePacker(device, load(*key), *key[:2]))
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def packer(device: Device, templates: Path, load: Callable[[str, str], Program]) -> Packer:
+    """Return the packer of an entry, precision and inner order, compiled at its first use."""
+
+    def make(entry: str, precision: str, inner: str) -> DevicePacker:
+        source = render_packing(templates, entry, precision, inner, device.target, "tests")
+        return DevicePacker(device, load(source, f"{entry}-{precision}-{inner}"), entry, precision)
+
+    return cache(make)
+
+
+@pytest.fixture(scope="session")
+def checks(device: Device, templates: Path, load: Callable[[str, str], Program]) -> Program:
+    return load(render_check(templates, device.target, "tests"), "checks")
 
 
 def drawn(lengths: list[int], columns: int, entry: str, seed: int = 0) -> Matrix:
@@ -202,3 +220,59 @@ def test_more_slots_than_an_index_counts_are_counted_and_refused(device, packer,
     matrix = DeviceCsr("wide", (64, 2**30), 2**31 - 1, *memory, np.dtype(float))
     with ExitStack() as stack, pytest.raises(Unsupported, match=f"wide in {layout} has {slots} slots"):
         packer("real", "double", Layout.parse(layout).inner).pack(matrix, Layout.parse(layout), stack)
+
+
+FLAWS = [
+    ("pointers", 0, 1, CheckWord.WRONG),
+    ("pointers", 3, -1, CheckWord.WRONG),
+    ("pointers", 3, 10**6, CheckWord.WRONG),
+    ("pointers", -1, 10**6, CheckWord.WRONG),
+    ("columns", 0, -1, CheckWord.WRONG),
+    ("columns", -1, 30, CheckWord.WRONG),
+    ("columns", 5, 2**31 - 1, CheckWord.WRONG),
+    ("columns", 1, 0, CheckWord.UNORDERED),
+    ("columns", 1, 2, CheckWord.UNORDERED),
+    ("values", -1, np.nan, CheckWord.INFINITE),
+    ("values", 0, -np.inf, CheckWord.INFINITE),
+    ("values", 7, 1e39, CheckWord.LOST),
+    ("values", 7, -1e-40, CheckWord.LOST),
+    ("values", 7, float(np.float32(1e-40)), None),
+    ("values", 7, 0.0, None),
+    ("values", 7, 1 / 3, None),
+    (None, 0, 0, None),
+]
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize(("name", "place", "value", "flaw"), FLAWS)
+def test_a_matrix_of_another_library_is_checked(device, checks, name, place, value, flaw, index):
+    matrix = sp.csr_array(np.triu(np.ones((30, 30)))[:20])
+    arrays = {"pointers": matrix.indptr.astype(index), "columns": matrix.indices.astype(index), "values": matrix.data}
+    if name is not None:
+        arrays[name][place] = value
+    buffers = list(map(device.upload, arrays.values()))
+
+    def check(narrow: bool, dtype: type = np.float64) -> DeviceCsr:
+        values = device.upload(arrays["values"].astype(dtype))
+        given = CsrArrays(matrix.shape, matrix.nnz, *buffers[:2], values, index == np.int64)
+        return DeviceCsr.checked(device, checks, "m", given, 1, np.dtype(dtype), narrow=narrow)
+
+    if flaw is None:
+        taken = check(narrow=True)
+        for array, expected in zip(taken.download(device, 1), arrays.values(), strict=True):
+            np.testing.assert_array_equal(array.ravel(), expected)
+        assert taken.nnz == matrix.nnz
+        assert (taken.pointers.borrowed, taken.indices.borrowed, taken.values.borrowed) == (
+            False,
+            index == np.int32,
+            True,
+        )
+        return
+    with pytest.raises(FlawedCsr) as raised:
+        check(narrow=True)
+    assert raised.value.flaw == flaw
+    if flaw == CheckWord.LOST:
+        check(narrow=False)
+    if flaw == CheckWord.INFINITE:
+        with pytest.raises(FlawedCsr, match="INFINITE"):
+            check(narrow=False, dtype=np.float32)

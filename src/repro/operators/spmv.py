@@ -38,14 +38,12 @@ from repro.operators.base import (
     warn_caller,
 )
 from repro.operators.calls import DirectCall
-from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
-from repro.operators.matrix_sources import MatrixSource, device_packer, packing_source
+from repro.operators.matrix_sources import HostCsr, MatrixSource, device_packer, packing_source, take_matrix
 from repro.operators.persistent_solver import ChipSolver
-from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.operators.scipy_matrices import as_problem
+from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.device_packing import can_pack
+from repro.sparse.compound.device_packing import DevicePacker, PackedOnDevice, can_pack
 from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
 from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
@@ -72,7 +70,9 @@ class Product:
         kind, device = VectorType(matrix.entry, precision), runtime.device
         with argument_errors():
             source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], device.target, "operator")
-        self._entry, self._precision = matrix.entry, precision
+        self._entry, self._precision, self._shape, self._nnz = matrix.entry, precision, matrix.shape, matrix.nnz
+        self._packed_on_device: PackedOnDevice | None = None
+        self._pointers: Buffer | None = None
         name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
         if can_pack(layout):
             packing, packing_name = packing_source(runtime, matrix.entry, precision, layout.inner)
@@ -117,8 +117,11 @@ class Product:
         if can_pack(layout):
             rows, long_rows = matrix.clusters if clustered else (None, 0)
             with runtime.after():
-                packer = device_packer(runtime, matrix.entry, self._precision, layout.inner)
-                packed_on_device = packer.pack(matrix.csr(runtime), layout, stack, rows, long_rows)
+                csr = matrix.csr(runtime)
+                packed_on_device = self._packer.pack(csr, layout, stack, rows, long_rows)
+                self._packed_on_device = packed_on_device
+                if not matrix.is_on_host:  # to read it back
+                    self._pointers = keep(stack, csr.pointers.retain()).buffer
             return packed_on_device.arrays, packed_on_device.facts
         problem = matrix.problem
         values = problem.values.astype(DTYPES[self._precision], copy=False)
@@ -130,6 +133,25 @@ class Product:
             return {
                 name: keep(stack, runtime.device.upload(array)) for name, array in packed.arrays.items()
             }, packed.facts
+
+    @property
+    def _packer(self) -> DevicePacker:
+        return device_packer(self.runtime, self._entry, self._precision, self.id.layout.inner)
+
+    def read_back(self) -> HostCsr:
+        """Return a matrix that was packed from CSR on the device: row pointers, columns and values `(nnz, members)`."""
+        assert self._packed_on_device is not None and self._pointers is not None
+        device, members = self.runtime.device, len(get_entry(self._entry).members)
+        arrays = (
+            np.empty(self._shape[0] + 1, np.int32), np.empty(self._nnz, np.int32),
+            np.empty((self._nnz, members), DTYPES[self._precision]),
+        )  # fmt: skip
+        with self.runtime.after(), ExitStack() as stack:
+            indices, values = (keep(stack, device.allocate(array.nbytes)) for array in arrays[1:])
+            self._packer.unpack(self._packed_on_device, self._pointers, indices, values)
+            for buffer, array in zip((self._pointers, indices, values), arrays, strict=True):
+                device.download(buffer, array)
+        return arrays
 
     def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return a launch of y = A x on the device's own queue."""
@@ -312,6 +334,8 @@ class SpmvOperator(DeviceOperator, Closeable):
         rows, columns = (count * kind.numbers for count in matrix.shape)
         super().__init__(product.runtime, kind, (rows, columns))
         self._matrix = matrix
+        if not matrix.is_on_host:
+            matrix.read = product.read_back
         self._product: Product | None = product
         # transposes, by whether they are conjugated: this operator owns those in `_own_transposes`; `_transposes` also
         # has the one that owns this operator
@@ -600,23 +624,28 @@ def operator(
     Parameters
     ----------
     matrix
-        A SciPy sparse matrix or array, square or rectangular, or a `repro.problems.matrix.Matrix`. The entry type of
+        A SciPy sparse matrix or array, square or rectangular, a sparse matrix of CuPy, a sparse tensor of PyTorch, or a
+        `repro.problems.matrix.Matrix`. The entry type of
         real BSR with 3×3 blocks is `block3`; with 4×4 blocks it is `quaternion`, and each block must be the matrix of a
         quaternion. The entry type of other matrices is `real` or `complex`. Rectangular matrices are refused by
         variants that store pairs, that renumber the unknowns, or whose vectors are in SoA order, unless an entry of a
         vector is one number.
+        CSR of CuPy or PyTorch on a GPU is read there, if entries are `real` or `complex`, and never passes the host
+        unless the variant clusters or renumbers rows, or stores pairs; other matrices of theirs are converted on the
+        host. The operator has a copy: later changes of the matrix do not change it.
     tuned
-        `default`: a variant that is good for many matrices. The name of a variant, such as
-        `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: what a campaign chose for a
-        similar problem, among layouts that take a user's vectors as they are. `now`: time a few variants on this matrix
-        and take the fastest.
+        `default`: a variant that is good for many matrices; for a matrix on a GPU, one in natural order. The name of a
+        variant, such as `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: what a campaign
+        chose for a similar problem, among layouts that take a user's vectors as they are. `now`: time a few variants on
+        this matrix and take the fastest.
     entry
         `real`, `complex`, `quaternion`, `block3` or `pattern`; None: found from the matrix. For example, `block3` for a
         3n×3n matrix in CSR, or `pattern` for a matrix of ones, whose values are then not stored.
     precision
         `single` or `double`; None: the precision of the values.
     device
-        `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
+        `auto` (the GPU on which the matrix lies, else a GPU if there is one, else the CPU through OpenCL), `cuda:N` or
+        `opencl:N`.
     results
         Folder of the campaigns.
 
@@ -632,15 +661,16 @@ def operator(
     """
     text(tuned, "tuned")
     text(results, "results")
-    problem, precision = as_problem(matrix, entry, precision)
-    runtime: Runtime = open_runtime(device)
-    if runtime.device.backend == "opencl":
-        _warn_of_slow_cpu()
-    with MatrixSource(problem) as source:
+    source, precision, runtime = take_matrix(matrix, entry, precision, device)
+    with source:
+        if runtime.device.backend == "opencl":
+            _warn_of_slow_cpu()
         if tuned == "now":
             id = find_fastest(runtime, source, precision)
         else:
             id = find_variant(tuned, source.entry, precision, runtime.device.target, Path(results))
+            if tuned == "default" and not source.is_on_host:  # rows are clustered on the host
+                id = replace(id, layout=replace(id.layout, ordering="natural"))
         return SpmvOperator(source, Product(runtime, source, precision, id))
 
 
@@ -665,8 +695,8 @@ def solve(
     Parameters
     ----------
     A
-        A square matrix, as in `repro.operator`; an operator, of which `entry`, `precision` and `device` are taken; or a
-        sparse matrix of CuPy, which is packed on the host.
+        A square matrix, as in `repro.operator`, which is packed on the host; or an operator, of which `entry`,
+        `precision` and `device` are taken.
     b
         `(n,)` or `(n, 1)`, finite; b = 0 gives the solution 0. An array of NumPy or PyTorch on the host, converted to
         the matrix's precision; or a contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a
@@ -699,12 +729,10 @@ def solve(
     if isinstance(A, SpmvOperator):
         return A.solve(b, method, tol, maxiter, x0=x0)
     one_of(method, "method", METHODS)
-    if is_from_module(A, CUPYS_MATRICES):
-        rows, _ = cupys_rows(A, "A")
-        device = cupy_device(rows) if device == "auto" else device
-        A = rows.get()
-    problem, working_precision = as_problem(A, entry, precision)
-    with ChipSolver(open_runtime(device), problem, working_precision, method) as solver:
+    source, working_precision, runtime = take_matrix(A, entry, precision, device)
+    with source:
+        problem = source.problem
+    with ChipSolver(runtime, problem, working_precision, method) as solver:
         return solver.solve(b, x0, tol, maxiter)
 
 

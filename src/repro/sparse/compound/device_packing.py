@@ -16,7 +16,7 @@ from repro.codegen.targets import DTYPES, INDEX_BYTES, SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.entries import get_entry
-from repro.problems.matrix import Matrix
+from repro.sparse.compound.device_csr import DeviceCsr, SharedMemory
 from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.compound.outer import Outer, get_outer, padded_to_warp
 from repro.sparse.compound.packing import PackedFacts
@@ -61,56 +61,6 @@ def render_packing(templates: Path, entry: str, precision: str, inner: str, targ
         chunks=chunks(len(algebra.members), scalar_bytes),
         words={word.name: word.value for word in MeasureWord},
     )
-
-
-class SharedMemory:
-    """Device memory with several owners, of whom the last frees it by `release`.
-
-    `borrowed` memory belongs to someone else, and is only read for a while.
-    """
-
-    def __init__(self, buffer: Buffer, *, borrowed: bool = False) -> None:
-        self.buffer, self.borrowed, self._owners = buffer, borrowed, 1
-
-    def retain(self) -> SharedMemory:
-        """Return the memory with one more owner."""
-        self._owners += 1
-        return self
-
-    def release(self) -> None:
-        self._owners -= 1
-        if not self._owners:
-            self.buffer.release()
-
-
-@dataclass(frozen=True)
-class DeviceCsr:
-    """A checked CSR matrix on the device: offsets ascend, and columns ascend in each row."""
-
-    name: str
-    #: Rows and columns, counted in entries.
-    shape: tuple[int, int]
-    nnz: int
-    #: int32 `(rows + 1,)` and `(nnz,)`.
-    pointers: SharedMemory
-    indices: SharedMemory
-    #: `(nnz, members)` of `dtype`, which is float32 or float64.
-    values: SharedMemory
-    dtype: np.dtype[Any]
-
-    @classmethod
-    def upload(cls, device: Device, matrix: Matrix, values: NDArray[np.floating]) -> DeviceCsr:
-        """Copy a matrix with `values` `(nnz, members)` to the device."""
-        with ExitStack() as undo:
-            pointers, indices, numbers = (
-                keep(undo, SharedMemory(device.upload(array))) for array in (matrix.indptr, matrix.indices, values)
-            )
-            undo.pop_all()
-        return cls(matrix.name, matrix.shape, matrix.nnz, pointers, indices, numbers, values.dtype)
-
-    def release(self) -> None:
-        for memory in (self.pointers, self.indices, self.values):
-            memory.release()
 
 
 @dataclass(frozen=True)
