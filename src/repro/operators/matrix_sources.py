@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, Self
 
@@ -60,6 +61,8 @@ class MatrixSource:
     def _set(self, entry: str, shape: tuple[int, int], nnz: int) -> None:
         self.entry, self.shape, self.nnz, self.square = entry, shape, nnz, shape[0] == shape[1]
         self._csr: DeviceCsr | None = None
+        #: The matrix before its values were replaced.
+        self._outdated: Matrix | None = None
         #: Reads the matrix from the device, where it is: from CSR, and later from a product.
         self.read: Callable[[], HostCsr] | None = None
 
@@ -75,8 +78,17 @@ class MatrixSource:
             pointers, indices, values = self.read()
             n, columns = self.shape
             wide = values.astype(np.float64, copy=False)
+            if self._outdated is not None:
+                self._problem, self._outdated = replace(self._outdated, values=wide, statistics={}), None
+                return self._problem
             self._problem = Matrix("matrix", self.entry, n, pointers, indices, wide, None if self.square else columns)
         return self._problem
+
+    def values_changed(self, read: Callable[[], HostCsr]) -> None:
+        """Note that the values on the device have changed, and how to read the matrix."""
+        if self._problem is not None:
+            self._outdated, self._problem = self._problem, None
+        self.read = read
 
     def csr(self, runtime: Runtime) -> DeviceCsr:
         """Return the matrix on the device, valid until `release`; the caller holds the device's lock."""

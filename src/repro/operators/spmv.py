@@ -7,7 +7,7 @@ that are timed on the matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
@@ -25,8 +25,17 @@ from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, Unsupported, argument_errors
+from repro.exact_casts import cast
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
-from repro.operators.arrays import DeviceArray, VectorType, View, is_on_device, is_row_major, needs_gradient, shape_of
+from repro.operators.arrays import (
+    DeviceArray,
+    View,
+    host_array,
+    is_on_device,
+    is_row_major,
+    needs_gradient,
+    shape_of,
+)
 from repro.operators.base import (
     Closeable,
     DeviceOperator,
@@ -38,149 +47,21 @@ from repro.operators.base import (
     warn_caller,
 )
 from repro.operators.calls import DirectCall
-from repro.operators.matrix_sources import HostCsr, MatrixSource, device_packer, packing_source, take_matrix
+from repro.operators.matrix_sources import MatrixSource, take_matrix
 from repro.operators.persistent_solver import ChipSolver
-from repro.operators.runtime import KERNELS, Runtime
+from repro.operators.product import Product
+from repro.operators.runtime import Runtime
+from repro.operators.scipy_matrices import SCALE
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.device_packing import DevicePacker, PackedOnDevice, can_pack
-from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
-from repro.sparse.compound.packing import PackedFacts
-from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
-from repro.sparse.compound.variants import DEFAULT, DEFAULTS, Layout, VariantId
+from repro.sparse.compound.product import Steps
+from repro.sparse.compound.variants import DEFAULT, DEFAULTS, VariantId
 from repro.sparse.device_primitives import keep
-from repro.sparse.ordering import permutation, reorder
+from repro.sparse.elementwise import in_order
 from repro.sparse.pairs import MAX_INDEX
 from repro.sparse.solvers.kernels import METHODS
-from repro.sparse.symmetry import symmetry_of, transposed
+from repro.sparse.symmetry import symmetry_of, transposed, transposed_order
 from repro.sparse.tuning_features import OPERATOR, WINNERS
-
-
-class Product:
-    """A matrix on the device, and the compiled kernel of one variant.
-
-    `x_vectors` and `y_vectors` make vectors in the order that the layout requires. `is_direct`: whether users' vectors
-    already have this order (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. `call` is the
-    product on any stream, or None (`CompoundProduct.bind_call`). It raises `ReproError` if the kernel cannot be
-    compiled, or if the matrix does not suit the variant.
-    """
-
-    def __init__(self, runtime: Runtime, matrix: MatrixSource, precision: str, id: VariantId) -> None:
-        self.runtime, self.id, layout = runtime, id, id.layout
-        kind, device = VectorType(matrix.entry, precision), runtime.device
-        with argument_errors():
-            source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], device.target, "operator")
-        self._entry, self._precision, self._shape, self._nnz = matrix.entry, precision, matrix.shape, matrix.nnz
-        self._packed_on_device: PackedOnDevice | None = None
-        self._pointers: Buffer | None = None
-        name = f"{TEMPLATES}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
-        if can_pack(layout):
-            packing, packing_name = packing_source(runtime, matrix.entry, precision, layout.inner)
-            runtime.compile_together({name: source, packing_name: packing})
-        program = runtime.program(source, name)
-        with ExitStack() as stack, ExitStack() as temporaries:
-            try:
-                require_suitable(matrix.shape, matrix.entry, layout)
-                rows = None if layout.unknowns == "natural" else permutation(matrix.problem, layout.unknowns)
-                ordered = matrix if rows is None else keep(temporaries, MatrixSource(reorder(matrix.problem, rows)))
-                arrays, facts = self._packed(ordered, layout, stack)
-                with runtime.after():
-                    self._compound_product = partial(
-                        CompoundProduct, facts=facts, arrays=arrays, n=matrix.shape[0],
-                        entry_bytes=vector_entry_bytes(layout, kind.algebra.size, kind.scalar.itemsize),
-                        counter=keep(stack, device.allocate(4)),
-                    )  # fmt: skip
-                    self._product = self._compound_product(device, program, id)
-            except OutOfDeviceMemory as error:
-                raise runtime.out_of_memory_error(error) from None
-            except Unsupported as error:
-                raise ReproErrorOfValue(
-                    "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
-                ) from None
-            self._memory = stack.pop_all()
-        #: Whether several columns are multiplied in one launch.
-        self.takes_columns = rows is None and not layout.stores_pairs
-        self._products_of_columns: dict[int, CompoundProduct] = {}
-        self.nbytes = self._product.nbytes
-        self.is_direct = rows is None and layout.vector == "AoS"
-        self.call = self._product.bind_call() if self.is_direct else None
-        self.y_vectors = Vectors(runtime, matrix.shape[0], kind, layout.vector, rows)
-        self.x_vectors = (
-            self.y_vectors if matrix.square else Vectors(runtime, matrix.shape[1], kind, layout.vector, rows)
-        )
-
-    def _packed(
-        self, matrix: MatrixSource, layout: Layout, stack: ExitStack
-    ) -> tuple[Mapping[str, Buffer], PackedFacts]:
-        """Return the matrix in a layout on the device: its arrays, which `stack` releases, and their sizes."""
-        runtime, clustered = self.runtime, layout.ordering == "clustered"
-        if can_pack(layout):
-            rows, long_rows = matrix.clusters if clustered else (None, 0)
-            with runtime.after():
-                csr = matrix.csr(runtime)
-                packed_on_device = self._packer.pack(csr, layout, stack, rows, long_rows)
-                self._packed_on_device = packed_on_device
-                if not matrix.is_on_host:  # to read it back
-                    self._pointers = keep(stack, csr.pointers.retain()).buffer
-            return packed_on_device.arrays, packed_on_device.facts
-        problem = matrix.problem
-        values = problem.values.astype(DTYPES[self._precision], copy=False)
-        packed = pack_layout(
-            problem, values, layout, runtime.device.target.warp,
-            lambda: symmetry_of(problem, values), lambda: matrix.clusters[0],
-        )  # fmt: skip
-        with runtime.after():
-            return {
-                name: keep(stack, runtime.device.upload(array)) for name, array in packed.arrays.items()
-            }, packed.facts
-
-    @property
-    def _packer(self) -> DevicePacker:
-        return device_packer(self.runtime, self._entry, self._precision, self.id.layout.inner)
-
-    def read_back(self) -> HostCsr:
-        """Return a matrix that was packed from CSR on the device: row pointers, columns and values `(nnz, members)`."""
-        assert self._packed_on_device is not None and self._pointers is not None
-        device, members = self.runtime.device, len(get_entry(self._entry).members)
-        arrays = (
-            np.empty(self._shape[0] + 1, np.int32), np.empty(self._nnz, np.int32),
-            np.empty((self._nnz, members), DTYPES[self._precision]),
-        )  # fmt: skip
-        with self.runtime.after(), ExitStack() as stack:
-            indices, values = (keep(stack, device.allocate(array.nbytes)) for array in arrays[1:])
-            self._packer.unpack(self._packed_on_device, self._pointers, indices, values)
-            for buffer, array in zip((self._pointers, indices, values), arrays, strict=True):
-                device.download(buffer, array)
-        return arrays
-
-    def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return a launch of y = A x on the device's own queue."""
-        return self._product.bind(x, y)
-
-    def multiply_columns(self, x: Buffer, y: Buffer, count: int, x_steps: Steps, y_steps: Steps) -> None:
-        """Queue Y = A X for `count` ≥ 2 columns, if `takes_columns`; the first such product of a width compiles."""
-        width, starts = split_columns(count, self.x_vectors.kind.algebra.size)
-        product = self._products_of_columns.get(width)
-        if product is None:
-            target = self.runtime.device.target
-            id = replace(self.id, schedule=columns_schedule(self.id.schedule, target))
-            with argument_errors():
-                source = render_module(
-                    KERNELS, self._entry, self._precision, id.layout, [id.schedule], target, "operator", columns=width
-                )
-            name = f"{TEMPLATES}/{self._entry}-{self._precision}/{id.layout.stored}-{id.schedule}-{width}-columns"
-            product = self._compound_product(self.runtime.device, self.runtime.program(source, name), id)
-            self._products_of_columns[width] = product
-        for first in starts:
-            product.bind_columns(x, y, first, x_steps, y_steps)()
-
-    def release(self) -> None:
-        """Wait for the device and release the matrix's memory."""
-        if self.call is not None:
-            self.call.close()
-        self.runtime.device.synchronize()
-        self._memory.close()
-
 
 #: Default on the CPU, which runs the threads of a block in sequence, so a block's rows are contiguous for caching.
 CPU_DEFAULT = "CSR-AoS-AoS/direct-64-3"
@@ -309,8 +190,8 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     `A.T` and the conjugate transpose `A.H` are operators with the same variant, made at first use and kept. Each takes
     as much device memory as the matrix; for real entries, `A.T` and `A.H` are one operator. A matrix that equals its
-    transpose bit for bit is its own `A.T` or `A.H`. `close`, or the end of a `with` block, frees the memory of the
-    operator and of its transposes.
+    transpose bit for bit shares the memory with `A.T` or `A.H`. `close`, or the end of a `with` block, frees the memory
+    of the operator and of its transposes. `update` replaces the values of all.
 
     Any thread may use an operator; threads of one device take turns. A copy or pickle contains the matrix and the name
     of the variant, and opens the device with the same name (`cuda:N` or `opencl:N`).
@@ -329,14 +210,10 @@ class SpmvOperator(DeviceOperator, Closeable):
         Bytes of the matrix on the device; 0 after `close`.
     """
 
-    def __init__(self, matrix: MatrixSource, product: Product) -> None:
+    def __init__(self, matrix: MatrixSource, product: Product, *, owns_product: bool = True) -> None:
         kind = product.x_vectors.kind
         rows, columns = (count * kind.numbers for count in matrix.shape)
         super().__init__(product.runtime, kind, (rows, columns))
-        self._matrix = matrix
-        if not matrix.is_on_host:
-            matrix.read = product.read_back
-        self._product: Product | None = product
         # transposes, by whether they are conjugated: this operator owns those in `_own_transposes`; `_transposes` also
         # has the one that owns this operator
         self._own_transposes: dict[bool, SpmvOperator] = {}
@@ -344,12 +221,23 @@ class SpmvOperator(DeviceOperator, Closeable):
         self._solvers: dict[str, ChipSolver] = {}
         self._handle = next(_handles)
         OPERATORS[self._handle] = self
+        # the entry of each entry of the transpose, on the device
+        self._transposed_order: Buffer | None = None
+        self.name = str(product.id)
+        self.entry, self.precision, self.n = matrix.entry, kind.precision, matrix.shape[0]
+        self._adopt(matrix, product, owns_product)
+
+    def _adopt(self, matrix: MatrixSource, product: Product, owns_product: bool) -> None:
+        """Multiply by a product from now on, which `close` releases if this operator owns it."""
+        self._matrix, self._owns_product, self.nbytes = matrix, owns_product, product.nbytes
+        self._product: Product | None = product
+        if not matrix.is_on_host:
+            matrix.read = product.read_back
         if product.call is not None:
+            kind = self._kind
             entry_bytes = kind.algebra.size * kind.scalar.itemsize
             alignment = min(entry_bytes & -entry_bytes, 16)
-            self._direct = DirectCall(product.runtime, product.call, kind.dtype, (rows, columns), alignment)
-        self.name = str(product.id)
-        self.entry, self.precision, self.n, self.nbytes = matrix.entry, kind.precision, matrix.shape[0], product.nbytes
+            self._direct = DirectCall(product.runtime, product.call, kind.dtype, self.shape, alignment)
 
     @property
     def _problem(self) -> Matrix:
@@ -538,13 +426,160 @@ class SpmvOperator(DeviceOperator, Closeable):
             for transpose in self._own_transposes.values():
                 transpose.close()
             self._own_transposes.clear()
-            for solver in self._solvers.values():
-                solver.close()
-            self._solvers.clear()
+            self._close_solvers()
             if product is not None:
-                product.release()  # waits for the device, so the staging arrays can be freed next
+                if self._owns_product:
+                    product.release()
+                self._runtime.device.synchronize()  # the staging arrays are freed next
+                if self._transposed_order is not None:
+                    self._transposed_order.release()
+                    self._transposed_order = None
                 for name in ("_staging", "_ordered_vectors"):
                     self.__dict__.pop(name, None)
+
+    def _close_solvers(self) -> None:
+        for solver in self._solvers.values():
+            solver.close()
+        self._solvers.clear()
+
+    def update(self, values: Any, *, stream: int | None = None) -> None:
+        """Replace the values of the matrix, whose pattern stays.
+
+        Transposes that were taken before change too. Solvers of the operator are closed; `solver` makes new ones. On a
+        GPU, the update is ordered with the work of the current streams of CuPy and PyTorch, or of `stream`; products on
+        other streams have to be finished before, and started after it. Variants that store pairs or renumber unknowns
+        are packed anew on the host.
+
+        Parameters
+        ----------
+        values
+            The values of all entries in CSR order, with ascending columns and duplicates added: `(nnz,)`, for 3×3
+            blocks `(nnz, 3, 3)`, for quaternions w, x, y, z `(nnz, 4)`, or as many in another shape. An array on the
+            host, finite, whose numbers fit into the operator's dtype; or a contiguous array on the device, of this
+            dtype, whose numbers are not checked.
+        stream
+            Handle of the CUDA stream that computed `values`; None as in `matvec`.
+
+        Raises
+        ------
+        ReproError
+            The array has another size or dtype; a number on the host is NaN or infinite; the matrix stores no values;
+            or the variant stores pairs, and the matrix would not be symmetric. The matrix is unchanged then.
+        """
+        runtime, scalar = self._runtime, self._kind.scalar
+        members = len(self._kind.algebra.members)
+        if not members:
+            raise ReproErrorOfValue("the matrix stores no values", where=repr(self), actual="the entry `pattern`")
+        count = self._matrix.nnz * members * scalar.itemsize // self.dtype.itemsize
+        given: NDArray[Any] | View
+        if is_on_device(values):
+            given = runtime.view(values, "values", self.dtype, count, scalar.itemsize, stream=stream)
+        else:
+            given = self._host_values(values, count)
+        streams = runtime.libraries.streams(runtime.ordinal) if stream is None else {stream}
+        if isinstance(given, View) and given.stream is not None:
+            streams.add(given.stream)
+        reads = not isinstance(given, View) or not self._open().can_fill or bool(self._living_transposes())
+        try:
+            with runtime.after(*streams, reads="an update" if reads else None), ExitStack() as temporaries:
+                self._open()
+                if isinstance(given, View):
+                    buffer = given.buffer
+                else:
+                    buffer = keep(temporaries, runtime.device.allocate_ordered(given.nbytes))
+                    runtime.device.write(buffer, given)
+                changes: dict[SpmvOperator, Callable[[], None]] = {}
+                self._plan_update(buffer, temporaries, changes)
+                former = {operator._open() for operator in changes}
+                for change in changes.values():
+                    change()
+                retired = former - {operator._open() for operator in changes}
+                if retired or runtime.device.backend != "cuda":
+                    runtime.device.synchronize()
+                for product in retired:
+                    product.release()
+        except OutOfDeviceMemory as error:
+            raise runtime.out_of_memory_error(error) from None
+
+    def _host_values(self, values: Any, count: int) -> NDArray[Any]:
+        """Return a user's values on the host in the operator's dtype."""
+        given = host_array(values, "values")
+        if given.size != count:
+            raise ReproErrorOfValue(
+                "the values are not as many as those of the matrix",
+                where="values",
+                expected=f"{count:,}, in CSR order with ascending columns and duplicates added",
+                actual=f"{given.size:,}",
+                todo="make a new operator for another pattern",
+            )
+        host = np.ascontiguousarray(cast(given, self.dtype, "values", SCALE)).reshape(-1)
+        wrong = np.flatnonzero(~np.isfinite(host))
+        if len(wrong):
+            raise ReproErrorOfValue(
+                "NaN or infinite values", where=f"values[{wrong[0]}]", expected="finite values", actual=host[wrong[0]]
+            )
+        return host
+
+    def _living_transposes(self) -> list[tuple[bool, SpmvOperator]]:
+        """Return whether each transpose that was taken is conjugated, and the transpose."""
+        transposes = ((conjugate, reference()) for conjugate, reference in self._transposes.items())
+        return [(conjugate, each) for conjugate, each in transposes if each is not None and not each.closed]
+
+    def _plan_update(
+        self,
+        values: Buffer,
+        temporaries: ExitStack,
+        changes: dict[SpmvOperator, Callable[[], None]],
+        shared: tuple[MatrixSource, Product] | None = None,
+        separate: bool = False,
+    ) -> None:
+        """Prepare new values on the device for this operator and its transposes, as functions in `changes`.
+
+        `temporaries` releases memory that they use. `shared` is what the operator goes on to share with its transpose;
+        `separate`: it shared a product, and has to have one of its own.
+        """
+        product, own = self._open(), shared
+        if own is None and product.can_fill and not separate:
+            product.prepare_filling(self._matrix)
+
+            def fill() -> None:
+                product.fill(values)
+                self._matrix.values_changed(product.read_back)
+                self._close_solvers()
+
+            changes[self] = fill
+        else:
+            if own is None:
+                source = MatrixSource(self._with_values(values))
+                with source:
+                    own = source, Product(self._runtime, source, self.precision, product.id)
+
+            def exchange(new: tuple[MatrixSource, Product] = own) -> None:
+                self._adopt(*new, self._owns_product or separate)
+                self._close_solvers()
+
+            changes[self] = exchange
+        for conjugate, transpose in self._living_transposes():
+            if transpose in changes:
+                continue
+            if self._transposed_order is None:
+                self._transposed_order = self._runtime.device.upload(transposed_order(self._problem)[2])
+            adjoint = conjugate or self.entry != "complex"
+            transposed_values = product.transposed_values(self._transposed_order, values, temporaries, adjoint=adjoint)
+            if transpose._product is not product:
+                transpose._plan_update(transposed_values, temporaries, changes)
+            elif product.are_equal(values, transposed_values):
+                transpose._plan_update(transposed_values, temporaries, changes, shared=own or (self._matrix, product))
+            else:  # this operator keeps what both shared
+                changes[self] = in_order([changes[self], partial(setattr, self, "_owns_product", True)])
+                transpose._plan_update(transposed_values, temporaries, changes, separate=True)
+
+    def _with_values(self, values: Buffer) -> Matrix:
+        """Return the matrix on the host with other values, which lie on the device."""
+        problem = self._problem
+        array = np.empty(problem.values.shape, self._kind.scalar)
+        self._runtime.device.download(values, array)
+        return replace(problem, values=array.astype(np.float64, copy=False), statistics={})
 
     def __rmul__(self, x: Any) -> Any:
         """Return `x A`, which is `A.T x`, for a device array x; SciPy handles other arguments."""
@@ -564,12 +599,12 @@ class SpmvOperator(DeviceOperator, Closeable):
             if transpose is None or transpose.closed:
                 matrix = transposed(self._problem, conjugate=conjugate)
                 if matrix is self._problem:
-                    transpose = self
+                    transpose = SpmvOperator(self._matrix, product, owns_product=False)
                 else:
                     with MatrixSource(matrix) as source:
                         transpose = SpmvOperator(source, Product(self._runtime, source, self.precision, product.id))
-                    transpose._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
-                    self._own_transposes[conjugate] = transpose
+                transpose._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
+                self._own_transposes[conjugate] = transpose
                 self._transposes[conjugate] = ref(transpose)
             return transpose
 

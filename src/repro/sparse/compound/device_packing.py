@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -16,6 +16,7 @@ from repro.codegen.targets import DTYPES, INDEX_BYTES, SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.entries import get_entry
+from repro.errors import ReproError
 from repro.sparse.compound.device_csr import DeviceCsr, SharedMemory
 from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.compound.outer import Outer, get_outer, padded_to_warp
@@ -24,6 +25,7 @@ from repro.sparse.compound.variants import TILE, Layout, chunks, tiled_slots
 from repro.sparse.device_primitives import LOOP_BLOCKS_PER_SM, SCAN_ITEMS, Scan, keep
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels
 from repro.sparse.pairs import STEPS, STEPS_OF_BLOCK, check_slots
+from repro.sparse.symmetry import adjoint_members
 
 
 class MeasureWord(IntEnum):
@@ -47,6 +49,9 @@ def render_packing(templates: Path, entry: str, precision: str, inner: str, targ
     """
     scalar, scalar_bytes = SCALARS[precision]
     algebra = get_entry(entry)
+    adjoint: list[tuple[int, int]] = []
+    with suppress(ReproError):  # the transpose of an entry may be of another type
+        adjoint = adjoint_members(entry) if algebra.members else []
     return render_template(
         templates,
         f"{TEMPLATES}/packing.j2",
@@ -60,6 +65,7 @@ def render_packing(templates: Path, entry: str, precision: str, inner: str, targ
         tile=TILE,
         chunks=chunks(len(algebra.members), scalar_bytes),
         words={word.name: word.value for word in MeasureWord},
+        adjoint=adjoint,
     )
 
 
@@ -77,6 +83,11 @@ class Placing:
     #: The array `index`, and the place in it behind which it has the row of each stored row; 0: rows are as in CSR.
     index: Buffer
     first_row: int
+
+    @property
+    def is_in_csr_order(self) -> bool:
+        """Whether slots are entries in the order of CSR, and `index` begins with its row pointers."""
+        return self.group == 1 and not self.first_row
 
     @property
     def extent(self) -> int:
@@ -237,3 +248,22 @@ class DevicePacker:
             arguments = packed.placing.arguments(pointers)
             arguments += [packed.arrays["columns"], packed.arrays["values"], indices, values]
             self._kernels.over("unpack", packed.placing.extent, arguments)()
+
+    def transpose_values(self, nnz: int, order: Buffer, values: Buffer, transposed: Buffer, *, adjoint: bool) -> None:
+        """Queue the writing of the transpose's values, whose entry k is entry `order[k]` of the matrix.
+
+        `adjoint`: entries are transposed too, as by `repro.sparse.symmetry.transposed` with `conjugate`.
+        """
+        arguments: list[Argument] = [np.int32(nnz), np.int32(adjoint), order, values, transposed]
+        self._kernels.over("transpose_values", nnz, arguments)()
+
+    def are_equal(self, nnz: int, one: Buffer, other: Buffer) -> bool:
+        """Wait for the device, and return whether two matrices of one pattern have equal values."""
+        found, number = self._device.allocate(INDEX_BYTES), np.empty(1, np.int32)
+        try:
+            self._device.fill(found, 0)
+            self._kernels.over("find_difference", nnz, [np.int32(nnz), one, other, found])()
+            self._device.download(found, number)
+        finally:
+            found.release()
+        return not number[0]
