@@ -32,7 +32,7 @@ from repro.cli.campaign import _print_remarks
 from repro.cli.end_of_run import print_end_of_run
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.operators.spmv import find_variant
+from repro.operators.product import find_variant
 from repro.problems.assembly import fold
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.variants import DEFAULTS

@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from repro.errors import ReproError
 from repro.operators import spmv
 from repro.operators.arrays import DeviceArray
-from repro.operators.matrix_sources import MatrixSource
+from repro.operators.product import MatrixSource, Product, find_variant
 from repro.operators.scipy_matrices import as_problem
-from repro.operators.spmv import Product, SpmvOperator, find_variant
+from repro.operators.spmv import SpmvOperator
 from support.emulated_cuda import needs_compiler
 from support.emulated_runtime import CURRENT_STREAM, OWN_STREAM, EmulatedRuntime, install_cupy, ndarray
 from support.frames import frames

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 import repro
 from repro.errors import ReproError
-from repro.operators import matrix_sources
+from repro.operators import product as products
 from repro.operators.runtime import open_runtime
 from support import stand_in_cupy
 from support.emulated_cuda import needs_compiler
@@ -23,7 +23,7 @@ TOLERANCE = {np.dtype(dtype): 1e-5 if np.dtype(dtype).name in ("float32", "compl
 @pytest.fixture
 def runtime(monkeypatch, built_folder):
     runtime = EmulatedRuntime(monkeypatch, built_folder / "emulated")
-    monkeypatch.setattr(matrix_sources, "open_runtime", lambda device: runtime)
+    monkeypatch.setattr(products, "open_runtime", lambda device: runtime)
     return runtime
 
 
@@ -102,7 +102,7 @@ def test_a_damaged_matrix_is_refused(bring, monkeypatch, name, place, value, ind
     def check(matrix, subject):
         raise ReproError("the matrix is damaged", where=subject)
 
-    monkeypatch.setattr(matrix_sources, "check_cupys", check)
+    monkeypatch.setattr(products, "check_cupys", check)
     matrix = sp.csr_array(np.triu(np.ones((30, 30)))[:20])
     getattr(matrix, name)[place] = value
     with pytest.raises(ReproError, match="damaged"):
@@ -147,7 +147,7 @@ def test_columns_are_sorted_and_duplicates_added_up_in_a_copy(bring, bring_array
         host.sum_duplicates()
         return csr_matrix(*map(bring_array, (host.data, host.indices, host.indptr)), matrix.shape)
 
-    monkeypatch.setattr(matrix_sources, "sorted_cupys", ordered)
+    monkeypatch.setattr(products, "sorted_cupys", ordered)
     given, x = bring(twice), np.array([1.0, 10.0])
     A = repro.operator(given, VARIANTS[0])
     np.testing.assert_array_equal((A @ bring_array(x)).get(), twice @ x)
@@ -165,7 +165,7 @@ def test_what_lies_behind_the_last_offset_is_no_entry(bring, bring_array):
 
 
 def test_other_entries_are_folded_on_the_host(bring, bring_array, monkeypatch):
-    monkeypatch.setattr(matrix_sources, "check_cupys", lambda *_: None)
+    monkeypatch.setattr(products, "check_cupys", lambda *_: None)
     matrix = sp.csr_array(sp.kron(random(10, 10, 0.3), np.ones((3, 3))))
     A = repro.operator(bring(matrix), "CSR-AoS-AoS/direct-64-3", entry="block3")
     x = draw(30, float)
@@ -174,7 +174,7 @@ def test_other_entries_are_folded_on_the_host(bring, bring_array, monkeypatch):
 
 
 def test_an_empty_matrix_and_one_on_another_device_are_refused(bring, monkeypatch):
-    monkeypatch.setattr(matrix_sources, "check_cupys", lambda *_: None)
+    monkeypatch.setattr(products, "check_cupys", lambda *_: None)
     with pytest.raises(ReproError, match="no entries"):
         repro.operator(bring(sp.csr_array((3, 4))))
     for device in ("cuda:1", "opencl:0"):

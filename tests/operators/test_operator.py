@@ -11,7 +11,7 @@ import repro
 from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
 from repro.errors import ReproError, Unsupported
-from repro.operators import spmv
+from repro.operators import product as products
 from repro.sparse.compound import device_packing
 from repro.sparse.compound.device_packing import DevicePacker
 from repro.sparse.compound.variants import VariantId, fitting
@@ -192,9 +192,9 @@ def test_a_matrix_or_a_wish_that_cannot_be_is_one_message(matrix, options, messa
 
 
 def test_the_fastest_of_a_few_can_be_asked_for(spd, monkeypatch):
-    monkeypatch.setattr(spmv, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
+    monkeypatch.setattr(products, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
     A = repro.operator(spd, "now", device=DEVICE)
-    assert A.name in (spmv.CPU_DEFAULT, *spmv.CPU_QUICK)
+    assert A.name in (products.CPU_DEFAULT, *products.CPU_QUICK)
     x = draw(60, float)
     np.testing.assert_allclose(A @ x, spd @ x, atol=1e-12)
 
@@ -206,7 +206,7 @@ def test_a_candidate_that_there_is_no_room_for_is_left_out(spd, monkeypatch, ref
             raise refused
 
     monkeypatch.setattr(device_packing, "check_slots", check)
-    monkeypatch.setattr(spmv, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
+    monkeypatch.setattr(products, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
     assert not repro.operator(spd, "now", device=DEVICE).name.startswith("ELL")
 
 
@@ -221,10 +221,10 @@ def test_where_no_candidate_fits_the_default_says_why(spd, monkeypatch):
 
 
 def test_the_defaults_are_variants_of_their_targets():
-    for name in (*spmv.DEFAULTS.values(), spmv.DEFAULT, *spmv.QUICK, *spmv.QUICK_PAIRS):
+    for name in (*products.DEFAULTS.values(), products.DEFAULT, *products.QUICK, *products.QUICK_PAIRS):
         for target in (target for target in TARGETS.values() if target.dialect == "cuda"):
             fitting(VariantId.parse(name), target)
-    for name in (spmv.CPU_DEFAULT, *spmv.CPU_QUICK):
+    for name in (products.CPU_DEFAULT, *products.CPU_QUICK):
         fitting(VariantId.parse(name), get_target("cpu"))
 
 

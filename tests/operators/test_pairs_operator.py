@@ -10,8 +10,8 @@ import repro
 from repro.codegen.targets import get_target
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.operators import spmv
-from repro.operators.matrix_sources import MatrixSource
+from repro.operators import product as products
+from repro.operators.product import MatrixSource
 from repro.problems.generators import KINDS as GENERATED
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
@@ -69,31 +69,31 @@ def test_what_is_timed_now_has_pairs_where_the_matrix_is_symmetric(monkeypatch, 
         tried.append(str(product.id))
         return 1.0 - 0.1 * str(product.id).startswith("Pairs-")
 
-    monkeypatch.setattr(spmv, "CPU_QUICK", ("Sl-16-AoS-AoS/static-64-3",))
-    monkeypatch.setattr(spmv, "CPU_QUICK_PAIRS", (PAIRS,))
-    monkeypatch.setattr(spmv, "_seconds", seconds)
+    monkeypatch.setattr(products, "CPU_QUICK", ("Sl-16-AoS-AoS/static-64-3",))
+    monkeypatch.setattr(products, "CPU_QUICK_PAIRS", (PAIRS,))
+    monkeypatch.setattr(products, "_seconds", seconds)
     assert repro.operator(problem, "now", device=DEVICE).name == PAIRS
-    assert tried == [spmv.CPU_DEFAULT, *spmv.CPU_QUICK, PAIRS]
+    assert tried == [products.CPU_DEFAULT, *products.CPU_QUICK, PAIRS]
     for other in (disturbed(problem), without_entry(problem)):
         tried.clear()
-        assert repro.operator(other, "now", device=DEVICE).name == spmv.CPU_DEFAULT
-        assert tried == [spmv.CPU_DEFAULT, *spmv.CPU_QUICK]
+        assert repro.operator(other, "now", device=DEVICE).name == products.CPU_DEFAULT
+        assert tried == [products.CPU_DEFAULT, *products.CPU_QUICK]
     # in single precision what differs in the last bit is the same
     assert repro.operator(disturbed(problem), "now", precision="single", device=DEVICE).name == PAIRS
 
 
 def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs():
     problem, target = symmetric_problem("block3", SYMMETRIC), get_target("sm_90")
-    assert spmv._quick(MatrixSource(problem), "double", target) == (*spmv.QUICK, *spmv.QUICK_PAIRS)
-    assert spmv._quick(MatrixSource(disturbed(problem)), "double", target) == spmv.QUICK
-    for name in spmv.QUICK_PAIRS:
+    assert products._quick(MatrixSource(problem), "double", target) == (*products.QUICK, *products.QUICK_PAIRS)
+    assert products._quick(MatrixSource(disturbed(problem)), "double", target) == products.QUICK
+    for name in products.QUICK_PAIRS:
         id = VariantId.parse(name)
         assert id.layout.stores_pairs and id.layout in extended_layouts(get_entry("block3"))
         assert id.schedule in extended_space(target, id.layout)
         assert id.layout.unknowns == "natural" and id.layout.vector == "AoS", "a user's vectors as they are"
     pattern = replace(symmetric_problem("real", SYMMETRIC), entry="pattern")
     without_values = MatrixSource(replace(pattern, values=np.empty((pattern.nnz, 0))))
-    assert spmv._quick(without_values, "double", target) == spmv.QUICK
+    assert products._quick(without_values, "double", target) == products.QUICK
 
 
 @pytest.mark.wording

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator, bicg, lsmr, lsqr, qmr, svds
 import repro
 from repro.entries import entries
 from repro.errors import ReproError
-from repro.operators.spmv import Product
+from repro.operators.product import Product
 from repro.problems.matrix import Matrix
 from repro.sparse import symmetry
 from repro.sparse.operands import expand

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import repro
 from repro.entries import entries
 from repro.errors import ReproError
-from repro.operators import matrix_sources
+from repro.operators import product as products
 from repro.operators.runtime import open_runtime
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import expand
@@ -246,7 +246,7 @@ def test_a_full_device_is_one_message_and_changes_nothing(monkeypatch, nth):
 @pytest.fixture
 def emulated(monkeypatch, built_folder):
     runtime = EmulatedRuntime(monkeypatch, built_folder / "emulated")
-    monkeypatch.setattr(matrix_sources, "open_runtime", lambda device: runtime)
+    monkeypatch.setattr(products, "open_runtime", lambda device: runtime)
     return runtime
 
 

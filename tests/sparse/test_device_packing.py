@@ -21,8 +21,16 @@ from repro.entries import entries, get_entry
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse import pairs
-from repro.sparse.compound.device_csr import CheckWord, DeviceCsr, FlawedCsr, SharedMemory, render_check
-from repro.sparse.compound.device_packing import DevicePacker, can_pack, render_packing
+from repro.sparse.compound.device_packing import (
+    CheckWord,
+    DeviceCsr,
+    DevicePacker,
+    FlawedCsr,
+    SharedMemory,
+    can_pack,
+    render_check,
+    render_packing,
+)
 from repro.sparse.compound.outer import outer_formats
 from repro.sparse.compound.packing import pack
 from repro.sparse.compound.variants import CLUSTERED, INNER, Layout

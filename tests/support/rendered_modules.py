@@ -7,8 +7,7 @@ from pathlib import Path
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_common
 from repro.filtering import kernels as filtering
-from repro.sparse.compound.device_csr import render_check
-from repro.sparse.compound.device_packing import render_packing
+from repro.sparse.compound.device_packing import render_check, render_packing
 from repro.sparse.compound.variants import INNER
 from repro.sparse.dynamic import kernels as dynamic
 from repro.sparse.elementwise import render_vectors

@@ -1,32 +1,280 @@
-"""A matrix packed on a device for one variant of y = A x, and the launches that multiply by it."""
+"""Products of a matrix by one variant: the matrix, on the host or where it lies, its packing, and which variant."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from repro.codegen.targets import DTYPES
+from repro.bench.campaign_folder import RESULTS
+from repro.codegen.targets import DTYPES, Target
+from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.entries import get_entry
-from repro.errors import ReproErrorOfValue, Unsupported, argument_errors
+from repro.errors import ReproError, ReproErrorOfValue, Unsupported, argument_errors
+from repro.exact_casts import cast, expectation
+from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
 from repro.operators.arrays import (
     VectorType,
+    as_tensor,
+    host_array,
+    without_gradient,
 )
-from repro.operators.matrix_sources import HostCsr, MatrixSource, device_packer, packing_source
-from repro.operators.runtime import KERNELS, Runtime
+from repro.operators.device_exchange import CUPYS_MATRICES, check_cupys, is_from_module, sorted_cupys
+from repro.operators.device_matrices import COMPLEX_DTYPES, DeviceMatrix, damage_of_tensor, device_matrix, ordinal_of
+from repro.operators.runtime import KERNELS, Runtime, open_runtime
+from repro.operators.scipy_matrices import SCALE, as_problem, check_extent, check_words, precision_of_values
 from repro.operators.vectors import Vectors
-from repro.sparse.compound.device_packing import DevicePacker, PackedOnDevice, can_pack
+from repro.problems.matrix import MAX_ENTRIES, Matrix
+from repro.sparse.compound.device_packing import (
+    CheckWord,
+    DeviceCsr,
+    DevicePacker,
+    FlawedCsr,
+    PackedOnDevice,
+    can_pack,
+    render_check,
+    render_packing,
+)
 from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
 from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
-from repro.sparse.compound.variants import Layout, VariantId
+from repro.sparse.compound.variants import DEFAULT, DEFAULTS, Layout, VariantId
 from repro.sparse.device_primitives import keep
-from repro.sparse.ordering import permutation, reorder
+from repro.sparse.ordering import long_rows, permutation, reorder
 from repro.sparse.symmetry import symmetry_of
+from repro.sparse.tuning_features import OPERATOR, WINNERS
+
+#: Arrays of a CSR matrix: row pointers, columns, and values `(nnz, members)`.
+HostCsr = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.floating]]
+
+
+class MatrixSource:
+    """A checked matrix of which products are made: on the host, on the device, or on both.
+
+    It is brought from one to the other once, and only if that is asked for. `entry`, `shape` (counted in entries),
+    `nnz` and `square` are as for `Matrix`.
+    """
+
+    def __init__(self, problem: Matrix) -> None:
+        self._problem: Matrix | None = problem
+        self._set(problem.entry, problem.shape, problem.nnz)
+
+    @classmethod
+    def on_device(cls, csr: DeviceCsr, entry: str, runtime: Runtime) -> Self:
+        """Return one that is on the device only; it owns `csr`."""
+        self = cls.__new__(cls)
+        self._problem = None
+        self._set(entry, csr.shape, csr.nnz)
+        self._csr = csr
+        members = len(get_entry(entry).members)
+
+        def download() -> HostCsr:
+            with runtime.after():
+                return csr.download(runtime.device, members)
+
+        self.read = download
+        return self
+
+    def _set(self, entry: str, shape: tuple[int, int], nnz: int) -> None:
+        self.entry, self.shape, self.nnz, self.square = entry, shape, nnz, shape[0] == shape[1]
+        self._csr: DeviceCsr | None = None
+        #: The matrix before its values were replaced.
+        self._outdated: Matrix | None = None
+        #: Reads the matrix from the device, where it is: from CSR, and later from a product.
+        self.read: Callable[[], HostCsr] | None = None
+
+    @property
+    def is_on_host(self) -> bool:
+        return self._problem is not None
+
+    @property
+    def problem(self) -> Matrix:
+        """The matrix on the host."""
+        if self._problem is None:
+            assert self.read is not None
+            pointers, indices, values = self.read()
+            n, columns = self.shape
+            wide = values.astype(np.float64, copy=False)
+            if self._outdated is not None:
+                self._problem, self._outdated = replace(self._outdated, values=wide, statistics={}), None
+                return self._problem
+            self._problem = Matrix("matrix", self.entry, n, pointers, indices, wide, None if self.square else columns)
+        return self._problem
+
+    def values_changed(self, read: Callable[[], HostCsr]) -> None:
+        """Note that the values on the device have changed, and how to read the matrix."""
+        if self._problem is not None:
+            self._outdated, self._problem = self._problem, None
+        self.read = read
+
+    def csr(self, runtime: Runtime) -> DeviceCsr:
+        """Return the matrix on the device, valid until `release`; the caller holds the device's lock."""
+        if self._csr is None:
+            self._csr = DeviceCsr.upload(runtime.device, self.problem, self.problem.values)
+        return self._csr
+
+    @cached_property
+    def clusters(self) -> tuple[NDArray[np.int64], int]:
+        """The row order of clustered layouts, `(n,)`, and the number of long rows at its end."""
+        return permutation(self.problem, "bisected"), int(long_rows(self.problem).sum())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Free the copy on the device, unless a product shares it."""
+        if self._csr is not None:
+            self._csr.release()
+            self._csr = None
+
+
+def take_matrix(
+    matrix: Any, entry: str | None, precision: str | None, device: str
+) -> tuple[MatrixSource, str, Runtime]:
+    """Return a user's matrix, the precision of its products, and the device; arguments are those of `repro.operator`.
+
+    CSR of CuPy or PyTorch on a GPU is checked and read there if its entries are to be real or complex. All other
+    matrices of these libraries are converted, by way of the host.
+
+    Raises
+    ------
+    ReproError
+        As for `as_problem`; or the matrix lies on another device.
+    """
+    check_words(entry, precision)
+    if as_tensor(matrix) is not None:
+        matrix = without_gradient(matrix, "matrix")
+    ordinal = ordinal_of(matrix)
+    if ordinal >= 0:
+        place = f"cuda:{ordinal}"
+        if device not in ("auto", place):
+            raise ReproErrorOfValue(
+                "the matrix lies on another device",
+                where="matrix",
+                expected=f"device={device!r}",
+                actual=place,
+                todo="leave `device` out, or bring the matrix there first: nothing is copied there unasked",
+            )
+        device = place
+        taken = _take_where_it_lies(matrix, entry, precision, open_runtime(device))
+        if taken is not None:
+            return taken
+    problem, working_precision = as_problem(_on_host(matrix), entry, precision)
+    return MatrixSource(problem), working_precision, open_runtime(device)
+
+
+def _take_where_it_lies(
+    matrix: Any, entry: str | None, precision: str | None, runtime: Runtime
+) -> tuple[MatrixSource, str, Runtime] | None:
+    """Return what `take_matrix` does for CSR on a GPU, or None for a matrix that has to be converted."""
+    given = device_matrix(matrix, complex_too=True)
+    if given is None or entry not in (None, _entry_of(given)):
+        return None
+    check_extent(given.shape, "matrix")
+    library = runtime.libraries[type(given.arrays[0])]
+    arrays = given.csr_arrays(runtime)
+    if library is None or arrays is None or arrays.length > MAX_ENTRIES:
+        return None
+    working_precision = precision or precision_of_values(given.dtype)
+    dtype, members = np.empty(0, given.dtype).real.dtype, len(get_entry(_entry_of(given)).members)
+    narrow = dtype == np.float64 and working_precision == "single"
+    flaw = None
+    try:
+        with runtime.after(library.stream(runtime.ordinal), reads="repro.operator"):
+            program = runtime.program(*check_source(runtime))
+            csr = DeviceCsr.checked(runtime.device, program, "matrix", arrays, members, dtype, narrow=narrow)
+    except OutOfDeviceMemory as error:
+        raise runtime.out_of_memory_error(error) from None
+    except FlawedCsr as error:
+        flaw = error.flaw
+    if flaw == CheckWord.UNORDERED:
+        ordered = sorted_cupys(matrix) if is_from_module(matrix, CUPYS_MATRICES) else given.library.sort(matrix)
+        return _take_where_it_lies(ordered, entry, precision, runtime)
+    if flaw is not None:
+        _refuse(flaw, matrix)
+    if not csr.nnz:
+        csr.release()
+        return None  # refused as any other
+    return MatrixSource.on_device(csr, _entry_of(given), runtime), working_precision, runtime
+
+
+def _entry_of(given: DeviceMatrix) -> str:
+    return "complex" if given.dtype in COMPLEX_DTYPES else "real"
+
+
+def _refuse(flaw: CheckWord, matrix: Any) -> None:
+    if flaw == CheckWord.INFINITE:
+        raise ReproErrorOfValue("the matrix has NaN or infinite values", where="matrix", expected="finite values")
+    if flaw == CheckWord.LOST:
+        dtype = DTYPES["single"]
+        raise ReproErrorOfValue(
+            f"numbers do not fit into {np.dtype(dtype)}",
+            where="matrix: values",
+            expected=expectation(dtype),
+            todo=SCALE,
+        )
+    if is_from_module(matrix, CUPYS_MATRICES):
+        check_cupys(matrix, "matrix")  # says what is wrong
+    raise damage_of_tensor("matrix")
+
+
+def _on_host(matrix: Any) -> Any:
+    """Return a matrix of CuPy or PyTorch as SciPy's, and all else as it is; `as_problem` checks it."""
+    if is_from_module(matrix, CUPYS_MATRICES):
+        check_cupys(matrix, "matrix")
+        return matrix.get()
+    tensor = as_tensor(matrix)
+    if tensor is None or str(tensor.layout) == "torch.strided" or tensor.dim() != 2:
+        return matrix
+    shape = tuple(tensor.shape)
+    if str(tensor.layout) not in COMPRESSED_TENSORS:
+        tensor = tensor.cpu().coalesce()
+        rows, columns = tensor.indices().numpy()
+        return sp.coo_array((tensor.values().numpy(), (rows, columns)), shape=shape)
+    kind, pointers, indices = COMPRESSED_TENSORS[str(tensor.layout)]
+    converted = kind(shape) if kind is not sp.bsr_array else kind(shape, blocksize=tuple(tensor.values().shape[1:]))
+    converted.data = tensor.values().cpu().numpy()
+    converted.indptr, converted.indices = (getattr(tensor, name)().cpu().numpy() for name in (pointers, indices))
+    return converted
+
+
+#: SciPy's matrices and PyTorch's names of their offsets and indices, by layout.
+COMPRESSED_TENSORS = {
+    "torch.sparse_csr": (sp.csr_array, "crow_indices", "col_indices"),
+    "torch.sparse_csc": (sp.csc_array, "ccol_indices", "row_indices"),
+    "torch.sparse_bsr": (sp.bsr_array, "crow_indices", "col_indices"),
+}
+
+
+@cache
+def check_source(runtime: Runtime) -> tuple[str, str]:
+    """Return the source of the module that checks matrices, and its name in the cache."""
+    return render_check(KERNELS, runtime.device.target, "operator"), f"{TEMPLATES}/checks"
+
+
+@cache
+def packing_source(runtime: Runtime, entry: str, precision: str, inner: str) -> tuple[str, str]:
+    """Return the source of the module that packs matrices, and its name in the cache."""
+    source = render_packing(KERNELS, entry, precision, inner, runtime.device.target, "operator")
+    return source, f"{TEMPLATES}/{entry}-{precision}/packing-{inner}"
+
+
+@cache
+def device_packer(runtime: Runtime, entry: str, precision: str, inner: str) -> DevicePacker:
+    """Return what packs matrices of an entry and precision in an inner order; its kernels are compiled if needed."""
+    program = runtime.program(*packing_source(runtime, entry, precision, inner))
+    return DevicePacker(runtime.device, program, entry, precision)
 
 
 class Product:
@@ -183,3 +431,132 @@ class Product:
             self.call.close()
         self.runtime.device.synchronize()
         self._memory.close()
+
+
+#: Default on the CPU, which runs the threads of a block in sequence, so a block's rows are contiguous for caching.
+CPU_DEFAULT = "CSR-AoS-AoS/direct-64-3"
+#: Variants that `tuned="now"` times in addition to the default. They were chosen greedily to reduce the mean slowdown
+#: in the campaign `h200`, among variants that run on every GPU. On the campaign's problems, the fastest of these
+#: variants and the default is on average 3 %, at most 12 %, slower than the fastest of all variants.
+QUICK = (
+    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4",
+    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4-u2-cs",
+    "CSR-AoSoA-AoS/direct-64-8-w32-u4",
+    "Sl-8-AoSoA-AoS@clustered/direct-256-4-w4",
+    "CSR-AoSoA-AoS@clustered/direct-64-16-w8-u2-cs",
+    "CSR-AoSoA-AoS/direct-256-4-w32",
+    "Sl-8-AoSoA-AoS/direct-128-8-w4",
+    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2",
+)
+#: Further variants that `tuned="now"` times for symmetric matrices; they were not chosen by a campaign. They store
+#: pairs in tiles of middle size, with one or two threads per row, and with or without the cache hint for data read
+#: once.
+QUICK_PAIRS = (
+    "Pairs-128-AoSoA-AoS@clustered/direct-128-8-u2-cs",
+    "Pairs-128-AoSoA-AoS@clustered/direct-256-4-w2-u2",
+)
+CPU_QUICK = ("Sl-16-AoS-AoS/static-64-3", "Sl-16-SoA-AoS/direct-64-3", "ELL-SoA-AoS/static-64-3")
+CPU_QUICK_PAIRS: tuple[str, ...] = ()
+#: Launches per graph and replays of the graph, by which `find_fastest` times a variant.
+LAUNCHES, REPLAYS = 20, 5
+
+
+#: What `tuned` may be.
+CHOICES = "default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/static-256-4"
+
+
+@argument_errors()
+def find_variant(tuned: str, entry: str, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
+    """Return the variant that a user's argument `tuned` selects.
+
+    `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem`. The
+    latter is the variant that a campaign in the folder `results` chose for a problem among those that use vectors in a
+    user's order; if its records lack this choice, the fastest of all variants.
+
+    Raises
+    ------
+    ReproError
+        The name or the campaign's choice is unknown, the campaign's problem has another entry type, or the target
+        cannot run the schedule.
+    """
+    if tuned == "default":
+        on_gpu = target.dialect == "cuda"
+        tuned = DEFAULTS.get((entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
+    elif near := nearest(tuned, ("default", "now")):
+        raise ReproErrorOfValue(
+            "unknown choice of a kernel",
+            expected=CHOICES,
+            actual=f"{tuned}; did you mean {near}?",
+        )
+    elif ":" in tuned:
+        campaign, _, name = tuned.partition(":")
+        choice = find_campaign_choice(
+            results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
+        )
+        if choice.entry != entry:
+            raise ReproErrorOfValue(
+                "the campaign's problem has another entry",
+                where=tuned,
+                expected=entry,
+                actual=choice.entry,
+                todo="name a problem like this matrix",
+            )
+        tuned = choice.name
+    elif "-" not in tuned:  # no layout has such a name
+        raise ReproErrorOfValue("unknown choice of a kernel", expected=CHOICES, actual=tuned)
+    return exported_variant(tuned, target)
+
+
+def find_fastest(runtime: Runtime, matrix: MatrixSource, precision: str) -> VariantId:
+    """Time the default and a few other variants on this matrix, which takes seconds, and return the fastest.
+
+    Variants that do not fit the matrix or the device are skipped. If no variant fits, the default is returned; its use
+    then raises an error with the reason. Pair formats are tried only for symmetric matrices.
+    """
+    target = runtime.device.target
+    seconds: dict[VariantId, float] = {}
+    for name in ("default", *_quick(matrix, precision, target)):
+        with suppress(ReproError, Unsupported, MemoryError):
+            id = find_variant(name, matrix.entry, precision, target)
+            seconds[id] = _seconds(Product(runtime, matrix, precision, id))
+    return (
+        min(seconds, key=seconds.__getitem__) if seconds else find_variant("default", matrix.entry, precision, target)
+    )
+
+
+def _quick(matrix: MatrixSource, precision: str, target: Target) -> tuple[str, ...]:
+    quick, pairs = (QUICK, QUICK_PAIRS) if target.dialect == "cuda" else (CPU_QUICK, CPU_QUICK_PAIRS)
+    if not pairs or not get_entry(matrix.entry).members:
+        return quick
+    problem = matrix.problem
+    symmetric = symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind
+    return quick + pairs if symmetric else quick
+
+
+def _seconds(product: Product) -> float:
+    device = product.runtime.device
+    x, y = product.x_vectors.zeros(), product.y_vectors.zeros()
+    with product.runtime.after():
+        launch = product.bind(x.buffer, y.buffer)
+        launch()
+        return float(np.median(device.time_graph(launch, LAUNCHES, REPLAYS)))
+
+
+def values_on_host(values: Any, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return new values of a matrix, `(count,)` in a dtype, from a user's array on the host."""
+    given = host_array(values, "values")
+    if given.size != count:
+        raise ReproErrorOfValue(
+            "the values are not as many as those of the matrix",
+            where="values",
+            expected=f"{count:,}, in CSR order with ascending columns and duplicates added",
+            actual=f"{given.size:,}",
+            todo="make a new operator for another pattern",
+        )
+    host = np.ascontiguousarray(cast(given, dtype, "values", SCALE)).reshape(-1)
+    wrong = np.flatnonzero(~np.isfinite(host))
+    if len(wrong):
+        raise ReproErrorOfValue(
+            "NaN or infinite values", where=f"values[{wrong[0]}]", expected="finite values", actual=host[wrong[0]]
+        )
+    return host

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import count
@@ -20,17 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.campaign_folder import RESULTS
-from repro.codegen.targets import DTYPES, Target
-from repro.config.validation_errors import nearest
 from repro.devices.base import Buffer, OutOfDeviceMemory
-from repro.entries import get_entry
-from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, Unsupported, argument_errors
-from repro.exact_casts import cast
-from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.operators.arrays import (
     DeviceArray,
     View,
-    host_array,
     is_on_device,
     is_row_major,
     needs_gradient,
@@ -47,129 +41,16 @@ from repro.operators.base import (
     warn_caller,
 )
 from repro.operators.calls import DirectCall
-from repro.operators.matrix_sources import MatrixSource, take_matrix
 from repro.operators.persistent_solver import ChipSolver
-from repro.operators.product import Product
-from repro.operators.runtime import Runtime
-from repro.operators.scipy_matrices import SCALE
+from repro.operators.product import MatrixSource, Product, find_fastest, find_variant, take_matrix, values_on_host
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.product import Steps
-from repro.sparse.compound.variants import DEFAULT, DEFAULTS, VariantId
 from repro.sparse.device_primitives import keep
 from repro.sparse.elementwise import in_order
 from repro.sparse.pairs import MAX_INDEX
 from repro.sparse.solvers.kernels import METHODS
-from repro.sparse.symmetry import symmetry_of, transposed, transposed_order
-from repro.sparse.tuning_features import OPERATOR, WINNERS
-
-#: Default on the CPU, which runs the threads of a block in sequence, so a block's rows are contiguous for caching.
-CPU_DEFAULT = "CSR-AoS-AoS/direct-64-3"
-#: Variants that `tuned="now"` times in addition to the default. They were chosen greedily to reduce the mean slowdown
-#: in the campaign `h200`, among variants that run on every GPU. On the campaign's problems, the fastest of these
-#: variants and the default is on average 3 %, at most 12 %, slower than the fastest of all variants.
-QUICK = (
-    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4",
-    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4-u2-cs",
-    "CSR-AoSoA-AoS/direct-64-8-w32-u4",
-    "Sl-8-AoSoA-AoS@clustered/direct-256-4-w4",
-    "CSR-AoSoA-AoS@clustered/direct-64-16-w8-u2-cs",
-    "CSR-AoSoA-AoS/direct-256-4-w32",
-    "Sl-8-AoSoA-AoS/direct-128-8-w4",
-    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2",
-)
-#: Further variants that `tuned="now"` times for symmetric matrices; they were not chosen by a campaign. They store
-#: pairs in tiles of middle size, with one or two threads per row, and with or without the cache hint for data read
-#: once.
-QUICK_PAIRS = (
-    "Pairs-128-AoSoA-AoS@clustered/direct-128-8-u2-cs",
-    "Pairs-128-AoSoA-AoS@clustered/direct-256-4-w2-u2",
-)
-CPU_QUICK = ("Sl-16-AoS-AoS/static-64-3", "Sl-16-SoA-AoS/direct-64-3", "ELL-SoA-AoS/static-64-3")
-CPU_QUICK_PAIRS: tuple[str, ...] = ()
-#: Launches per graph and replays of the graph, by which `find_fastest` times a variant.
-LAUNCHES, REPLAYS = 20, 5
-
-
-#: What `tuned` may be.
-CHOICES = "default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/static-256-4"
-
-
-@argument_errors()
-def find_variant(tuned: str, entry: str, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
-    """Return the variant that a user's argument `tuned` selects.
-
-    `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem`. The
-    latter is the variant that a campaign in the folder `results` chose for a problem among those that use vectors in a
-    user's order; if its records lack this choice, the fastest of all variants.
-
-    Raises
-    ------
-    ReproError
-        The name or the campaign's choice is unknown, the campaign's problem has another entry type, or the target
-        cannot run the schedule.
-    """
-    if tuned == "default":
-        on_gpu = target.dialect == "cuda"
-        tuned = DEFAULTS.get((entry, precision), DEFAULT) if on_gpu else CPU_DEFAULT
-    elif near := nearest(tuned, ("default", "now")):
-        raise ReproErrorOfValue(
-            "unknown choice of a kernel",
-            expected=CHOICES,
-            actual=f"{tuned}; did you mean {near}?",
-        )
-    elif ":" in tuned:
-        campaign, _, name = tuned.partition(":")
-        choice = find_campaign_choice(
-            results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
-        )
-        if choice.entry != entry:
-            raise ReproErrorOfValue(
-                "the campaign's problem has another entry",
-                where=tuned,
-                expected=entry,
-                actual=choice.entry,
-                todo="name a problem like this matrix",
-            )
-        tuned = choice.name
-    elif "-" not in tuned:  # no layout has such a name
-        raise ReproErrorOfValue("unknown choice of a kernel", expected=CHOICES, actual=tuned)
-    return exported_variant(tuned, target)
-
-
-def find_fastest(runtime: Runtime, matrix: MatrixSource, precision: str) -> VariantId:
-    """Time the default and a few other variants on this matrix, which takes seconds, and return the fastest.
-
-    Variants that do not fit the matrix or the device are skipped. If no variant fits, the default is returned; its use
-    then raises an error with the reason. Pair formats are tried only for symmetric matrices.
-    """
-    target = runtime.device.target
-    seconds: dict[VariantId, float] = {}
-    for name in ("default", *_quick(matrix, precision, target)):
-        with suppress(ReproError, Unsupported, MemoryError):
-            id = find_variant(name, matrix.entry, precision, target)
-            seconds[id] = _seconds(Product(runtime, matrix, precision, id))
-    return (
-        min(seconds, key=seconds.__getitem__) if seconds else find_variant("default", matrix.entry, precision, target)
-    )
-
-
-def _quick(matrix: MatrixSource, precision: str, target: Target) -> tuple[str, ...]:
-    quick, pairs = (QUICK, QUICK_PAIRS) if target.dialect == "cuda" else (CPU_QUICK, CPU_QUICK_PAIRS)
-    if not pairs or not get_entry(matrix.entry).members:
-        return quick
-    problem = matrix.problem
-    symmetric = symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind
-    return quick + pairs if symmetric else quick
-
-
-def _seconds(product: Product) -> float:
-    device = product.runtime.device
-    x, y = product.x_vectors.zeros(), product.y_vectors.zeros()
-    with product.runtime.after():
-        launch = product.bind(x.buffer, y.buffer)
-        launch()
-        return float(np.median(device.time_graph(launch, LAUNCHES, REPLAYS)))
+from repro.sparse.symmetry import transposed, transposed_order
 
 
 class SlowOnCpuWarning(UserWarning):
@@ -475,7 +356,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         if is_on_device(values):
             given = runtime.view(values, "values", self.dtype, count, scalar.itemsize, stream=stream)
         else:
-            given = self._host_values(values, count)
+            given = values_on_host(values, count, self.dtype)
         streams = runtime.libraries.streams(runtime.ordinal) if stream is None else {stream}
         if isinstance(given, View) and given.stream is not None:
             streams.add(given.stream)
@@ -500,25 +381,6 @@ class SpmvOperator(DeviceOperator, Closeable):
                     product.release()
         except OutOfDeviceMemory as error:
             raise runtime.out_of_memory_error(error) from None
-
-    def _host_values(self, values: Any, count: int) -> NDArray[Any]:
-        """Return a user's values on the host in the operator's dtype."""
-        given = host_array(values, "values")
-        if given.size != count:
-            raise ReproErrorOfValue(
-                "the values are not as many as those of the matrix",
-                where="values",
-                expected=f"{count:,}, in CSR order with ascending columns and duplicates added",
-                actual=f"{given.size:,}",
-                todo="make a new operator for another pattern",
-            )
-        host = np.ascontiguousarray(cast(given, self.dtype, "values", SCALE)).reshape(-1)
-        wrong = np.flatnonzero(~np.isfinite(host))
-        if len(wrong):
-            raise ReproErrorOfValue(
-                "NaN or infinite values", where=f"values[{wrong[0]}]", expected="finite values", actual=host[wrong[0]]
-            )
-        return host
 
     def _living_transposes(self) -> list[tuple[bool, SpmvOperator]]:
         """Return whether each transpose that was taken is conjugated, and the transpose."""
