@@ -32,6 +32,7 @@ from repro.cli.campaign import _print_remarks
 from repro.cli.end_of_run import print_end_of_run
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
+from repro.operators.product import MatrixSource
 from repro.operators.variant_choice import find_variant
 from repro.problems.assembly import fold
 from repro.problems.matrix import Matrix
@@ -181,7 +182,7 @@ def test_two_studies_are_told_apart_and_one_whose_kernels_stay_says_so(
         (coordinates, "kernels of other studies cannot be exported or run as an operator"),
     ):
         with pytest.raises(ReproError, match=message):
-            find_variant(tuned, small, "double", get_target("sm_80"))
+            find_variant(tuned, MatrixSource(small), "double", get_target("sm_80"))
     with pytest.raises(SystemExit):
         run(["export", "part", "--precision", "double", "--campaign", maker.campaign, "--to", "out"])
     assert refused in capsys.readouterr().err

@@ -7,8 +7,9 @@ import scipy.sparse as sp
 from repro.errors import ReproError
 from repro.operators import spmv
 from repro.operators.arrays import DeviceArray
+from repro.operators.product import MatrixSource, Product
 from repro.operators.scipy_matrices import as_problem
-from repro.operators.spmv import Product, SpmvOperator
+from repro.operators.spmv import SpmvOperator
 from repro.operators.variant_choice import find_variant
 from support.emulated_cuda import needs_compiler
 from support.emulated_runtime import CURRENT_STREAM, OWN_STREAM, EmulatedRuntime, install_cupy, ndarray
@@ -30,9 +31,9 @@ def bring(monkeypatch, runtime):
 
 def made(runtime, matrix, tuned="CSR-AoS-AoS/direct-64-3-w8"):
     problem, precision = as_problem(matrix, None, None)
-    return SpmvOperator(
-        problem, Product(runtime, problem, precision, find_variant(tuned, problem, precision, runtime.device.target))
-    )
+    with MatrixSource(problem) as source:
+        id = find_variant(tuned, source, precision, runtime.device.target)
+        return SpmvOperator(source, Product(runtime, source, precision, id))
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ from repro.errors import ReproError
 from repro.operators.arrays import VectorType
 from repro.operators.base import Capacity
 from repro.operators.dynamic_csr import DynamicCSR
+from repro.operators.product import MatrixSource, Product
 from repro.operators.scipy_matrices import as_problem
-from repro.operators.spmv import Product, SpmvOperator, find_variant
+from repro.operators.spmv import SpmvOperator
+from repro.operators.variant_choice import find_variant
 from repro.operators.vectors import Vectors
 from support import emulated_runtime
 from support.emulated_cuda import needs_compiler
@@ -85,8 +87,9 @@ def test_a_vector_is_combined_and_not_read_in_a_capture(runtime, bring, begin_ca
 def test_a_product_of_a_host_array_is_refused_in_a_capture(runtime, bring, begin_capture):
     matrix = sp.csr_array(random(50, 40, 0.15))
     problem, precision = as_problem(matrix, None, None)
-    id = find_variant("default", problem, precision, runtime.device.target)
-    A = SpmvOperator(problem, Product(runtime, problem, precision, id))
+    source = MatrixSource(problem)
+    id = find_variant("default", source, precision, runtime.device.target)
+    A = SpmvOperator(source, Product(runtime, source, precision, id))
     x, several = draw(40, float), random(40, 3, 1).toarray()
     on_device = bring(x)
     begin_capture()

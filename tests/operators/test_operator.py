@@ -10,8 +10,7 @@ from scipy.sparse.linalg import aslinearoperator, cg, eigsh
 import repro
 from repro.entries import entries
 from repro.errors import ReproError, Unsupported
-from repro.operators import spmv
-from repro.sparse.compound.product import pack_layout
+from repro.sparse.compound.device_packing import DevicePacker
 from support.matrices import draw
 
 pytestmark = pytest.mark.medium
@@ -125,7 +124,8 @@ def test_arrays_on_the_device_stay_there(spd):
 @pytest.mark.parametrize("tuned", VARIANTS)
 def test_operator_packs_the_matrix_once(spd, monkeypatch, tuned):
     packed = []
-    monkeypatch.setattr(spmv, "pack_layout", lambda *arguments: packed.append(1) or pack_layout(*arguments))
+    pack = DevicePacker.pack
+    monkeypatch.setattr(DevicePacker, "pack", lambda *arguments: packed.append(1) or pack(*arguments))
     A = repro.operator(spd, tuned, device=DEVICE)
     for seed in range(3):
         x = draw(60, float, seed)
@@ -138,7 +138,7 @@ def test_a_variant_that_cannot_hold_the_matrix_is_one_message(spd, monkeypatch):
     def pack(*arguments):
         raise Unsupported("too large for 32-bit indices")
 
-    monkeypatch.setattr(spmv, "pack_layout", pack)
+    monkeypatch.setattr(DevicePacker, "pack", pack)
     with pytest.raises(ReproError, match=r"cannot hold the matrix[\s\S]*too large[\s\S]*another variant"):
         repro.operator(spd, device=DEVICE)
 

@@ -11,9 +11,10 @@ import repro
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE
+from repro.operators.product import Product
 from repro.operators.runtime import Runtime
 from repro.operators.scipy_matrices import as_problem
-from repro.operators.spmv import Product, SpmvOperator
+from repro.operators.spmv import SpmvOperator
 from repro.sparse.compound.variants import VariantId
 
 

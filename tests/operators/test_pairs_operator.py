@@ -11,6 +11,7 @@ from repro.codegen.targets import get_target
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.operators import variant_choice
+from repro.operators.product import MatrixSource
 from repro.problems.generators import KINDS as GENERATED
 from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
@@ -42,7 +43,7 @@ def test_both_transposes_of_complex_matrices(as_scipy, kind):
     matrix = as_scipy(problem)
     x = np.random.default_rng(2).uniform(-1, 1, matrix.shape[1]) * (1 + 2j)
     with repro.operator(problem, CLUSTERED, device=DEVICE) as A:
-        assert (A.H if kind == HERMITIAN else A.T) is A
+        assert (A.H if kind == HERMITIAN else A.T)._product is A._product
         np.testing.assert_allclose(A.T @ x, matrix.T @ x, atol=1e-12)
         np.testing.assert_allclose(A.H @ x, matrix.conj().T @ x, atol=1e-12)
 
@@ -62,7 +63,9 @@ def test_conjugate_gradients_on_elasticity_take_fewer_bytes(as_scipy):
 @pytest.mark.parametrize(("entry", "kind"), KINDS)
 def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs(entry, kind):
     def candidates(problem, precision="double", seconds=1.0):
-        return list(variant_choice._candidates(problem, precision, target, lambda needed: needed <= seconds))
+        return list(
+            variant_choice._candidates(MatrixSource(problem), precision, target, lambda needed: needed <= seconds)
+        )
 
     problem, target = symmetric_problem(entry, kind), get_target("sm_90")
     assert set(variant_choice.QUICK_PAIRS) <= set(candidates(problem))

@@ -56,7 +56,7 @@ def test_on_a_gpu_nothing_is_said(monkeypatch):
     class Gpu:
         backend = "cuda"
 
-    monkeypatch.setattr(spmv, "open_runtime", lambda _: type("Runtime", (), {"device": Gpu()}))
+    monkeypatch.setattr(product, "open_runtime", lambda _: type("Runtime", (), {"device": Gpu()}))
     monkeypatch.setattr(spmv, "find_variant", no_further)
     monkeypatch.setattr(Gpu, "target", None, raising=False)
     with warnings.catch_warnings():

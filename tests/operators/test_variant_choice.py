@@ -13,9 +13,10 @@ import repro
 from repro.codegen.targets import TARGETS, get_target
 from repro.errors import ReproError
 from repro.operators import variant_choice
+from repro.operators.product import MatrixSource
 from repro.operators.variant_choice import CPU_QUICK, find_fastest
 from repro.problems.matrix import Matrix
-from repro.sparse.compound import defaults, packing
+from repro.sparse.compound import defaults, device_packing
 from repro.sparse.compound.variants import VariantId, fitting
 from support.matrices import draw
 
@@ -43,13 +44,14 @@ class Trials:
     def __init__(self, monkeypatch, clock, making=0.5, compiling=0.0, seconds=None, refused=()):
         self.clock, self.making, self.seconds, self.refused = clock, making, seconds or {}, refused
         self.made, self.released = [], []
+        monkeypatch.setattr(variant_choice, "Product", self.make)
         monkeypatch.setattr(variant_choice, "_seconds", self.time)
         monkeypatch.setattr(variant_choice, "compiled", lambda *_: self.pass_time(compiling))
 
     def pass_time(self, seconds):
         self.clock.now += seconds
 
-    def make(self, id, clusters):
+    def make(self, runtime, matrix, precision, id):
         name = str(id)
         self.pass_time(self.making)
         if name in self.refused:
@@ -68,7 +70,7 @@ def problem(matrix):
 
 def found(problem, trials, budget, target="cpu"):
     runtime = SimpleNamespace(device=SimpleNamespace(target=get_target(target)), after=nullcontext)
-    return find_fastest(runtime, problem, "double", trials.make, budget)
+    return find_fastest(runtime, MatrixSource(problem), "double", budget)
 
 
 def test_the_fastest_is_kept_and_the_others_are_released(monkeypatch, problem):
@@ -103,7 +105,7 @@ def test_where_no_candidate_fits_the_default_says_why(matrix, monkeypatch):
     def check(*_):
         raise ReproError("too large for 32-bit indices")
 
-    monkeypatch.setattr(packing, "check_slots", check)
+    monkeypatch.setattr(device_packing, "check_slots", check)
     with pytest.raises(ReproError, match="too large for 32-bit"):
         repro.operator(matrix, "now", device=DEVICE)
 

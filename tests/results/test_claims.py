@@ -261,9 +261,6 @@ def test_rows_of_own_problems_judge_no_claim(campaign: Campaign) -> None:
     assert [number.case for number in some.numbers] == every[1:]
     [none] = judge([CLAIM], of_own(campaign, *every), quantity, cases)
     assert (none.verdict, none.reason) == (Verdict.NOT_TESTABLE, "no problem is a paper’s")
-    # the published numbers do not depend on what was measured
-    [published] = judge([replace(CLAIM, basis="published")], of_own(campaign, *every), quantities(2.5), variants_alone)
-    assert published.verdict == Verdict.HOLDS
 
 
 def test_why_claims_are_not_judged_is_told_once_for_all_of_one_reason(campaign: Campaign) -> None:

@@ -208,8 +208,9 @@ class EmulatedCuda:
         buffer.bytes[: flat.size] = flat
 
     def download(self, buffer: Memory, array: np.ndarray) -> None:
-        """Copy the first bytes of a buffer."""
-        array.reshape(-1).view(np.uint8)[:] = buffer.bytes[: array.nbytes]
+        """Copy the first bytes of a buffer, which may be of another library."""
+        assert array.nbytes <= buffer.nbytes
+        ctypes.memmove(array.ctypes.data, buffer.pointer, array.nbytes)
 
     def fill(self, buffer: Memory, byte: int) -> None:
         """Set every byte."""

@@ -7,6 +7,8 @@ from pathlib import Path
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_common
 from repro.filtering import kernels as filtering
+from repro.sparse.compound.device_packing import render_check, render_packing
+from repro.sparse.compound.variants import INNER
 from repro.sparse.dynamic import kernels as dynamic
 from repro.sparse.elementwise import render_vectors
 from repro.sparse.multigrid import kernels as multigrid
@@ -45,6 +47,9 @@ def rendered_modules(templates: Path, target: Target) -> dict[str, str]:
         modules[f"persistent/{method}"] = render_persistent(templates, method, "block3", "double", target)
     for entry in ("real", "block3"):
         modules[f"vectors/{entry}"] = render_vectors(templates, entry, "double", "AoS", target)
+    modules["checks"] = render_check(templates, target, "tests")
+    for inner in INNER:
+        modules[f"packing/{inner}"] = render_packing(templates, "block3", "double", inner, target, "tests")
     for study, keys in KEYS.items():
         modules |= {f"{study}/{key}": get_study(study).render(templates, key, target) for key in keys}
     return modules

@@ -313,8 +313,12 @@ def cupys_rows(matrix: Any, subject: str) -> tuple[Any, str]:
     """
     if matrix.dtype.kind not in "fiub":
         raise ReproErrorOfValue("the matrix is not real", where=subject, expected="real numbers", actual=matrix.dtype)
-    precision = precision_of_values(matrix.dtype)
-    _check_cupys(matrix, subject)
+    check_cupys(matrix, subject)
+    return sorted_cupys(matrix), precision_of_values(matrix.dtype)
+
+
+def sorted_cupys(matrix: Any) -> Any:
+    """Return a checked CuPy matrix as CSR with sorted columns and without duplicates; it may be the same."""
     if matrix.format == "csr":  # a new object has no cached and possibly wrong flags about the order of columns
         end = int(matrix.indptr[-1])
         arrays = matrix.data[:end], matrix.indices[:end], matrix.indptr
@@ -324,10 +328,10 @@ def cupys_rows(matrix: Any, subject: str) -> tuple[Any, str]:
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
-    return rows, precision
+    return rows
 
 
-def _check_cupys(matrix: Any, subject: str) -> None:
+def check_cupys(matrix: Any, subject: str) -> None:
     """Check shape, indices and offsets of a CuPy matrix, on the GPU, before any conversion."""
     check_extent(matrix.shape, subject, MAX_ENTRIES)
     rows, columns = matrix.shape

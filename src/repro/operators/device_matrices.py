@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from repro.devices.base import Buffer
+from repro.errors import ReproErrorOfValue
 from repro.operators.array_libraries import ArrayLibrary
 from repro.operators.arrays import ExternalArray
 from repro.operators.runtime import Runtime
@@ -112,20 +113,43 @@ class DeviceMatrix(NamedTuple):
         return CsrArrays(self.shape, length, at_offsets, at_columns, at_values, self.long)
 
 
-_NAMES = {f"torch.{name}": np.dtype(name) for name in ("float32", "float64", "int32", "int64")}
+_NAMES = {
+    f"torch.{name}": np.dtype(name) for name in ("float32", "float64", "complex64", "complex128", "int32", "int64")
+}
 CUPY_MATRICES = _CuPyMatrices()
 _LIBRARIES: dict[str, MatrixLibrary] = {"cupyx": CUPY_MATRICES, "torch": _PyTorchMatrices()}
-_VALUE_DTYPES = np.dtype(np.float32), np.dtype(np.float64)
+REAL_DTYPES = np.dtype(np.float32), np.dtype(np.float64)
+COMPLEX_DTYPES = np.dtype(np.complex64), np.dtype(np.complex128)
 
 
-def device_matrix(matrix: Any) -> DeviceMatrix | None:
-    """Return a matrix of CuPy or PyTorch as it lies; None for others, which are taken by conversion."""
+def ordinal_of(matrix: Any) -> int:
+    """Return the number of the GPU on which a sparse matrix of CuPy or PyTorch lies; -1 for others."""
+    kind = type(matrix).__module__.partition(".")[0]
+    if kind == "cupyx" and hasattr(matrix, "format"):
+        numbers = getattr(matrix, "data", None)
+        return -1 if numbers is None else _LIBRARIES[kind].ordinal(numbers)
+    return _LIBRARIES[kind].ordinal(matrix) if kind == "torch" and matrix.is_cuda else -1
+
+
+def damage_of_tensor(subject: str) -> ReproErrorOfValue:
+    """Return the error for a tensor whose offsets or columns are wrong."""
+    return ReproErrorOfValue(
+        "the matrix is damaged",
+        where=subject,
+        expected="row offsets that ascend from 0 to the number of entries, and columns inside of the matrix",
+        todo="see what `torch.sparse.check_sparse_tensor_invariants` says of it",
+    )
+
+
+def device_matrix(matrix: Any, *, complex_too: bool = False) -> DeviceMatrix | None:
+    """Return a real matrix of CuPy or PyTorch, or a complex one, as it lies; None for others, to be converted."""
     library = _LIBRARIES.get(type(matrix).__module__.partition(".")[0])
     arrays = None if library is None else library.arrays(matrix)
     if library is None or arrays is None:
         return None
     dtype, index, other = map(library.dtype, arrays)
-    if dtype not in _VALUE_DTYPES or index not in (_INT32, _INT64) or index != other:
+    dtypes = REAL_DTYPES + COMPLEX_DTYPES if complex_too else REAL_DTYPES
+    if dtype is None or dtype not in dtypes or index not in (_INT32, _INT64) or index != other:
         return None
     ordinal = library.ordinal(arrays[0])
     rows, columns = matrix.shape

@@ -16,9 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from repro.devices.base import Buffer, OutOfDeviceMemory
-from repro.errors import ReproErrorOfValue
 from repro.operators.device_exchange import CUPYS_MATRICES, is_from_module
-from repro.operators.device_matrices import DeviceMatrix, device_matrix, new_csr_arrays
+from repro.operators.device_matrices import DeviceMatrix, damage_of_tensor, device_matrix, new_csr_arrays
 from repro.operators.product_tools import ProductTools, product_tools
 from repro.operators.runtime import Runtime, open_runtime
 from repro.sparse.device_primitives import keep
@@ -52,12 +51,7 @@ def multiply_in_place(a: Any, b: Any, device: str, sort: bool) -> Any:
         if is_from_module(a, CUPYS_MATRICES):
             return None
         if flaw.damaged:
-            raise ReproErrorOfValue(
-                "the matrix is damaged",
-                where="ab"[flaw.index],
-                expected="row offsets that ascend from 0 to the number of entries, and columns inside of the matrix",
-                todo="see what `torch.sparse.check_sparse_tensor_invariants` says of it",
-            ) from None
+            raise damage_of_tensor("ab"[flaw.index]) from None
         a, b = (first.library.sort(matrix) for matrix in (a, b))
         return multiply_in_place(a, b, device, sort)
     return first.library.sort(product) if sort and product is not None else product

@@ -326,6 +326,14 @@ SCALE = "scale the matrix, or take more precision; set to 0 what is too small to
 PRECISIONS = {np.dtype(real): name for name, real in DTYPES.items()}
 
 
+def check_words(entry: str | None, precision: str | None) -> None:
+    """Raise `ReproError` for an unknown entry or precision."""
+    if precision is not None:
+        one_of(precision, "precision", tuple(DTYPES))
+    if entry is not None:
+        one_of(entry, "entry", tuple(sorted(entries())))
+
+
 @argument_errors()
 def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
     """Return a matrix as a problem, and the precision of its products; the arguments are those of `repro.operator`.
@@ -333,10 +341,7 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
     It raises `ReproError` if the matrix is damaged, empty or not finite, if its values do not suit the entry type,
     or if they exceed the precision.
     """
-    if precision is not None:
-        one_of(precision, "precision", tuple(DTYPES))
-    if entry is not None:
-        one_of(entry, "entry", tuple(sorted(entries())))
+    check_words(entry, precision)
     if isinstance(matrix, Matrix):
         if entry not in (None, matrix.entry):
             raise ReproErrorOfValue("the problem has another entry", expected=matrix.entry, actual=entry)

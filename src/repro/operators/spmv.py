@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from repro.bench.campaign_folder import RESULTS
 from repro.devices.base import Buffer, OutOfDeviceMemory
-from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, Unsupported
-from repro.operators.arrays import DeviceArray, VectorType, View, is_on_device, is_row_major, needs_gradient, shape_of
+from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
+from repro.operators.arrays import DeviceArray, View, is_on_device, is_row_major, needs_gradient, shape_of
 from repro.operators.base import (
     HOST_PRODUCT,
     Closeable,
@@ -36,107 +36,17 @@ from repro.operators.base import (
     warn_caller,
 )
 from repro.operators.calls import DirectCall
-from repro.operators.device_exchange import CUPYS_MATRICES, cupy_device, cupys_rows, is_from_module
 from repro.operators.persistent_solver import ChipSolver
-from repro.operators.runtime import Runtime, open_runtime
-from repro.operators.scipy_matrices import as_problem
-from repro.operators.variant_choice import BUDGET, compiled, find_fastest, find_variant
+from repro.operators.product import MatrixSource, Product, take_matrix, values_on_host
+from repro.operators.variant_choice import BUDGET, find_fastest, find_variant
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.kernels import columns_schedule, split_columns
-from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
-from repro.sparse.compound.variants import VariantId
+from repro.sparse.compound.product import Steps
 from repro.sparse.device_primitives import keep
-from repro.sparse.ordering import permutation, reorder
+from repro.sparse.elementwise import in_order
 from repro.sparse.pairs import MAX_INDEX
 from repro.sparse.solvers.kernels import METHODS
-from repro.sparse.symmetry import symmetry_of, transposed
-
-
-class Product:
-    """A matrix on the device, and the compiled kernel of one variant.
-
-    `x_vectors` and `y_vectors` make vectors in the order that the layout requires. `is_direct`: whether users' vectors
-    already have this order (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. `call` is the
-    product on any stream, or None (`CompoundProduct.bind_call`). `clusters` returns the order of the rows of clustered
-    layouts, if it is known. It raises `ReproError` if the kernel cannot be
-    compiled, or if the matrix does not suit the variant.
-    """
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        matrix: Matrix,
-        precision: str,
-        id: VariantId,
-        clusters: Callable[[], NDArray[np.int64]] | None = None,
-    ) -> None:
-        self.runtime, self.id, layout = runtime, id, id.layout
-        kind, device = VectorType(matrix.entry, precision), runtime.device
-        program = compiled(runtime, matrix.entry, precision, id)
-        self._entry, self._precision = matrix.entry, precision
-        with ExitStack() as stack:
-            try:
-                require_suitable(matrix, layout)
-                rows = None if layout.unknowns == "natural" else permutation(matrix, layout.unknowns)
-                ordered = matrix if rows is None else reorder(matrix, rows)
-                values = ordered.values.astype(kind.scalar, copy=False)
-                packed = pack_layout(
-                    ordered, values, layout, device.target.warp,
-                    lambda: symmetry_of(ordered, values), clusters or partial(permutation, matrix, "bisected"),
-                )  # fmt: skip
-                with runtime.after():
-                    arrays = {name: keep(stack, device.upload(array)) for name, array in packed.arrays.items()}
-                    scratch = stack.enter_context(ExitStack())
-                    self._compound_product = partial(
-                        CompoundProduct, facts=packed.facts, arrays=arrays, n=matrix.n,
-                        entry_bytes=vector_entry_bytes(layout, kind.algebra.size, kind.scalar.itemsize),
-                        scratch=lambda nbytes: keep(scratch, device.allocate(nbytes)),
-                    )  # fmt: skip
-                    self._product = self._compound_product(device, program, id)
-            except OutOfDeviceMemory as error:
-                raise runtime.out_of_memory_error(error) from None
-            except Unsupported as error:
-                raise ReproErrorOfValue(
-                    "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
-                ) from None
-            self._memory = stack.pop_all()
-        #: Whether several columns are multiplied in one launch.
-        self.takes_columns = rows is None and not layout.stores_pairs
-        self._products_of_columns: dict[int, CompoundProduct] = {}
-        self.nbytes = self._product.nbytes
-        self.is_direct = rows is None and layout.vector == "AoS"
-        self.call = self._product.bind_call() if self.is_direct else None
-        self.y_vectors = Vectors(runtime, matrix.n, kind, layout.vector, rows)
-        self.x_vectors = (
-            self.y_vectors if matrix.square else Vectors(runtime, matrix.shape[1], kind, layout.vector, rows)
-        )
-
-    def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return a launch of y = A x on the device's own queue."""
-        return self._product.bind(x, y)
-
-    def multiply_columns(self, x: Buffer, y: Buffer, count: int, x_steps: Steps, y_steps: Steps) -> None:
-        """Queue Y = A X for `count` ≥ 2 columns, if `takes_columns`; the first such product of a width compiles."""
-        width, starts = split_columns(count, self.x_vectors.kind.algebra.size)
-        product = self._products_of_columns.get(width)
-        if product is None:
-            target = self.runtime.device.target
-            id = replace(self.id, schedule=columns_schedule(self.id.schedule, target))
-            kind = self.x_vectors.kind
-            entry_bytes = width * kind.algebra.size * kind.scalar.itemsize
-            program = compiled(self.runtime, self._entry, self._precision, id, width)
-            product = self._compound_product(self.runtime.device, program, id, entry_bytes=entry_bytes)
-            self._products_of_columns[width] = product
-        for first in starts:
-            product.bind_columns(x, y, first, x_steps, y_steps)()
-
-    def release(self) -> None:
-        """Wait for the device and release the matrix's memory."""
-        if self.call is not None:
-            self.call.close()
-        self.runtime.device.synchronize()
-        self._memory.close()
+from repro.sparse.symmetry import transposed, transposed_order
 
 
 class SlowOnCpuWarning(UserWarning):
@@ -157,8 +67,9 @@ class SpmvOperator(DeviceOperator, Closeable):
 
     `A.T` and the conjugate transpose `A.H` are operators, made at first use and kept: with the variant that was named,
     or else with the default for their rows. Each takes about as much device memory as the matrix; for real entries,
-    `A.T` and `A.H` are one operator. A matrix that equals its transpose bit for bit is its own `A.T` or `A.H`. `close`,
-    or the end of a `with` block, frees the memory of the operator and of its transposes.
+    `A.T` and `A.H` are one operator. A matrix that equals its transpose bit for bit shares the memory with `A.T` or
+    `A.H`. `close`, or the end of a `with` block, frees the memory of the operator and of its transposes. `update`
+    replaces the values of all.
 
     Any thread may use an operator; threads of one device take turns. A copy or pickle contains the matrix and the name
     of the variant, and opens the device with the same name (`cuda:N` or `opencl:N`).
@@ -180,14 +91,18 @@ class SpmvOperator(DeviceOperator, Closeable):
     """
 
     def __init__(
-        self, problem: Matrix, product: Product, *, named: bool = True, timed: Mapping[str, float] | None = None
+        self,
+        matrix: MatrixSource,
+        product: Product,
+        *,
+        owns_product: bool = True,
+        named: bool = True,
+        timed: Mapping[str, float] | None = None,
     ) -> None:
         kind = product.x_vectors.kind
-        rows, columns = (count * kind.numbers for count in problem.shape)
+        rows, columns = (count * kind.numbers for count in matrix.shape)
         super().__init__(product.runtime, kind, (rows, columns))
-        self._problem = problem
         self._named, self.timed = named, dict(timed or {})
-        self._product: Product | None = product
         # transposes, by whether they are conjugated: this operator owns those in `_own_transposes`; `_transposes` also
         # has the one that owns this operator
         self._own_transposes: dict[bool, SpmvOperator] = {}
@@ -195,12 +110,27 @@ class SpmvOperator(DeviceOperator, Closeable):
         self._solvers: dict[str, ChipSolver] = {}
         self._handle = next(_handles)
         OPERATORS[self._handle] = self
+        # the entry of each entry of the transpose, on the device
+        self._transposed_order: Buffer | None = None
+        self.name = str(product.id)
+        self.entry, self.precision, self.n = matrix.entry, kind.precision, matrix.shape[0]
+        self._adopt(matrix, product, owns_product)
+
+    def _adopt(self, matrix: MatrixSource, product: Product, owns_product: bool) -> None:
+        """Multiply by a product from now on, which `close` releases if this operator owns it."""
+        self._matrix, self._owns_product, self.nbytes = matrix, owns_product, product.nbytes
+        self._product: Product | None = product
+        if not matrix.is_on_host:
+            matrix.read = product.read_back
         if product.call is not None:
+            kind = self._kind
             entry_bytes = kind.algebra.size * kind.scalar.itemsize
             alignment = min(entry_bytes & -entry_bytes, 16)
-            self._direct = DirectCall(product.runtime, product.call, kind.dtype, (rows, columns), alignment)
-        self.name = str(product.id)
-        self.entry, self.precision, self.n, self.nbytes = problem.entry, kind.precision, problem.n, product.nbytes
+            self._direct = DirectCall(product.runtime, product.call, kind.dtype, self.shape, alignment)
+
+    @property
+    def _problem(self) -> Matrix:
+        return self._matrix.problem
 
     @cached_property
     def vectors(self) -> Vectors:
@@ -209,13 +139,13 @@ class SpmvOperator(DeviceOperator, Closeable):
         They are as long as x; those of `y_vectors` are as long as y.
         """
         product = self._open()
-        return product.x_vectors if product.is_direct else Vectors(self._runtime, self._problem.shape[1], self._kind)
+        return product.x_vectors if product.is_direct else Vectors(self._runtime, self._matrix.shape[1], self._kind)
 
     @cached_property
     def y_vectors(self) -> Vectors:
         """Vectors as long as y; the same as `vectors` if the matrix is square."""
         product = self._open()
-        if self._problem.square:
+        if self._matrix.square:
             return self.vectors
         return product.y_vectors if product.is_direct else Vectors(self._runtime, self.n, self._kind)
 
@@ -385,13 +315,141 @@ class SpmvOperator(DeviceOperator, Closeable):
             for transpose in self._own_transposes.values():
                 transpose.close()
             self._own_transposes.clear()
-            for solver in self._solvers.values():
-                solver.close()
-            self._solvers.clear()
+            self._close_solvers()
             if product is not None:
-                product.release()  # waits for the device, so the staging arrays can be freed next
+                if self._owns_product:
+                    product.release()
+                self._runtime.device.synchronize()  # the staging arrays are freed next
+                if self._transposed_order is not None:
+                    self._transposed_order.release()
+                    self._transposed_order = None
                 for name in ("_staging", "_ordered_vectors"):
                     self.__dict__.pop(name, None)
+
+    def _close_solvers(self) -> None:
+        for solver in self._solvers.values():
+            solver.close()
+        self._solvers.clear()
+
+    def update(self, values: Any, *, stream: int | None = None) -> None:
+        """Replace the values of the matrix, whose pattern stays.
+
+        Transposes that were taken before change too. Solvers of the operator are closed; `solver` makes new ones. On a
+        GPU, the update is ordered with the work of the current streams of CuPy and PyTorch, or of `stream`; products on
+        other streams have to be finished before, and started after it. Variants that store pairs or renumber unknowns
+        are packed anew on the host.
+
+        Parameters
+        ----------
+        values
+            The values of all entries in CSR order, with ascending columns and duplicates added: `(nnz,)`, for 3×3
+            blocks `(nnz, 3, 3)`, for quaternions w, x, y, z `(nnz, 4)`, or as many in another shape. An array on the
+            host, finite, whose numbers fit into the operator's dtype; or a contiguous array on the device, of this
+            dtype, whose numbers are not checked.
+        stream
+            Handle of the CUDA stream that computed `values`; None as in `matvec`.
+
+        Raises
+        ------
+        ReproError
+            The array has another size or dtype; a number on the host is NaN or infinite; the matrix stores no values;
+            or the variant stores pairs, and the matrix would not be symmetric. The matrix is unchanged then.
+        """
+        runtime, scalar = self._runtime, self._kind.scalar
+        members = len(self._kind.algebra.members)
+        if not members:
+            raise ReproErrorOfValue("the matrix stores no values", where=repr(self), actual="the entry `pattern`")
+        count = self._matrix.nnz * members * scalar.itemsize // self.dtype.itemsize
+        given: NDArray[Any] | View
+        if is_on_device(values):
+            given = runtime.view(values, "values", self.dtype, count, scalar.itemsize, stream=stream)
+        else:
+            given = values_on_host(values, count, self.dtype)
+        streams = runtime.libraries.streams(runtime.ordinal) if stream is None else {stream}
+        if isinstance(given, View) and given.stream is not None:
+            streams.add(given.stream)
+        reads = not isinstance(given, View) or not self._open().can_fill or bool(self._living_transposes())
+        try:
+            with runtime.after(*streams, reads="an update" if reads else None), ExitStack() as temporaries:
+                self._open()
+                if isinstance(given, View):
+                    buffer = given.buffer
+                else:
+                    buffer = keep(temporaries, runtime.device.allocate_ordered(given.nbytes))
+                    runtime.device.write(buffer, given)
+                changes: dict[SpmvOperator, Callable[[], None]] = {}
+                self._plan_update(buffer, temporaries, changes)
+                former = {operator._open() for operator in changes}
+                for change in changes.values():
+                    change()
+                retired = former - {operator._open() for operator in changes}
+                if retired or runtime.device.backend != "cuda":
+                    runtime.device.synchronize()
+                for product in retired:
+                    product.release()
+        except OutOfDeviceMemory as error:
+            raise runtime.out_of_memory_error(error) from None
+
+    def _living_transposes(self) -> list[tuple[bool, SpmvOperator]]:
+        """Return whether each transpose that was taken is conjugated, and the transpose."""
+        transposes = ((conjugate, reference()) for conjugate, reference in self._transposes.items())
+        return [(conjugate, each) for conjugate, each in transposes if each is not None and not each.closed]
+
+    def _plan_update(
+        self,
+        values: Buffer,
+        temporaries: ExitStack,
+        changes: dict[SpmvOperator, Callable[[], None]],
+        shared: tuple[MatrixSource, Product] | None = None,
+        separate: bool = False,
+    ) -> None:
+        """Prepare new values on the device for this operator and its transposes, as functions in `changes`.
+
+        `temporaries` releases memory that they use. `shared` is what the operator goes on to share with its transpose;
+        `separate`: it shared a product, and has to have one of its own.
+        """
+        product, own = self._open(), shared
+        if own is None and product.can_fill and not separate:
+            product.prepare_filling(self._matrix)
+
+            def fill() -> None:
+                product.fill(values)
+                self._matrix.values_changed(product.read_back)
+                self._close_solvers()
+
+            changes[self] = fill
+        else:
+            if own is None:
+                source = MatrixSource(self._with_values(values))
+                with source:
+                    own = source, Product(self._runtime, source, self.precision, product.id)
+
+            def exchange(new: tuple[MatrixSource, Product] = own) -> None:
+                self._adopt(*new, self._owns_product or separate)
+                self._close_solvers()
+
+            changes[self] = exchange
+        for conjugate, transpose in self._living_transposes():
+            if transpose in changes:
+                continue
+            if self._transposed_order is None:
+                self._transposed_order = self._runtime.device.upload(transposed_order(self._problem)[2])
+            adjoint = conjugate or self.entry != "complex"
+            transposed_values = product.transposed_values(self._transposed_order, values, temporaries, adjoint=adjoint)
+            if transpose._product is not product:
+                transpose._plan_update(transposed_values, temporaries, changes)
+            elif product.are_equal(values, transposed_values):
+                transpose._plan_update(transposed_values, temporaries, changes, shared=own or (self._matrix, product))
+            else:  # this operator keeps what both shared
+                changes[self] = in_order([changes[self], partial(setattr, self, "_owns_product", True)])
+                transpose._plan_update(transposed_values, temporaries, changes, separate=True)
+
+    def _with_values(self, values: Buffer) -> Matrix:
+        """Return the matrix on the host with other values, which lie on the device."""
+        problem = self._problem
+        array = np.empty(problem.values.shape, self._kind.scalar)
+        self._runtime.device.download(values, array)
+        return replace(problem, values=array.astype(np.float64, copy=False), statistics={})
 
     def __rmul__(self, x: Any) -> Any:
         """Return `x A`, which is `A.T x`, for a device array x; SciPy handles other arguments."""
@@ -411,15 +469,16 @@ class SpmvOperator(DeviceOperator, Closeable):
             if transpose is None or transpose.closed:
                 matrix = transposed(self._problem, conjugate=conjugate)
                 if matrix is self._problem:
-                    transpose = self
+                    transpose = SpmvOperator(self._matrix, product, owns_product=False, named=self._named)
                 else:
-                    id = product.id
-                    if not self._named:  # its rows may need another one
-                        id = find_variant("default", matrix, self.precision, self._runtime.device.target)
-                    operands = Product(self._runtime, matrix, self.precision, id)
-                    transpose = SpmvOperator(matrix, operands, named=self._named)
-                    transpose._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
-                    self._own_transposes[conjugate] = transpose
+                    with MatrixSource(matrix) as source:
+                        id = product.id
+                        if not self._named:  # its rows may need another one
+                            id = find_variant("default", source, self.precision, self._runtime.device.target)
+                        operands = Product(self._runtime, source, self.precision, id)
+                        transpose = SpmvOperator(source, operands, named=self._named)
+                transpose._transposes[conjugate] = ref(self)  # weak: the last reference to `self` frees both
+                self._own_transposes[conjugate] = transpose
                 self._transposes[conjugate] = ref(transpose)
             return transpose
 
@@ -476,11 +535,15 @@ def operator(
     Parameters
     ----------
     matrix
-        A SciPy sparse matrix or array, square or rectangular, or a `repro.problems.matrix.Matrix`. The entry type of
+        A SciPy sparse matrix or array, square or rectangular, a sparse matrix of CuPy, a sparse tensor of PyTorch, or a
+        `repro.problems.matrix.Matrix`. The entry type of
         real BSR with 3×3 blocks is `block3`; with 4×4 blocks it is `quaternion`, and each block must be the matrix of a
         quaternion. The entry type of other matrices is `real` or `complex`. Rectangular matrices are refused by
         variants that store pairs, that renumber the unknowns, or whose vectors are in SoA order, unless an entry of a
         vector is one number.
+        CSR of CuPy or PyTorch on a GPU is read there, if entries are `real` or `complex`, and never passes the host
+        unless the variant clusters or renumbers rows, or stores pairs; other matrices of theirs are converted on the
+        host. The operator has a copy: later changes of the matrix do not change it.
     tuned
         `default`: a variant for rows of such lengths, whose set-up only packs the matrix. The name of a variant, as
         `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: what a campaign chose for a
@@ -495,7 +558,8 @@ def operator(
     precision
         `single` or `double`; None: the precision of the values.
     device
-        `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
+        `auto` (the GPU on which the matrix lies, else a GPU if there is one, else the CPU through OpenCL), `cuda:N` or
+        `opencl:N`.
     results
         Folder of the campaigns.
 
@@ -512,15 +576,15 @@ def operator(
     text(tuned, "tuned")
     text(results, "results")
     budget = real_number(budget, "budget", 0.0)
-    problem, precision = as_problem(matrix, entry, precision)
-    runtime: Runtime = open_runtime(device)
-    if runtime.device.backend == "opencl":
-        _warn_of_slow_cpu()
-    if tuned == "now":
-        fastest = find_fastest(runtime, problem, precision, partial(Product, runtime, problem, precision), budget)
-        return SpmvOperator(problem, fastest.product, named=False, timed=fastest.timed)
-    id = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
-    return SpmvOperator(problem, Product(runtime, problem, precision, id), named=tuned != "default")
+    source, precision, runtime = take_matrix(matrix, entry, precision, device)
+    with source:
+        if runtime.device.backend == "opencl":
+            _warn_of_slow_cpu()
+        if tuned == "now":
+            fastest = find_fastest(runtime, source, precision, budget)
+            return SpmvOperator(source, fastest.product, named=False, timed=fastest.timed)
+        id = find_variant(tuned, source, precision, runtime.device.target, Path(results))
+        return SpmvOperator(source, Product(runtime, source, precision, id), named=tuned != "default")
 
 
 @public
@@ -544,8 +608,8 @@ def solve(
     Parameters
     ----------
     A
-        A square matrix, as in `repro.operator`; an operator, of which `entry`, `precision` and `device` are taken; or a
-        sparse matrix of CuPy, which is packed on the host.
+        A square matrix, as in `repro.operator`, which is packed on the host; or an operator, of which `entry`,
+        `precision` and `device` are taken.
     b
         `(n,)` or `(n, 1)`, finite; b = 0 gives the solution 0. An array of NumPy or PyTorch on the host, converted to
         the matrix's precision; or a contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a
@@ -578,12 +642,10 @@ def solve(
     if isinstance(A, SpmvOperator):
         return A.solve(b, method, tol, maxiter, x0=x0)
     one_of(method, "method", METHODS)
-    if is_from_module(A, CUPYS_MATRICES):
-        rows, _ = cupys_rows(A, "A")
-        device = cupy_device(rows) if device == "auto" else device
-        A = rows.get()
-    problem, working_precision = as_problem(A, entry, precision)
-    with ChipSolver(open_runtime(device), problem, working_precision, method) as solver:
+    source, working_precision, runtime = take_matrix(A, entry, precision, device)
+    with source:
+        problem = source.problem
+    with ChipSolver(runtime, problem, working_precision, method) as solver:
         return solver.solve(b, x0, tol, maxiter)
 
 

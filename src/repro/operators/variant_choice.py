@@ -6,45 +6,25 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from repro.bench.campaign_folder import RESULTS
 from repro.codegen.targets import DTYPES, Target
 from repro.config.validation_errors import nearest
-from repro.devices.base import Program
 from repro.entries import get_entry
 from repro.errors import ReproError, ReproErrorOfValue, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
-from repro.operators.runtime import KERNELS, Runtime
+from repro.operators.product import MatrixSource, Product, compiled
+from repro.operators.runtime import Runtime
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.defaults import Rows, default_variant
-from repro.sparse.compound.kernels import TEMPLATES, render_module
 from repro.sparse.compound.product import MAX_PADDING, padding
 from repro.sparse.compound.variants import FEW_MEMBERS, VariantId
-from repro.sparse.ordering import permutation
 from repro.sparse.symmetry import symmetry_of
 from repro.sparse.tuning_features import OPERATOR, WINNERS
-
-if TYPE_CHECKING:
-    from repro.operators.spmv import Product
-
-
-def compiled(runtime: Runtime, entry: str, precision: str, id: VariantId, columns: int = 0) -> Program:
-    """Return the program of a variant, compiled at its first use; `columns` as in `render_module`."""
-    layout, schedule = id.layout, id.schedule
-    with argument_errors():
-        source = render_module(
-            KERNELS, entry, precision, layout, [schedule], runtime.device.target, "operator", columns=columns
-        )
-    name = f"{TEMPLATES}/{entry}-{precision}/{layout.stored}-{schedule}"
-    return runtime.program(source, f"{name}-{columns}-columns" if columns else name)
-
 
 #: Variants that `tuned="now"` times after the default, in this order, none of which orders rows. Slices of 32 rows are
 #: for entries of few members; the others were chosen greedily to reduce the mean slowdown in the campaign `h200`, among
@@ -87,7 +67,9 @@ CHOICES = "default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/st
 
 
 @argument_errors()
-def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path = RESULTS) -> VariantId:
+def find_variant(
+    tuned: str, matrix: MatrixSource, precision: str, target: Target, results: Path = RESULTS
+) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
     `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem`. The
@@ -101,7 +83,7 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
         cannot run the schedule.
     """
     if tuned == "default":
-        return default_variant(problem.entry, precision, Rows.of(problem.row_lengths), target)
+        return default_variant(matrix.entry, precision, Rows.of(matrix.row_lengths), target)
     if near := nearest(tuned, ("default", "now")):
         raise ReproErrorOfValue(
             "unknown choice of a kernel",
@@ -113,11 +95,11 @@ def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, re
         choice = find_campaign_choice(
             results, campaign, EXPORTED_STUDY, name, precision, preferred=(OPERATOR, *WINNERS)
         )
-        if choice.entry != problem.entry:
+        if choice.entry != matrix.entry:
             raise ReproErrorOfValue(
                 "the campaign's problem has another entry",
                 where=tuned,
-                expected=problem.entry,
+                expected=matrix.entry,
                 actual=choice.entry,
                 todo="name a problem like this matrix",
             )
@@ -138,14 +120,11 @@ class Fastest:
 
 def find_fastest(
     runtime: Runtime,
-    problem: Matrix,
+    matrix: MatrixSource,
     precision: str,
-    make: Callable[[VariantId, Callable[[], NDArray[np.int64]]], Product],
     budget: float = BUDGET,
 ) -> Fastest:
     """Time the default and a few other variants on this matrix, and return the fastest.
-
-    `make` returns the product of a variant; its other argument returns the order of the rows of clustered layouts.
 
     Candidates are tried as long as the next one is expected to end within `budget` seconds from the start, not counting
     compilation: expected is what the first one took, and of variants that order rows the ordering. The default is
@@ -157,8 +136,7 @@ def find_fastest(
     best: Product | None = None
     timed: dict[str, float] = {}
     first_seconds = 0.0
-    clusters = cache(partial(permutation, problem, "bisected"))
-    names = _candidates(problem, precision, target, lambda seconds: clock.seconds + first_seconds + seconds <= budget)
+    names = _candidates(matrix, precision, target, lambda seconds: clock.seconds + first_seconds + seconds <= budget)
     try:
         for name in names:
             if best is not None and clock.seconds + first_seconds > budget:
@@ -167,12 +145,12 @@ def find_fastest(
             product: Product | None = None
             begun = clock.seconds
             try:
-                id = find_variant(name, problem, precision, target)
-                if str(id) in timed or _is_padding(problem, id, target.warp):
+                id = find_variant(name, matrix, precision, target)
+                if str(id) in timed or _is_padding(matrix, id, target.warp):
                     continue
                 with clock.paused():
-                    compiled(runtime, problem.entry, precision, id)
-                product = make(id, clusters)
+                    compiled(runtime, matrix.entry, precision, id)
+                product = Product(runtime, matrix, precision, id)
                 seconds = _seconds(product)
             except (ReproError, Unsupported, MemoryError):
                 if product is not None:
@@ -186,32 +164,40 @@ def find_fastest(
     finally:
         line.clear()
     if best is None:
-        best = make(find_variant("default", problem, precision, target), clusters)
+        best = Product(runtime, matrix, precision, find_variant("default", matrix, precision, target))
     return Fastest(best, timed)
 
 
 def _candidates(
-    problem: Matrix, precision: str, target: Target, is_affordable: Callable[[float], bool]
+    matrix: MatrixSource, precision: str, target: Target, is_affordable: Callable[[float], bool]
 ) -> Iterator[str]:
     """Yield the names of candidates, the default first; `is_affordable` says whether there are so many more seconds."""
     yield "default"
     if target.dialect != "cuda":
         yield from CPU_QUICK
         return
-    members = len(get_entry(problem.entry).members)
+    members = len(get_entry(matrix.entry).members)
     yield from QUICK_SLICES if members <= FEW_MEMBERS else ()
     yield from QUICK
-    ordering = ORDERING_SECONDS * problem.nnz
-    has_pairs = members and problem.square and is_affordable(ordering + SYMMETRY_SECONDS * problem.nnz)
-    if has_pairs and symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind:
+    ordering = ORDERING_SECONDS * matrix.nnz
+    has_pairs = members and matrix.square and is_affordable(ordering + SYMMETRY_SECONDS * matrix.nnz)
+    if has_pairs and _is_symmetric(matrix.problem, precision):
         yield from QUICK_PAIRS
     if is_affordable(ordering):
         yield from QUICK_ORDERED
 
 
-def _is_padding(problem: Matrix, id: VariantId, warp: int) -> bool:
+def _is_symmetric(problem: Matrix, precision: str) -> bool:
+    return bool(symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind)
+
+
+def _is_padding(matrix: MatrixSource, id: VariantId, warp: int) -> bool:
     """Return whether a matrix would be mostly padding in the layout of a variant."""
-    return bool(problem.nnz) and not id.layout.stores_pairs and padding(problem, id.layout.outer, warp) > MAX_PADDING
+    return (
+        bool(matrix.nnz)
+        and not id.layout.stores_pairs
+        and padding(matrix.row_lengths, id.layout.outer, warp) > MAX_PADDING
+    )
 
 
 class _Clock:

@@ -431,7 +431,7 @@ def judge(
         return replace(judgement, own=replace(judgement, value=value, interval=interval, numbers=numbers, campaign=""))
 
     def judgement_of(claim: Claim) -> Judgement:
-        if own_alone and claim.basis != "published":
+        if own_alone:
             return Judgement(claim, reason=NO_PAPERS_PROBLEM)
         if campaign.on_cpu and claim.gpu:
             return Judgement(claim, reason="times of a CPU are a rehearsal and judge no claim of a GPU")

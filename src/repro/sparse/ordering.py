@@ -382,7 +382,7 @@ def _bisect_bipartite(problem: Matrix, rows: NDArray[np.int64]) -> Order:
 def long_rows(problem: Matrix) -> NDArray[np.bool_]:
     """Return which rows are so long that their warp would still work after all others have finished, bool `(n,)`."""
     lengths = problem.row_lengths
-    return np.asarray(lengths > max(MIN_LONG_ROW, LONG_ROW_OF_MEAN * lengths.mean()))
+    return np.asarray(lengths > max(MIN_LONG_ROW, LONG_ROW_OF_MEAN * problem.nnz / max(problem.n, 1)))
 
 
 #: Number of rows per sorting window; small windows keep locality.

@@ -35,7 +35,7 @@ MAX_INDEX = int(np.iinfo(np.int32).max)
 STEPS, STEPS_OF_BLOCK = 128, 4 * 1024
 
 
-def check_slots(problem: Matrix, layout: object, slots: int, step: int, steps: int = STEPS) -> None:
+def check_slots(name: str, layout: object, slots: int, step: int, steps: int = STEPS) -> None:
     """Raise `Unsupported` if a layout has so many slots, including padding, that 32-bit indices overflow.
 
     `step` is the distance between successive entries of a row, in slots. `steps` is the largest number of entries of a
@@ -44,7 +44,7 @@ def check_slots(problem: Matrix, layout: object, slots: int, step: int, steps: i
     # before the loop ends, the index of a thread goes past the end by up to one loop step
     if slots + steps * step > MAX_INDEX:
         raise Unsupported(
-            f"too large for 32-bit indices: {problem.name} in {layout} has {slots} slots, and the last step goes "
+            f"too large for 32-bit indices: {name} in {layout} has {slots} slots, and the last step goes "
             f"{steps * step} past them"
         )
 
@@ -180,7 +180,7 @@ def cut_into_tiles(problem: Matrix, symmetry: Symmetry, tile_rows: int, rows: ND
     max_received = int(counts.max())
     _check(received_products, tile_rows, max_received)
     n_leading = min(max_received, int(LEADING * counts.sum() / count))
-    check_slots(problem, f"columns of pairs within {tile_rows} rows", count * n_leading + len(columns), 0)
+    check_slots(problem.name, f"columns of pairs within {tile_rows} rows", count * n_leading + len(columns), 0)
     columns, first_further = _leading_first(counts, columns, n_leading)
     diagonal = np.full(count * tile_rows, -1)
     diagonal[placement.place[split.row[split.diagonal]]] = np.flatnonzero(split.diagonal)
@@ -333,7 +333,7 @@ def lay_out_pairs(tiles: Tiles, run: int) -> Pairs:
     runs = -(-padded_lengths.reshape(-1, SLICE).max(axis=1) // run)  # number of runs of the longest row of each slice
     starts = np.concatenate([[0], np.cumsum(SLICE * run * runs)])
     slots = int(starts[-1])
-    check_slots(tiles.problem, f"pairs within {tiles.tile_rows} rows", slots, SLICE)
+    check_slots(tiles.problem.name, f"pairs within {tiles.tile_rows} rows", slots, SLICE)
     slice_of_entry, place_in_slice = np.divmod(tiles.place, SLICE)
     position = (
         starts[slice_of_entry] + SLICE * (tiles.step - tiles.step % run) + run * place_in_slice + tiles.step % run

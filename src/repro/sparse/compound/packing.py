@@ -81,7 +81,7 @@ def pack(
     outer = get_outer(layout.outer)
     slots, _ = outer.count(problem.row_lengths, warp)
     place = outer.locate(problem, warp)
-    check_slots(problem, layout, slots, place.step, STEPS if rows is None else STEPS_OF_BLOCK)
+    check_slots(problem.name, layout, slots, place.step, STEPS if rows is None else STEPS_OF_BLOCK)
     columns = _columns(problem, place, slots, absent=values.shape[1] == 0)
     packed_values = put_values(values, place.position, slots, layout.inner)
     index, stride = place.index, place.stride

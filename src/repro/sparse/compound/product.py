@@ -30,20 +30,20 @@ def is_square_only(layout: Layout, entry: str) -> bool:
 def suits(matrix: Matrix, layout: Layout) -> bool:
     """Return whether a layout may be used for a matrix; see `require_suitable`."""
     try:
-        require_suitable(matrix, layout)
+        require_suitable(matrix.shape, matrix.entry, layout)
     except Unsupported:
         return False
     return True
 
 
-def require_suitable(matrix: Matrix, layout: Layout) -> None:
-    """Raise `Unsupported` if a layout is for square matrices only, and the matrix is rectangular."""
-    if matrix.square:
+def require_suitable(shape: tuple[int, int], entry: str, layout: Layout) -> None:
+    """Raise `Unsupported` if a layout is for square matrices only, and a matrix of a shape and entry is rectangular."""
+    if shape[0] == shape[1]:
         return
-    size = "a matrix of {:,} rows and {:,} columns".format(*matrix.shape)
+    size = "a matrix of {:,} rows and {:,} columns".format(*shape)
     if layout.unknowns != "natural":
         raise Unsupported(f"{size}: @{layout.unknowns} orders rows and columns alike, so it is for square matrices")
-    if is_square_only(layout, matrix.entry) and not layout.stores_pairs:
+    if is_square_only(layout, entry) and not layout.stores_pairs:
         raise Unsupported(
             f"{size}: kernels with vectors in SoA order take x and y of one length; AoS and Padded do not"
         )
@@ -53,10 +53,10 @@ def require_suitable(matrix: Matrix, layout: Layout) -> None:
 MAX_PADDING = 4
 
 
-def padding(matrix: Matrix, outer: str, warp: int) -> float:
-    """Return the number of slots per entry of a matrix, which must have entries (`Matrix.require_product`)."""
-    slots, _ = get_outer(outer).count(matrix.row_lengths, warp)
-    return slots / matrix.nnz
+def padding(row_lengths: NDArray[np.int32], outer: str, warp: int) -> float:
+    """Return the number of slots per entry of a matrix with rows of these lengths, `(n,)`; there are entries."""
+    slots, _ = get_outer(outer).count(row_lengths, warp)
+    return slots / int(row_lengths.sum(dtype=np.int64))
 
 
 def pack_layout(

@@ -123,7 +123,7 @@ class Variant(CompiledProduct):
             raise ModuleError(self.module.message)
         device, operands = workspace.device, operands_of(workspace)
         # not while packing: layouts that differ only in vectors share a packing, and its refusal
-        require_suitable(operands.problem, self.layout)
+        require_suitable(operands.problem.shape, operands.problem.entry, self.layout)
         if (fill_ratio := self._padding(workspace)) > MAX_PADDING:
             raise Unsupported(f"padded to {fill_ratio:.1f} times the entries, more than {MAX_PADDING}")
         facts, buffers = workspace.upload_packed(self.packing, operand_packer(workspace, operands, self.layout))
@@ -141,7 +141,9 @@ class Variant(CompiledProduct):
         if self.space != EXTENDED or self.layout.stores_pairs:
             return 1.0
         matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
-        return workspace.cached(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
+        return workspace.cached(
+            ("padding", self.layout.outer), lambda: padding(matrix.row_lengths, self.layout.outer, warp)
+        )
 
     def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return members `(n, k)` as a flat array in the layout's ordering and vector order; needs `prepare` first."""

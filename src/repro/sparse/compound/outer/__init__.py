@@ -59,6 +59,10 @@ class Outer:
     #: Whether entries of neighbouring rows are adjacent. If several threads share a row, neighbouring threads then
     #: process neighbouring rows, else neighbouring entries of one row.
     rows_adjacent: bool = True
+    #: For packing on the device: rows of a group, all as long as its longest, with the i-th entries of all rows side by
+    #: side; 0: all rows, padded to a multiple of the warp, are one group. `index` has the first slot of each group, or,
+    #: if all rows are one group and are not `padded`, the length of each row. None: only the host packs the format.
+    group_rows: int | None = None
 
 
 _REGISTRY: dict[str, Outer] = {}
@@ -93,6 +97,22 @@ def rows_of_entries(problem: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int6
     """Return the row of each entry, and the entry's index within the row, `(nnz,)` each."""
     rows = np.repeat(np.arange(problem.n, dtype=np.int64), problem.row_lengths)
     return rows, np.arange(problem.nnz) - problem.indptr[rows]
+
+
+def padded_to_warp(n: int, warp: int) -> int:
+    """Return a number of rows rounded up to a multiple of the warp."""
+    return -(-n // warp) * warp
+
+
+def padding_columns(problem: Matrix, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the column of padding of rows, which may be past the last: that of the row's last entry, which is cached.
+
+    An empty row has its own number, or the last column.
+    """
+    within = np.minimum(rows, problem.n - 1)
+    filled = (rows < problem.n) & (problem.row_lengths[within] > 0)
+    last = problem.indices[np.maximum(problem.indptr[within + 1] - 1, 0)] if problem.nnz else within
+    return np.where(filled, last, np.minimum(within, problem.shape[1] - 1)).astype(np.int32)
 
 
 def get_outer(name: str) -> Outer:

@@ -17,4 +17,4 @@ def locate(problem: Matrix, warp: int) -> Slots:
     return Slots(problem.indptr.astype(np.int32), np.arange(problem.nnz, dtype=np.int64))
 
 
-CSR = register(Outer("CSR", "csr", count, locate, padded=False, rows_adjacent=False))
+CSR = register(Outer("CSR", "csr", count, locate, padded=False, rows_adjacent=False, group_rows=1))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.outer import Outer, Slots, register, rows_of_entries
+from repro.sparse.compound.outer import Outer, Slots, padding_columns, register, rows_of_entries
 
 #: Search space of variants, by the number of rows per slice; small slices have several threads per row.
 SLICES = {16: "paper", 32: "paper", 4: "extended", 8: "extended"}
@@ -39,22 +39,17 @@ def _widths(row_lengths: NDArray[np.int32], k: int) -> NDArray[np.int64]:
 
 
 def _padding(problem: Matrix, k: int, offsets: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the columns of padding slots.
-
-    Each repeats the column of its row's last entry, which is valid and cached.
-    """
+    """Return the columns of padding slots."""
     free = np.ones(int(offsets[-1]), bool)
     free[position] = False
     slots = np.flatnonzero(free)
     slices = np.searchsorted(offsets, slots, side="right") - 1
-    rows = slices * k + (slots - offsets[slices]) % k
-    real_rows = rows < problem.n
-    rows = np.minimum(rows, problem.n - 1)
-    last = problem.indices[np.maximum(problem.indptr[rows + 1] - 1, 0)]
-    is_filled = real_rows & (problem.row_lengths[rows] > 0)
-    columns: NDArray[np.int32] = np.where(is_filled, last, np.minimum(rows, problem.shape[1] - 1)).astype(np.int32)
-    return columns
+    return padding_columns(problem, slices * k + (slots - offsets[slices]) % k)
 
 
 for _k, _space in SLICES.items():
-    register(Outer(f"Sl-{_k}", "sliced", partial(count, k=_k), partial(locate, k=_k), {"slice_rows": _k}, _space))
+    register(
+        Outer(
+            f"Sl-{_k}", "sliced", partial(count, k=_k), partial(locate, k=_k), {"slice_rows": _k}, _space, group_rows=_k
+        )
+    )

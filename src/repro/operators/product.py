@@ -1,0 +1,475 @@
+"""Products of a matrix by one variant: the matrix, on the host or where it lies, and its packing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache, cached_property, partial
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.codegen.targets import DTYPES
+from repro.devices.base import Buffer, OutOfDeviceMemory, Program
+from repro.entries import get_entry
+from repro.errors import ReproErrorOfValue, Unsupported, argument_errors
+from repro.exact_casts import cast, expectation
+from repro.operators.arrays import (
+    VectorType,
+    as_tensor,
+    host_array,
+    without_gradient,
+)
+from repro.operators.device_exchange import CUPYS_MATRICES, check_cupys, is_from_module, sorted_cupys
+from repro.operators.device_matrices import COMPLEX_DTYPES, DeviceMatrix, damage_of_tensor, device_matrix, ordinal_of
+from repro.operators.runtime import KERNELS, Runtime, open_runtime
+from repro.operators.scipy_matrices import SCALE, as_problem, check_extent, check_words, precision_of_values
+from repro.operators.vectors import Vectors
+from repro.problems.matrix import MAX_ENTRIES, Matrix
+from repro.sparse.compound.device_packing import (
+    CheckWord,
+    DeviceCsr,
+    DevicePacker,
+    FlawedCsr,
+    PackedOnDevice,
+    can_pack,
+    render_check,
+    render_packing,
+)
+from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
+from repro.sparse.compound.packing import PackedFacts
+from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
+from repro.sparse.compound.variants import Layout, VariantId
+from repro.sparse.device_primitives import keep
+from repro.sparse.ordering import long_rows, permutation, reorder
+from repro.sparse.symmetry import symmetry_of
+
+#: Arrays of a CSR matrix: row pointers, columns, and values `(nnz, members)`.
+HostCsr = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.floating]]
+
+
+class MatrixSource:
+    """A checked matrix of which products are made: on the host, on the device, or on both.
+
+    It is brought from one to the other once, and only if that is asked for. `entry`, `shape` (counted in entries),
+    `nnz` and `square` are as for `Matrix`.
+    """
+
+    def __init__(self, problem: Matrix) -> None:
+        self._problem: Matrix | None = problem
+        self._set(problem.entry, problem.shape, problem.nnz)
+
+    @classmethod
+    def on_device(cls, csr: DeviceCsr, entry: str, runtime: Runtime) -> Self:
+        """Return one that is on the device only; it owns `csr`."""
+        self = cls.__new__(cls)
+        self._problem = None
+        self._set(entry, csr.shape, csr.nnz)
+        self._csr = csr
+        members = len(get_entry(entry).members)
+
+        def download() -> HostCsr:
+            with runtime.after():
+                return csr.download(runtime.device, members)
+
+        def download_pointers() -> NDArray[np.int32]:
+            pointers = np.empty(csr.shape[0] + 1, np.int32)
+            with runtime.after():
+                runtime.device.download(csr.pointers.buffer, pointers)
+            return pointers
+
+        self.read, self.read_pointers = download, download_pointers
+        return self
+
+    def _set(self, entry: str, shape: tuple[int, int], nnz: int) -> None:
+        self.entry, self.shape, self.nnz, self.square = entry, shape, nnz, shape[0] == shape[1]
+        self._csr: DeviceCsr | None = None
+        #: The matrix before its values were replaced.
+        self._outdated: Matrix | None = None
+        #: Reads the matrix from the device, where it is: from CSR, and later from a product.
+        self.read: Callable[[], HostCsr] | None = None
+        #: Reads the row pointers alone, as long as the matrix is on the device as CSR.
+        self.read_pointers: Callable[[], NDArray[np.int32]] | None = None
+
+    @property
+    def is_on_host(self) -> bool:
+        return self._problem is not None
+
+    @cached_property
+    def row_lengths(self) -> NDArray[np.int32]:
+        """Number of entries of each row, `(rows,)`; of a matrix on the device, the row pointers alone are read."""
+        if self._problem is not None:
+            return self._problem.row_lengths
+        assert self.read is not None
+        return np.diff(self.read_pointers() if self.read_pointers else self.read()[0])
+
+    @property
+    def problem(self) -> Matrix:
+        """The matrix on the host."""
+        if self._problem is None:
+            assert self.read is not None
+            pointers, indices, values = self.read()
+            n, columns = self.shape
+            wide = values.astype(np.float64, copy=False)
+            if self._outdated is not None:
+                self._problem, self._outdated = replace(self._outdated, values=wide, statistics={}), None
+                return self._problem
+            self._problem = Matrix("matrix", self.entry, n, pointers, indices, wide, None if self.square else columns)
+        return self._problem
+
+    def values_changed(self, read: Callable[[], HostCsr]) -> None:
+        """Note that the values on the device have changed, and how to read the matrix."""
+        if self._problem is not None:
+            self._outdated, self._problem = self._problem, None
+        self.read = read
+
+    def csr(self, runtime: Runtime) -> DeviceCsr:
+        """Return the matrix on the device, valid until `release`; the caller holds the device's lock."""
+        if self._csr is None:
+            self._csr = DeviceCsr.upload(runtime.device, self.problem, self.problem.values)
+        return self._csr
+
+    @cached_property
+    def clusters(self) -> tuple[NDArray[np.int64], int]:
+        """The row order of clustered layouts, `(n,)`, and the number of long rows at its end."""
+        return permutation(self.problem, "bisected"), int(long_rows(self.problem).sum())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Free the copy on the device, unless a product shares it."""
+        self.read_pointers = None
+        if self._csr is not None:
+            self._csr.release()
+            self._csr = None
+
+
+def take_matrix(
+    matrix: Any, entry: str | None, precision: str | None, device: str
+) -> tuple[MatrixSource, str, Runtime]:
+    """Return a user's matrix, the precision of its products, and the device; arguments are those of `repro.operator`.
+
+    CSR of CuPy or PyTorch on a GPU is checked and read there if its entries are to be real or complex. All other
+    matrices of these libraries are converted, by way of the host.
+
+    Raises
+    ------
+    ReproError
+        As for `as_problem`; or the matrix lies on another device.
+    """
+    check_words(entry, precision)
+    if as_tensor(matrix) is not None:
+        matrix = without_gradient(matrix, "matrix")
+    ordinal = ordinal_of(matrix)
+    if ordinal >= 0:
+        place = f"cuda:{ordinal}"
+        if device not in ("auto", place):
+            raise ReproErrorOfValue(
+                "the matrix lies on another device",
+                where="matrix",
+                expected=f"device={device!r}",
+                actual=place,
+                todo="leave `device` out, or bring the matrix there first: nothing is copied there unasked",
+            )
+        device = place
+        taken = _take_where_it_lies(matrix, entry, precision, open_runtime(device))
+        if taken is not None:
+            return taken
+    problem, working_precision = as_problem(_on_host(matrix), entry, precision)
+    return MatrixSource(problem), working_precision, open_runtime(device)
+
+
+def _take_where_it_lies(
+    matrix: Any, entry: str | None, precision: str | None, runtime: Runtime
+) -> tuple[MatrixSource, str, Runtime] | None:
+    """Return what `take_matrix` does for CSR on a GPU, or None for a matrix that has to be converted."""
+    given = device_matrix(matrix, complex_too=True)
+    if given is None or entry not in (None, _entry_of(given)):
+        return None
+    check_extent(given.shape, "matrix")
+    library = runtime.libraries[type(given.arrays[0])]
+    arrays = given.csr_arrays(runtime)
+    if library is None or arrays is None or arrays.length > MAX_ENTRIES:
+        return None
+    working_precision = precision or precision_of_values(given.dtype)
+    dtype, members = np.empty(0, given.dtype).real.dtype, len(get_entry(_entry_of(given)).members)
+    narrow = dtype == np.float64 and working_precision == "single"
+    flaw = None
+    try:
+        with runtime.after(library.stream(runtime.ordinal), reads="repro.operator"):
+            program = runtime.program(*check_source(runtime))
+            csr = DeviceCsr.checked(runtime.device, program, "matrix", arrays, members, dtype, narrow=narrow)
+    except OutOfDeviceMemory as error:
+        raise runtime.out_of_memory_error(error) from None
+    except FlawedCsr as error:
+        flaw = error.flaw
+    if flaw == CheckWord.UNORDERED:
+        ordered = sorted_cupys(matrix) if is_from_module(matrix, CUPYS_MATRICES) else given.library.sort(matrix)
+        return _take_where_it_lies(ordered, entry, precision, runtime)
+    if flaw is not None:
+        _refuse(flaw, matrix)
+    if not csr.nnz:
+        csr.release()
+        return None  # refused as any other
+    return MatrixSource.on_device(csr, _entry_of(given), runtime), working_precision, runtime
+
+
+def _entry_of(given: DeviceMatrix) -> str:
+    return "complex" if given.dtype in COMPLEX_DTYPES else "real"
+
+
+def _refuse(flaw: CheckWord, matrix: Any) -> None:
+    if flaw == CheckWord.INFINITE:
+        raise ReproErrorOfValue("the matrix has NaN or infinite values", where="matrix", expected="finite values")
+    if flaw == CheckWord.LOST:
+        dtype = DTYPES["single"]
+        raise ReproErrorOfValue(
+            f"numbers do not fit into {np.dtype(dtype)}",
+            where="matrix: values",
+            expected=expectation(dtype),
+            todo=SCALE,
+        )
+    if is_from_module(matrix, CUPYS_MATRICES):
+        check_cupys(matrix, "matrix")  # says what is wrong
+    raise damage_of_tensor("matrix")
+
+
+def _on_host(matrix: Any) -> Any:
+    """Return a matrix of CuPy or PyTorch as SciPy's, and all else as it is; `as_problem` checks it."""
+    if is_from_module(matrix, CUPYS_MATRICES):
+        check_cupys(matrix, "matrix")
+        return matrix.get()
+    tensor = as_tensor(matrix)
+    if tensor is None or str(tensor.layout) == "torch.strided" or tensor.dim() != 2:
+        return matrix
+    shape = tuple(tensor.shape)
+    if str(tensor.layout) not in COMPRESSED_TENSORS:
+        tensor = tensor.cpu().coalesce()
+        rows, columns = tensor.indices().numpy()
+        return sp.coo_array((tensor.values().numpy(), (rows, columns)), shape=shape)
+    kind, pointers, indices = COMPRESSED_TENSORS[str(tensor.layout)]
+    converted = kind(shape) if kind is not sp.bsr_array else kind(shape, blocksize=tuple(tensor.values().shape[1:]))
+    converted.data = tensor.values().cpu().numpy()
+    converted.indptr, converted.indices = (getattr(tensor, name)().cpu().numpy() for name in (pointers, indices))
+    return converted
+
+
+#: SciPy's matrices and PyTorch's names of their offsets and indices, by layout.
+COMPRESSED_TENSORS = {
+    "torch.sparse_csr": (sp.csr_array, "crow_indices", "col_indices"),
+    "torch.sparse_csc": (sp.csc_array, "ccol_indices", "row_indices"),
+    "torch.sparse_bsr": (sp.bsr_array, "crow_indices", "col_indices"),
+}
+
+
+@cache
+def check_source(runtime: Runtime) -> tuple[str, str]:
+    """Return the source of the module that checks matrices, and its name in the cache."""
+    return render_check(KERNELS, runtime.device.target, "operator"), f"{TEMPLATES}/checks"
+
+
+@cache
+def packing_source(runtime: Runtime, entry: str, precision: str, inner: str) -> tuple[str, str]:
+    """Return the source of the module that packs matrices, and its name in the cache."""
+    source = render_packing(KERNELS, entry, precision, inner, runtime.device.target, "operator")
+    return source, f"{TEMPLATES}/{entry}-{precision}/packing-{inner}"
+
+
+@cache
+def device_packer(runtime: Runtime, entry: str, precision: str, inner: str) -> DevicePacker:
+    """Return what packs matrices of an entry and precision in an inner order; its kernels are compiled if needed."""
+    program = runtime.program(*packing_source(runtime, entry, precision, inner))
+    return DevicePacker(runtime.device, program, entry, precision)
+
+
+def compiled(runtime: Runtime, entry: str, precision: str, id: VariantId, columns: int = 0) -> Program:
+    """Return the program of a variant; the first use compiles it, and with it what packs matrices in its layout.
+
+    `columns` is as in `render_module`.
+    """
+    layout, schedule = id.layout, id.schedule
+    with argument_errors():
+        source = render_module(
+            KERNELS, entry, precision, layout, [schedule], runtime.device.target, "operator", columns=columns
+        )
+    name = f"{TEMPLATES}/{entry}-{precision}/{layout.stored}-{schedule}" + f"-{columns}-columns" * bool(columns)
+    if can_pack(layout) and not columns:
+        packing, packing_name = packing_source(runtime, entry, precision, layout.inner)
+        runtime.compile_together({name: source, packing_name: packing})
+    return runtime.program(source, name)
+
+
+class Product:
+    """A matrix on the device, and the compiled kernel of one variant.
+
+    `x_vectors` and `y_vectors` make vectors in the order that the layout requires. `is_direct`: whether users' vectors
+    already have this order (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. `call` is the
+    product on any stream, or None (`CompoundProduct.bind_call`). It raises `ReproError` if the kernel cannot be
+    compiled, or if the matrix does not suit the variant.
+    """
+
+    def __init__(self, runtime: Runtime, matrix: MatrixSource, precision: str, id: VariantId) -> None:
+        self.runtime, self.id, layout = runtime, id, id.layout
+        kind, device = VectorType(matrix.entry, precision), runtime.device
+        program = compiled(runtime, matrix.entry, precision, id)
+        self._entry, self._precision, self._shape, self._nnz = matrix.entry, precision, matrix.shape, matrix.nnz
+        self._packed_on_device: PackedOnDevice | None = None
+        self._pointers: Buffer | None = None
+        with ExitStack() as stack, ExitStack() as temporaries:
+            try:
+                require_suitable(matrix.shape, matrix.entry, layout)
+                rows = None if layout.unknowns == "natural" else permutation(matrix.problem, layout.unknowns)
+                ordered = matrix if rows is None else keep(temporaries, MatrixSource(reorder(matrix.problem, rows)))
+                arrays, facts = self._packed(ordered, layout, stack)
+                with runtime.after():
+                    scratch = stack.enter_context(ExitStack())
+                    self._compound_product = partial(
+                        CompoundProduct, facts=facts, arrays=arrays, n=matrix.shape[0],
+                        entry_bytes=vector_entry_bytes(layout, kind.algebra.size, kind.scalar.itemsize),
+                        scratch=lambda nbytes: keep(scratch, device.allocate(nbytes)),
+                    )  # fmt: skip
+                    self._product = self._compound_product(device, program, id)
+            except OutOfDeviceMemory as error:
+                raise runtime.out_of_memory_error(error) from None
+            except Unsupported as error:
+                raise ReproErrorOfValue(
+                    "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
+                ) from None
+            self._memory = stack.pop_all()
+        #: Whether several columns are multiplied in one launch.
+        self.takes_columns = rows is None and not layout.stores_pairs
+        self._products_of_columns: dict[int, CompoundProduct] = {}
+        self.nbytes = self._product.nbytes
+        self.is_direct = rows is None and layout.vector == "AoS"
+        self.call = self._product.bind_call() if self.is_direct else None
+        self.y_vectors = Vectors(runtime, matrix.shape[0], kind, layout.vector, rows)
+        self.x_vectors = (
+            self.y_vectors if matrix.square else Vectors(runtime, matrix.shape[1], kind, layout.vector, rows)
+        )
+
+    def _packed(
+        self, matrix: MatrixSource, layout: Layout, stack: ExitStack
+    ) -> tuple[Mapping[str, Buffer], PackedFacts]:
+        """Return the matrix in a layout on the device: its arrays, which `stack` releases, and their sizes."""
+        runtime, clustered = self.runtime, layout.ordering == "clustered"
+        if can_pack(layout):
+            rows, long_rows = matrix.clusters if clustered else (None, 0)
+            with runtime.after():
+                csr = matrix.csr(runtime)
+                packed_on_device = self._packer.pack(csr, layout, stack, rows, long_rows)
+                self._packed_on_device = packed_on_device
+                if not matrix.is_on_host:  # to read it back
+                    self._pointers = keep(stack, csr.pointers.retain()).buffer
+            return packed_on_device.arrays, packed_on_device.facts
+        problem = matrix.problem
+        values = problem.values.astype(DTYPES[self._precision], copy=False)
+        packed = pack_layout(
+            problem, values, layout, runtime.device.target.warp,
+            lambda: symmetry_of(problem, values), lambda: matrix.clusters[0],
+        )  # fmt: skip
+        with runtime.after():
+            return {
+                name: keep(stack, runtime.device.upload(array)) for name, array in packed.arrays.items()
+            }, packed.facts
+
+    @property
+    def _packer(self) -> DevicePacker:
+        return device_packer(self.runtime, self._entry, self._precision, self.id.layout.inner)
+
+    def read_back(self) -> HostCsr:
+        """Return a matrix that was packed from CSR on the device: row pointers, columns and values `(nnz, members)`."""
+        assert self._packed_on_device is not None and self._pointers is not None
+        device, members = self.runtime.device, len(get_entry(self._entry).members)
+        arrays = (
+            np.empty(self._shape[0] + 1, np.int32), np.empty(self._nnz, np.int32),
+            np.empty((self._nnz, members), DTYPES[self._precision]),
+        )  # fmt: skip
+        with self.runtime.after(), ExitStack() as stack:
+            indices, values = (keep(stack, device.allocate(array.nbytes)) for array in arrays[1:])
+            self._packer.unpack(self._packed_on_device, self._pointers, indices, values)
+            for buffer, array in zip((self._pointers, indices, values), arrays, strict=True):
+                device.download(buffer, array)
+        return arrays
+
+    @property
+    def can_fill(self) -> bool:
+        """Whether `fill` can replace the values; else the product has to be made anew."""
+        return self._packed_on_device is not None and self.id.layout.unknowns == "natural"
+
+    def prepare_filling(self, matrix: MatrixSource) -> None:
+        """Keep the row pointers of the matrix on the device, for `fill` and `read_back`."""
+        if self._pointers is None:
+            assert self._packed_on_device is not None
+            placing = self._packed_on_device.placing
+            if placing.is_in_csr_order:
+                self._pointers = placing.index
+            else:
+                self._pointers = keep(self._memory, self.runtime.device.upload(matrix.problem.indptr))
+
+    def fill(self, values: Buffer) -> None:
+        """Queue the replacement of all values by others, in CSR order; `prepare_filling` comes before."""
+        assert self._packed_on_device is not None and self._pointers is not None
+        self._packer.fill(self._packed_on_device, self._pointers, values, np.dtype(DTYPES[self._precision]))
+
+    def transposed_values(self, order: Buffer, values: Buffer, stack: ExitStack, *, adjoint: bool) -> Buffer:
+        """Queue the transposition of values in CSR order; `order` has the entry of each entry of the transpose."""
+        transposed_values = keep(stack, self.runtime.device.allocate_ordered(values.nbytes))
+        self._packer.transpose_values(self._nnz, order, values, transposed_values, adjoint=adjoint)
+        return transposed_values
+
+    def are_equal(self, values: Buffer, others: Buffer) -> bool:
+        """Wait for the device, and return whether two arrays have the same values."""
+        return self._packer.are_equal(self._nnz, values, others)
+
+    def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return a launch of y = A x on the device's own queue."""
+        return self._product.bind(x, y)
+
+    def multiply_columns(self, x: Buffer, y: Buffer, count: int, x_steps: Steps, y_steps: Steps) -> None:
+        """Queue Y = A X for `count` ≥ 2 columns, if `takes_columns`; the first such product of a width compiles."""
+        width, starts = split_columns(count, self.x_vectors.kind.algebra.size)
+        product = self._products_of_columns.get(width)
+        if product is None:
+            target = self.runtime.device.target
+            id = replace(self.id, schedule=columns_schedule(self.id.schedule, target))
+            kind = self.x_vectors.kind
+            entry_bytes = width * kind.algebra.size * kind.scalar.itemsize
+            program = compiled(self.runtime, self._entry, self._precision, id, width)
+            product = self._compound_product(self.runtime.device, program, id, entry_bytes=entry_bytes)
+            self._products_of_columns[width] = product
+        for first in starts:
+            product.bind_columns(x, y, first, x_steps, y_steps)()
+
+    def release(self) -> None:
+        """Wait for the device and release the matrix's memory."""
+        if self.call is not None:
+            self.call.close()
+        self.runtime.device.synchronize()
+        self._memory.close()
+
+
+def values_on_host(values: Any, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return new values of a matrix, `(count,)` in a dtype, from a user's array on the host."""
+    given = host_array(values, "values")
+    if given.size != count:
+        raise ReproErrorOfValue(
+            "the values are not as many as those of the matrix",
+            where="values",
+            expected=f"{count:,}, in CSR order with ascending columns and duplicates added",
+            actual=f"{given.size:,}",
+            todo="make a new operator for another pattern",
+        )
+    host = np.ascontiguousarray(cast(given, dtype, "values", SCALE)).reshape(-1)
+    wrong = np.flatnonzero(~np.isfinite(host))
+    if len(wrong):
+        raise ReproErrorOfValue(
+            "NaN or infinite values", where=f"values[{wrong[0]}]", expected="finite values", actual=host[wrong[0]]
+        )
+    return host

@@ -1,0 +1,286 @@
+"""Packing on the device: bit for bit what the host packs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repro.codegen.build_cache import compile_module
+from repro.codegen.targets import DTYPES
+from repro.devices.base import Buffer, Device, Program
+from repro.entries import entries, get_entry
+from repro.errors import Unsupported
+from repro.problems.matrix import Matrix
+from repro.sparse import pairs
+from repro.sparse.compound.device_packing import (
+    CheckWord,
+    DeviceCsr,
+    DevicePacker,
+    FlawedCsr,
+    SharedMemory,
+    can_pack,
+    render_check,
+    render_packing,
+)
+from repro.sparse.compound.outer import outer_formats
+from repro.sparse.compound.packing import pack
+from repro.sparse.compound.variants import CLUSTERED, INNER, Layout
+from repro.sparse.device_primitives import keep
+from repro.sparse.ordering import cluster_rows, long_rows
+from repro.sparse.spgemm.csr_arrays import CsrArrays
+from support.emulated_cuda import EmulatedCuda, compile_kernels
+
+Packer = Callable[[str, str, str], DevicePacker]
+LAYOUTS = [Layout(outer, inner, "AoS") for outer, inner in product(outer_formats(), INNER)]
+LAYOUTS = [layout for layout in LAYOUTS if can_pack(layout)]
+CLUSTERED_LAYOUTS = [Layout(outer, inner, "AoS", "clustered") for outer, inner in product(CLUSTERED, INNER)]
+
+
+@pytest.fixture(scope="session")
+def load(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Program]:
+    """Compile and load a source under a name."""
+    folder = tmp_path_factory.mktemp("packing")
+
+    def compiled(source: str, name: str) -> Program:
+        if isinstance(device, EmulatedCuda):
+            return compile_kernels(source, folder)
+        manifest = folder / f"{name}.json"
+        module = compile_module(source, device.target, manifest)
+        assert module.binary, module.message
+        return device.load(manifest.parent / module.binary)
+
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def packer(device: Device, templates: Path, load: Callable[[str, str], Program]) -> Packer:
+    """Return the packer of an entry, precision and inner order, compiled at its first use."""
+
+    def make(entry: str, precision: str, inner: str) -> DevicePacker:
+        source = render_packing(templates, entry, precision, inner, device.target, "tests")
+        return DevicePacker(device, load(source, f"{entry}-{precision}-{inner}"), entry, precision)
+
+    return cache(make)
+
+
+@pytest.fixture(scope="session")
+def checks(device: Device, templates: Path, load: Callable[[str, str], Program]) -> Program:
+    return load(render_check(templates, device.target, "tests"), "checks")
+
+
+def drawn(lengths: list[int], columns: int, entry: str, seed: int = 0) -> Matrix:
+    """Return a matrix with rows of up to those lengths."""
+    random, n = np.random.default_rng(seed), len(lengths)
+    rows = [np.sort(random.choice(columns, min(length, columns), replace=False)) for length in lengths]
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
+    indices = np.concatenate([*rows, []]).astype(np.int32)
+    values = random.normal(size=(len(indices), len(get_entry(entry).members)))
+    return Matrix("drawn", entry, n, indptr, indices, values, None if columns == n else columns)
+
+
+def read(device: Device, buffer: Buffer, like: np.ndarray) -> np.ndarray:
+    array = np.full_like(like, -7)
+    if array.size:
+        device.download(buffer, array)
+    return array
+
+
+def check(device: Device, packer: DevicePacker, problem: Matrix, layout: Layout, rows: np.ndarray | None) -> None:
+    """Compare with what the host packs, fill in other values, and read the matrix back."""
+    values = problem.values.astype(packer.scalar)
+    expected = pack(problem, values, layout, device.target.warp, rows)
+    last = 0 if rows is None else int(long_rows(problem).sum())
+    # numbers in double precision are rounded by the device as NumPy rounds them
+    for numbers in (values, problem.values) if values.shape[1] else (values,):
+        with ExitStack() as stack:
+            matrix = DeviceCsr.upload(device, problem, numbers)
+            keep(stack, matrix)
+            packed = packer.pack(matrix, layout, stack, rows, last)
+            assert packed.facts == expected.facts
+            for name, array in expected.arrays.items():
+                np.testing.assert_array_equal(read(device, packed.arrays[name], array), array, f"{layout}: {name}")
+            pointers = matrix.pointers.buffer
+            packer.fill(packed, pointers, keep(stack, device.upload(-numbers)), numbers.dtype)
+            filled = read(device, packed.arrays["values"], expected.arrays["values"])
+            np.testing.assert_array_equal(filled, -expected.arrays["values"])
+            back = [keep(stack, device.allocate(array.nbytes)) for array in (problem.indices, values)]
+            packer.unpack(packed, pointers, *back)
+            np.testing.assert_array_equal(read(device, back[0], problem.indices), problem.indices)
+            np.testing.assert_array_equal(read(device, back[1], values), -values)
+
+
+SHAPES = st.one_of(
+    st.tuples(st.lists(st.integers(0, 9), min_size=1, max_size=80), st.integers(1, 60)),
+    st.tuples(st.lists(st.integers(0, 3), max_size=3), st.integers(0, 3)),
+    st.tuples(st.lists(st.sampled_from([0, 0, 0, 1, 40, 200]), min_size=1, max_size=70), st.just(200)),
+)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("entry", entries())
+@settings(max_examples=25, deadline=None)
+@given(shape=SHAPES, layout=st.sampled_from(LAYOUTS), seed=st.integers(0, 9))
+def test_the_device_packs_what_the_host_packs(device, packer, entry, precision, shape, layout, seed):
+    lengths, columns = shape
+    check(device, packer(entry, precision, layout.inner), drawn(lengths, columns, entry, seed), layout, None)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("entry", entries())
+@settings(max_examples=15, deadline=None)
+@given(shape=SHAPES, layout=st.sampled_from(CLUSTERED_LAYOUTS), seed=st.integers(0, 9))
+def test_the_device_packs_rows_in_another_order(device, packer, entry, precision, shape, layout, seed):
+    problem = drawn(*shape, entry, seed)
+    rows = np.random.default_rng(seed).permutation(problem.n)
+    check(device, packer(entry, precision, layout.inner), problem, layout, rows)
+
+
+def test_long_rows_come_last_and_are_counted(device, packer):
+    problem = drawn([3] * 200 + [600, 3, 700], 900, "real")
+    rows = cluster_rows(problem)
+    for layout in CLUSTERED_LAYOUTS:
+        check(device, packer("real", "double", layout.inner), problem, layout, rows)
+
+
+def test_equal_arrays_are_shared_unless_they_are_borrowed(device, packer):
+    problem = drawn([3, 0, 5], 7, "real")
+    matrix = DeviceCsr.upload(device, problem, problem.values)
+    single = DeviceCsr.upload(device, problem, problem.values.astype(np.float32))
+
+    def names_of_shared(text: str, given: DeviceCsr) -> set[str]:
+        arrays = [memory.buffer for memory in (given.pointers, given.indices, given.values)]
+        with ExitStack() as stack:
+            layout = Layout.parse(text)
+            packed = packer("real", "double", layout.inner).pack(given, layout, stack)
+            return {name for name, buffer in packed.arrays.items() if buffer in arrays}
+
+    assert names_of_shared("CSR-AoS-AoS", matrix) == {"index", "columns", "values"}
+    assert names_of_shared("CSR-AoSoA-AoS", matrix) == {"index", "columns"}
+    assert names_of_shared("CSR-AoS-AoS", single) == {"index", "columns"}
+    assert not names_of_shared("Sl-4-AoS-AoS", matrix)
+    arrays = matrix.pointers, matrix.indices, matrix.values
+    borrowed = [SharedMemory(memory.buffer, borrowed=True) for memory in arrays]
+    assert not names_of_shared(
+        "CSR-AoS-AoS", DeviceCsr("m", problem.shape, problem.nnz, *borrowed, problem.values.dtype)
+    )
+
+
+def test_shared_memory_is_freed_by_its_last_owner(device):
+    freed = []
+
+    class Freed:
+        def release(self) -> None:
+            freed.append(self)
+
+    memory = SharedMemory(Freed())
+    memory.retain().release()
+    assert not freed
+    memory.release()
+    assert len(freed) == 1
+
+
+@pytest.mark.parametrize(
+    ("layout", "past"),
+    [
+        ("CSR-AoS-AoS", 128),
+        ("ELL-AoS-AoS", 128 * 96),
+        ("ELLPACK-AoS-AoS", 128 * 96),
+        ("Sl-4-AoS-AoS", 128 * 4),
+        ("Sl-32-AoS-AoS", 128 * 32),
+        ("CSR-AoS-AoS@clustered", 4096),
+        ("Sl-8-AoS-AoS@clustered", 4096 * 8),
+    ],
+)
+def test_the_last_step_past_the_end_is_counted_too(device, packer, monkeypatch, layout, past):
+    problem = drawn([3] * 70, 70, "real")
+    rows = np.arange(70) if layout.endswith("@clustered") else None
+    layout = Layout.parse(layout)
+    matrix = DeviceCsr.upload(device, problem, problem.values)
+    needed = pack(problem, problem.values, layout, device.target.warp, rows).slots + past
+    if layout.outer.startswith("ELL") and device.target.warp != 32:
+        needed += 128 * (80 - 96)
+    monkeypatch.setattr(pairs, "MAX_INDEX", needed)
+    with ExitStack() as stack:
+        packer("real", "double", "AoS").pack(matrix, layout, stack, rows)
+        monkeypatch.setattr(pairs, "MAX_INDEX", needed - 1)
+        with pytest.raises(Unsupported, match="and the last step goes"):
+            packer("real", "double", "AoS").pack(matrix, layout, stack, rows)
+
+
+@pytest.mark.parametrize(
+    ("layout", "slots"),
+    [("Sl-32-AoS-AoS", 32 * (2**31 - 1)), ("Sl-4-AoS-AoS", 4 * (2**31 - 1)), ("ELL-SoA-AoS", 2**36)],
+)
+def test_more_slots_than_an_index_counts_are_counted_and_refused(device, packer, layout, slots):
+    pointers = np.repeat([0, 2**30, 2**31 - 1], [1, 32, 32]).astype(np.int32)  # of which nothing is read behind them
+    memory = [SharedMemory(device.upload(array)) for array in (pointers, np.zeros(1, np.int32), np.zeros(1))]
+    matrix = DeviceCsr("wide", (64, 2**30), 2**31 - 1, *memory, np.dtype(float))
+    with ExitStack() as stack, pytest.raises(Unsupported, match=f"wide in {layout} has {slots} slots"):
+        packer("real", "double", Layout.parse(layout).inner).pack(matrix, Layout.parse(layout), stack)
+
+
+FLAWS = [
+    ("pointers", 0, 1, CheckWord.WRONG),
+    ("pointers", 3, -1, CheckWord.WRONG),
+    ("pointers", 3, 10**6, CheckWord.WRONG),
+    ("pointers", -1, 10**6, CheckWord.WRONG),
+    ("columns", 0, -1, CheckWord.WRONG),
+    ("columns", -1, 30, CheckWord.WRONG),
+    ("columns", 5, 2**31 - 1, CheckWord.WRONG),
+    ("columns", 1, 0, CheckWord.UNORDERED),
+    ("columns", 1, 2, CheckWord.UNORDERED),
+    ("values", -1, np.nan, CheckWord.INFINITE),
+    ("values", 0, -np.inf, CheckWord.INFINITE),
+    ("values", 7, 1e39, CheckWord.LOST),
+    ("values", 7, -1e-40, CheckWord.LOST),
+    ("values", 7, float(np.float32(1e-40)), None),
+    ("values", 7, 0.0, None),
+    ("values", 7, 1 / 3, None),
+    (None, 0, 0, None),
+]
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize(("name", "place", "value", "flaw"), FLAWS)
+def test_a_matrix_of_another_library_is_checked(device, checks, name, place, value, flaw, index):
+    matrix = sp.csr_array(np.triu(np.ones((30, 30)))[:20])
+    arrays = {"pointers": matrix.indptr.astype(index), "columns": matrix.indices.astype(index), "values": matrix.data}
+    if name is not None:
+        arrays[name][place] = value
+    buffers = list(map(device.upload, arrays.values()))
+
+    def check(narrow: bool, dtype: type = np.float64) -> DeviceCsr:
+        values = device.upload(arrays["values"].astype(dtype))
+        given = CsrArrays(matrix.shape, matrix.nnz, *buffers[:2], values, index == np.int64)
+        return DeviceCsr.checked(device, checks, "m", given, 1, np.dtype(dtype), narrow=narrow)
+
+    if flaw is None:
+        taken = check(narrow=True)
+        for array, expected in zip(taken.download(device, 1), arrays.values(), strict=True):
+            np.testing.assert_array_equal(array.ravel(), expected)
+        assert taken.nnz == matrix.nnz
+        assert (taken.pointers.borrowed, taken.indices.borrowed, taken.values.borrowed) == (
+            False,
+            index == np.int32,
+            True,
+        )
+        return
+    with pytest.raises(FlawedCsr) as raised:
+        check(narrow=True)
+    assert raised.value.flaw == flaw
+    if flaw == CheckWord.LOST:
+        check(narrow=False)
+    if flaw == CheckWord.INFINITE:
+        with pytest.raises(FlawedCsr, match="INFINITE"):
+            check(narrow=False, dtype=np.float32)
