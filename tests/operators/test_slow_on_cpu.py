@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 import repro
-from repro.operators import SlowOnCpuWarning, spmv
+from repro.operators import SlowOnCpuWarning, product, spmv
 
 DEVICE = "opencl:0"
 
