@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 import repro
-from repro.operators import SlowOnCpuWarning, spmv
+from repro.operators import SlowOnCpuWarning, product, spmv
 
 DEVICE = "opencl:0"
 
@@ -56,7 +56,7 @@ def test_on_a_gpu_nothing_is_said(monkeypatch):
     class Gpu:
         backend = "cuda"
 
-    monkeypatch.setattr(spmv, "open_runtime", lambda _: type("Runtime", (), {"device": Gpu()}))
+    monkeypatch.setattr(product, "open_runtime", lambda _: type("Runtime", (), {"device": Gpu()}))
     monkeypatch.setattr(spmv, "find_variant", no_further)
     monkeypatch.setattr(Gpu, "target", None, raising=False)
     with warnings.catch_warnings():
