@@ -5,9 +5,11 @@ import pytest
 import scipy.sparse as sp
 
 import repro
+from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators import product as products
 from repro.operators.runtime import open_runtime
+from repro.sparse.compound.device_packing import DevicePacker
 from support import stand_in_cupy
 from support.emulated_cuda import needs_compiler
 from support.emulated_runtime import EmulatedRuntime, csr_matrix, install_cupy, install_cupyx, ndarray
@@ -75,6 +77,16 @@ def test_it_is_read_back_where_the_host_needs_it(bring, bring_array, dtype, prec
     members = problem.values.view(np.complex128 if A.dtype.kind == "c" else float)[:, 0]
     back = sp.csr_array((members, problem.indices, problem.indptr), problem.shape)
     assert abs(back.astype(A.dtype) - matrix.astype(A.dtype)).max() == 0
+
+
+def test_where_two_copies_do_not_fit_the_host_packs(bring, bring_array, monkeypatch):
+    def full(*_):
+        raise OutOfDeviceMemory("it is full")
+
+    monkeypatch.setattr(DevicePacker, "pack", full)
+    matrix, x = drawn(float), draw(30, float)
+    A = repro.operator(bring(matrix, np.int64), VARIANTS[1])
+    np.testing.assert_allclose((A @ bring_array(x)).get(), matrix @ x, atol=1e-12)
 
 
 def test_an_operator_has_a_copy(bring, bring_array):

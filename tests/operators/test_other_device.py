@@ -11,7 +11,7 @@ import repro
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE
-from repro.operators.product import Product
+from repro.operators.product import MatrixSource, Product
 from repro.operators.runtime import Runtime
 from repro.operators.scipy_matrices import as_problem
 from repro.operators.spmv import SpmvOperator
@@ -28,7 +28,9 @@ def sides(halves):
 def on_first(sides):
     """An operator on the first half, its matrix not symmetric."""
     problem, precision = as_problem(sp.csr_array(np.triu(np.ones((6, 6)))), None, None)
-    return SpmvOperator(problem, Product(sides[0], problem, precision, VariantId.parse("CSR-AoS-AoS/direct-64-3")))
+    with MatrixSource(problem) as source:
+        id = VariantId.parse("CSR-AoS-AoS/direct-64-3")
+        return SpmvOperator(source, Product(sides[0], source, precision, id))
 
 
 def refusal(what, here, there):

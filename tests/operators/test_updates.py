@@ -7,11 +7,13 @@ import pytest
 import scipy.sparse as sp
 
 import repro
+from repro.devices.base import OutOfDeviceMemory
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.operators import product as products
 from repro.operators.runtime import open_runtime
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.device_packing import DevicePacker
 from repro.sparse.operands import expand
 from support.device_memory import fill_after
 from support.emulated_cuda import needs_compiler
@@ -240,6 +242,19 @@ def test_a_full_device_is_one_message_and_changes_nothing(monkeypatch, nth):
     monkeypatch.undo()
     check(A, matrix)
     A.update(2 * matrix.data)
+    check(A, 2 * matrix)
+
+
+def test_where_two_copies_do_not_fit_the_host_packs(monkeypatch, put):
+    matrix = random(40, 40, 0.2)
+
+    def full(*_):
+        raise OutOfDeviceMemory("it is full")
+
+    monkeypatch.setattr(DevicePacker, "pack", full)
+    A = repro.operator(matrix, "Sl-8-AoSoA-AoS@clustered/direct-64-3-w2", device=DEVICE)
+    check(A, matrix)
+    A.update(put(2 * matrix.data))
     check(A, 2 * matrix)
 
 

@@ -137,6 +137,11 @@ class MatrixSource:
         """The row order of clustered layouts, `(n,)`, and the number of long rows at its end."""
         return permutation(self.problem, "bisected"), int(long_rows(self.problem).sum())
 
+    def leave_device(self) -> None:
+        """Have the matrix on the host only."""
+        self._problem = self.problem
+        self.release()
+
     def __enter__(self) -> Self:
         return self
 
@@ -361,13 +366,16 @@ class Product:
         runtime, clustered = self.runtime, layout.ordering == "clustered"
         if can_pack(layout):
             rows, long_rows = matrix.clusters if clustered else (None, 0)
-            with runtime.after():
+            # where CSR and layout do not fit together, the host packs, as pairs
+            with suppress(OutOfDeviceMemory), runtime.after(), ExitStack() as undo:
                 csr = matrix.csr(runtime)
-                packed_on_device = self._packer.pack(csr, layout, stack, rows, long_rows)
-                self._packed_on_device = packed_on_device
+                packed_on_device = self._packer.pack(csr, layout, undo, rows, long_rows)
                 if not matrix.is_on_host:  # to read it back
-                    self._pointers = keep(stack, csr.pointers.retain()).buffer
-            return packed_on_device.arrays, packed_on_device.facts
+                    self._pointers = keep(undo, csr.pointers.retain()).buffer
+                self._packed_on_device = packed_on_device
+                stack.push(undo.pop_all())
+                return packed_on_device.arrays, packed_on_device.facts
+            matrix.leave_device()
         problem = matrix.problem
         values = problem.values.astype(DTYPES[self._precision], copy=False)
         packed = pack_layout(

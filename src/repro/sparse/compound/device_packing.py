@@ -307,7 +307,7 @@ class DevicePacker:
         group = padded_to_warp(n, device.target.warp) if one_group else outer.group_rows
         groups = 1 if one_group else -(-n // group)
         steps = STEPS if rows is None else STEPS_OF_BLOCK
-        if group == 1 and rows is None and not matrix.pointers.borrowed:
+        if outer.group_rows == 1 and rows is None and not matrix.pointers.borrowed:
             check_slots(matrix.name, layout, matrix.nnz, group, steps)
             index = keep(stack, matrix.pointers.retain()).buffer
             return Placing(n, layout.inner, 1, n, matrix.nnz, index, index, 0), n + 1

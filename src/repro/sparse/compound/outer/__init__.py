@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,15 +105,58 @@ def padded_to_warp(n: int, warp: int) -> int:
     return -(-n // warp) * warp
 
 
-def padding_columns(problem: Matrix, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the column of padding of rows, which may be past the last: that of the row's last entry, which is cached.
+def grouped(
+    name: str, template: str, group_rows: int, constants: Mapping[str, int] | None = None, **properties: Any
+) -> Outer:
+    """Return a format of groups of `group_rows` rows, see `Outer.group_rows`; `properties` are further fields."""
+    padded = properties.get("padded", True)
 
-    An empty row has its own number, or the last column.
+    def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
+        group, widths = _groups(row_lengths, warp, group_rows)
+        index = len(widths) + 1 if group_rows else 1 if padded else len(row_lengths)
+        return int(widths.sum()) * group, index
+
+    def locate(problem: Matrix, warp: int) -> Slots:
+        lengths = problem.row_lengths
+        group, widths = _groups(lengths, warp, group_rows)
+        if group_rows == 1:  # slots are entries
+            return Slots(problem.indptr.astype(np.int32), np.arange(problem.nnz, dtype=np.int64))
+        rows, place_in_row = rows_of_entries(problem)
+        offsets = np.concatenate([[0], np.cumsum(widths * group)])
+        position = offsets[rows // max(group, 1)] + place_in_row * group + rows % max(group, 1)
+        padding = _padding_columns(problem, group, offsets, position) if padded else None
+        if group_rows:
+            return Slots(offsets.astype(np.int32), position, padding=padding, step=group)
+        return Slots(np.zeros(1, np.int32) if padded else lengths, position, group, padding, group)
+
+    return Outer(name, template, count, locate, constants or {}, group_rows=group_rows, **properties)
+
+
+def _groups(row_lengths: NDArray[np.int32], warp: int, group_rows: int) -> tuple[int, NDArray[np.int64]]:
+    """Return the rows of a group, and the length of the longest row of each group, `(groups,)`."""
+    n = len(row_lengths)
+    group = group_rows or padded_to_warp(n, warp)
+    padded_lengths = np.zeros(-(-n // max(group, 1)) * group, np.int64)
+    padded_lengths[:n] = row_lengths
+    return group, padded_lengths.reshape(-1, max(group, 1)).max(axis=1)
+
+
+def _padding_columns(
+    problem: Matrix, group: int, offsets: NDArray[np.int64], position: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Return the column of each slot without an entry: that of its row's last entry, which is cached.
+
+    Empty rows, and those past the last, have their number or the last column.
     """
+    free = np.ones(int(offsets[-1]), bool)
+    free[position] = False
+    slots = np.flatnonzero(free)
+    groups = np.searchsorted(offsets, slots, side="right") - 1
+    rows = groups * group + (slots - offsets[groups]) % max(group, 1)
     within = np.minimum(rows, problem.n - 1)
-    filled = (rows < problem.n) & (problem.row_lengths[within] > 0)
-    last = problem.indices[np.maximum(problem.indptr[within + 1] - 1, 0)] if problem.nnz else within
-    return np.where(filled, last, np.minimum(within, problem.shape[1] - 1)).astype(np.int32)
+    is_filled = (rows < problem.n) & (problem.row_lengths[within] > 0)
+    last = problem.indices[np.maximum(problem.indptr[within + 1] - 1, 0)]
+    return np.where(is_filled, last, np.minimum(within, problem.shape[1] - 1)).astype(np.int32)
 
 
 def get_outer(name: str) -> Outer:
