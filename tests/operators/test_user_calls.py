@@ -28,15 +28,14 @@ PROBLEM = real_problem(poisson((24, 24), 5))
 def names(arrays, whose=()):
     """Return the names of the calls with one library's arrays: ours, and those of the library."""
     refills = {"NumPy": ["new"], "CuPy": ["new", "out"], "PyTorch": ["out"]}[arrays]
-    ours = ["product/new", "product/out", "spmm/new", "spgemm/new", *(f"refill/{result}" for result in refills),
-            "insert/new", "dynamic-product/new", "dynamic-product/out", "cg/new"]  # fmt: skip
+    ours = ["set-up/new", "product/new", "product/out", "spmm/new", "spgemm/new",
+            *(f"refill/{result}" for result in refills), "insert/new", "dynamic-product/new", "dynamic-product/out",
+            "cg/new"]  # fmt: skip
     both = [*(("repro", call) for call in ours), *((library, call) for library, calls in whose for call in calls)]
     return {f"{call.split('/')[0]}/{library}/{arrays}/{call.split('/')[1]}" for library, call in both}
 
 
-NUMPY = {"set-up/repro/NumPy/new"} | names(
-    "NumPy", [("SciPy", ["product/new", "spmm/new", "spgemm/new", "dynamic-product/new", "cg/new"])]
-)
+NUMPY = names("NumPy", [("SciPy", ["product/new", "spmm/new", "spgemm/new", "dynamic-product/new", "cg/new"])])
 
 
 def made(precision="double", problem=PROBLEM, functions=FUNCTIONS, say=pytest.fail):

@@ -320,7 +320,6 @@ def _set_up_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
     return [
         UserCall("set-up", OURS, library, partial(make, library), lambda A: error(A @ x))
         for library in setting.libraries
-        if library.arrays == "NumPy"
     ]
 
 
