@@ -527,7 +527,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         self._open()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._problem, str(self._open().id), self.precision, self._runtime.words)
+        return _unpickle, (self._problem, str(self._open().id), self.precision, self._runtime.words)
 
     def _multiply(self, x: Any, y: Any) -> None:
         product = self._open()
@@ -676,7 +676,7 @@ def solve(
         return solver.solve(b, x0, tol, maxiter)
 
 
-def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOperator:
+def _unpickle(problem: Matrix, name: str, precision: str, device: str) -> SpmvOperator:
     return operator(problem, name, precision=precision, device=device)
 
 
