@@ -13,7 +13,7 @@ import repro
 from repro.bench.timing import SamplingPlan
 from repro.codegen.targets import CPU, INDEX_BYTES, get_target
 from repro.entries import entries, get_entry
-from repro.problems.assembly import fold
+from repro.problems.assembly import fold_blocks
 from repro.problems.generators import KINDS, generate
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import render_module
@@ -74,7 +74,7 @@ def test_an_entrys_expansion_is_linear_and_loses_nothing(name):
 def test_a_real_matrix_of_an_entrys_blocks_folds_to_the_entry(small_problem, name):
     problem = small_problem(name)
     blocks = expand(problem, problem.values)
-    folded = fold(sp.csr_array(blocks), name, "toy")
+    folded = fold_blocks(sp.csr_array(blocks), name, "toy")
     np.testing.assert_array_equal(folded.values, problem.values)
     np.testing.assert_array_equal(folded.indices, problem.indices)
 

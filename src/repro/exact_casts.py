@@ -72,7 +72,7 @@ def cast(
     return result
 
 
-def holds(old: DTypeLike, new: DTypeLike) -> bool:
+def can_hold(old: DTypeLike, new: DTypeLike) -> bool:
     """Return whether the new type can represent all numbers of the old one."""
     source_dtype, target_dtype = np.dtype(old), np.dtype(new)
     return bool(np.can_cast(source_dtype, target_dtype, "safe")) and not _is_rounded(source_dtype, target_dtype)
@@ -80,7 +80,7 @@ def holds(old: DTypeLike, new: DTypeLike) -> bool:
 
 def _first_lost(source: NDArray[Any], result: NDArray[Any], as_vector: bool) -> int | None:
     """Return the flat index in C order of the first number of `source` that `result` does not represent, or None."""
-    if holds(source.dtype, result.dtype):
+    if can_hold(source.dtype, result.dtype):
         return None
     flat_source, flat_result = source.reshape(-1), result.reshape(-1)
     for start in range(0, flat_source.size, PART):  # in parts that fit into the cache
@@ -107,7 +107,7 @@ def _exceeds_precision(source: NDArray[Any], result: NDArray[Any], part: slice) 
 
 def _loss_mask(source: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_] | None:
     """Return which numbers the new type cannot represent; None if it represents all numbers of the old type."""
-    if holds(source.dtype, result.dtype):
+    if can_hold(source.dtype, result.dtype):
         return None
     if source.dtype.kind == "c":
         is_lost = _loss_mask(source.real, result.real)

@@ -243,7 +243,7 @@ def test_a_disturbed_row_is_no_time_to_choose_by(make_bench, small_problem, monk
     monkeypatch.setattr(
         timing, "take_samples", lambda *_: Samples({"event": np.full(9, 1e-5)}, discarded=18, disturbed="why")
     )
-    monkeypatch.setattr(bench.neighbours, "look", lambda: ["process 42 (train.py, 500 MiB)"])
+    monkeypatch.setattr(bench.neighbours, "list_other_processes", lambda: ["process 42 (train.py, 500 MiB)"])
     kernel = Kernel(1e-6)
     kernel.prepare = kernel.erase_result = lambda _: None
     kernel.release, kernel.result, kernel.identity = lambda: None, lambda: None, "v1"
@@ -271,5 +271,5 @@ def test_other_processes_are_looked_for_during_a_run_and_each_is_told_of_once(mo
         "another container; times may be disturbed\n"
     )
     there[:] = ["process 42 (train.py, 700 MiB)"]
-    assert neighbours.look() == there
+    assert neighbours.list_other_processes() == there
     assert capsys.readouterr().out == ""

@@ -32,7 +32,7 @@ from repro.problems.registry import load_registry, problem_names
 from repro.sparse.compound.variants import Layout, schedules
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study
-from repro.studies.compound_spmv.study import choose, layouts, worthwhile_orderings
+from repro.studies.compound_spmv.study import choose, layouts_to_try, worthwhile_orderings
 from support.small_case import FILES, LAYOUTS, NAME, STUDY, config, quiet, run
 
 pytestmark = pytest.mark.medium
@@ -242,7 +242,7 @@ def test_a_predicted_search_learns_from_other_campaigns_and_measures_a_few(measu
 def test_a_random_search_measures_as_many(measuring):
     search = run(search="random", budget=0.05, space="paper")["search"]
     target = get_target("cpu")
-    tried = layouts(config(space="paper").studies[STUDY], "paper", "complex")
+    tried = layouts_to_try(config(space="paper").studies[STUDY], "paper", "complex")
     whole = sum(len(schedules(target, "paper", layout)) for layout in tried)
     assert len(search) == int(0.05 * whole)
 

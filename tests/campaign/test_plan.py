@@ -23,7 +23,7 @@ from repro.errors import ReproError
 from repro.problems.own_problems import planned
 from repro.problems.registry import load_registry
 from repro.results import figure_style, output
-from repro.studies.compound_spmv.study import layouts as layouts_of
+from repro.studies.compound_spmv.study import layouts_to_try as layouts_of
 
 REPOSITORY = Path(__file__).parents[2]
 GPU = Gpu(0, "NVIDIA Test", "sm_90", "GPU-1")

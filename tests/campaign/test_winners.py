@@ -34,7 +34,7 @@ from repro.codegen.targets import get_target
 from repro.errors import ReproError
 from repro.operators.product import MatrixSource
 from repro.operators.variant_choice import find_variant
-from repro.problems.assembly import fold
+from repro.problems.assembly import fold_blocks
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.defaults import RECORDED
 from repro.studies import get_study
@@ -455,7 +455,9 @@ def test_blocks_with_few_values_are_advised_against(
     maker = campaign(Path(), "opencl")
     band, dense = sp.csr_array(sp.diags_array(np.ones(12))), sp.csr_array(np.ones((12, 12)))
     for matrix, advised in ((band, True), (dense, False)):
-        maker.record("part", entry=PART, n=2, nnz=2, origin={"source": "own", "notes": fold(matrix, PART, "m").notes})
+        maker.record(
+            "part", entry=PART, n=2, nnz=2, origin={"source": "own", "notes": fold_blocks(matrix, PART, "m").notes}
+        )
         said = [*notes(find_winners(CampaignSelection.of(maker.campaign, Path("results"))))]
         advice = "few of the blocks' values are non-zeros (33%): `entry: real` stores less"
         assert (f"part: {advice}." in said) is advised

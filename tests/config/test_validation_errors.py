@@ -9,7 +9,7 @@ import pytest
 
 from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import make_plan
-from repro.config import located
+from repro.config import add_place_to_errors
 from repro.config.models import Config, Fetch
 from repro.config.validation_errors import nearest, nearest_file
 from repro.errors import ReproError
@@ -100,11 +100,11 @@ def test_a_misspelt_study_is_told_with_the_nearest() -> None:
 def test_what_planning_refuses_has_line_and_column_as_well() -> None:
     path = Path("a.yaml")
     path.write_text("campaign: x\nstudies:\n  compound_spmv:\n    problems: [no-such]\n")
-    with pytest.raises(ReproError) as failed, located([path]):
+    with pytest.raises(ReproError) as failed, add_place_to_errors([path]):
         make_plan(load(path))
     assert failed.value.what == "unknown problem"
     assert failed.value.where == "a.yaml:4:16: studies.compound_spmv.problems.0"
-    with pytest.raises(ReproError, match="damaged") as other, located([path]):
+    with pytest.raises(ReproError, match="damaged") as other, add_place_to_errors([path]):
         raise ReproError("damaged", where="elsewhere.mtx")
     assert other.value.where == "elsewhere.mtx"
 
@@ -143,7 +143,7 @@ def test_a_file_has_a_key_and_a_wrong_problem_its_place(problems: str, where: st
     Path("m/part.msh").touch()
     path = Path("a.yaml")
     path.write_text(f"studies:\n  compound_spmv:\n    problems: {problems}\n")
-    with pytest.raises(ReproError) as failed, located([path]):
+    with pytest.raises(ReproError) as failed, add_place_to_errors([path]):
         make_plan(load(path))
     assert failed.value.where == where
     assert words in failed.value.message
@@ -163,7 +163,7 @@ def test_a_missing_input_names_both_places_that_were_tried(key: str, content: st
     path.parent.mkdir()
     path.write_text(f"device: opencl\n{content}\n")
     for source in (path, path.absolute()):
-        with pytest.raises(ReproError) as failed, located([source]):
+        with pytest.raises(ReproError) as failed, add_place_to_errors([source]):
             make_plan(load(source))
         assert failed.value.what.startswith("no such file")
         assert re.fullmatch(rf"{source}:2:\d+: {key}", str(failed.value.where))

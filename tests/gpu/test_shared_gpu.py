@@ -125,7 +125,7 @@ def test_shuffled_rounds_are_right_or_disturbed(bench, binary, tmp_path):
 
 def test_another_process_is_told_of(bench, binary, capsys):
     with stalled(binary):
-        seen = bench.neighbours.look()
+        seen = bench.neighbours.list_other_processes()
     if not seen:
         pytest.skip("the management library does not tell of other processes here")
     assert "the device is shared with process" in capsys.readouterr().out

@@ -11,11 +11,11 @@ from skfem.models.elasticity import lame_parameters, linear_elasticity
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems.assembly import Assembled, assemble_elasticity
-from repro.problems.generators import horn, lattice_box
+from repro.problems.generators import horn_vertices, lattice_box
 
 CELLS = (3, 2, 4)
 LATTICE, TETS = lattice_box(CELLS)
-VERTICES = horn(LATTICE, CELLS)
+VERTICES = horn_vertices(LATTICE, CELLS)
 
 
 def real_matrix(matrix: Assembled) -> np.ndarray:

@@ -10,7 +10,7 @@ from skfem.models.poisson import laplace, mass
 
 from repro.errors import ReproError
 from repro.problems.assembly import Assembled, assemble_helmholtz
-from repro.problems.generators import disk, horn, lattice_box
+from repro.problems.generators import disk, horn_vertices, lattice_box
 
 CELLS = (3, 2, 4)
 
@@ -22,7 +22,7 @@ def complex_matrix(matrix: Assembled) -> sp.csr_array:
 
 def space() -> tuple[np.ndarray, np.ndarray]:
     lattice, tets = lattice_box(CELLS)
-    return horn(lattice, CELLS), tets
+    return horn_vertices(lattice, CELLS), tets
 
 
 @pytest.mark.parametrize(("shape", "kinds"), [(space(), (MeshTet, ElementTetP1)), (disk(2), (MeshTri, ElementTriP1))])

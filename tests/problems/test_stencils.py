@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems import generators
-from repro.problems.assembly import assemble_elasticity, assemble_helmholtz, fold, unfold
+from repro.problems.assembly import assemble_elasticity, assemble_helmholtz, fold_blocks, unfold
 from repro.problems.generators import WIND, draw_field, generate
 from repro.problems.problem import describe_pattern
 from repro.problems.registry import Generated, Registry, load_registry
@@ -144,7 +144,7 @@ def test_unfolding_writes_out_what_the_entry_means(entry: str) -> None:
         blocks[rows, assembled.indices], get_entry(entry).expand(assembled.values), strict=True
     )
     if entry != "complex":  # which is not folded from real blocks
-        np.testing.assert_array_equal(fold(matrix, entry, "toy").values, assembled.values)
+        np.testing.assert_array_equal(fold_blocks(matrix, entry, "toy").values, assembled.values)
 
 
 def test_a_field_of_one_value_is_that_value() -> None:

@@ -14,7 +14,16 @@ import matplotlib as mpl
 import pytest
 
 from repro.errors import ReproError
-from repro.results.figure_style import COLUMN_WIDTH, Shape, add_titles, canvas, draw_layout, look, rounded, save
+from repro.results.figure_style import (
+    COLUMN_WIDTH,
+    Shape,
+    add_titles,
+    canvas,
+    draw_layout,
+    figure_settings,
+    rounded,
+    save,
+)
 from repro.results.output import CAPTION_WORDS, caption_and_note, figure_as_latex, write_figure
 from repro.results.registry import Artifact
 from repro.results.tables import Figure
@@ -89,7 +98,7 @@ def test_what_is_too_wide_for_a_narrow_figure_is_broken_and_not_cut_off() -> Non
         drawn.legend(loc="outside upper left", ncols=4)
         return drawn
 
-    with look():
+    with figure_settings():
         drawn = draw_layout(Figure(draw_wide, "A caption.", foot="a device"), Shape(2.2))
     words = [*drawn.legends, drawn.axes[0].xaxis.label]
     boxes = [text.get_window_extent() for text in words]

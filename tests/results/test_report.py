@@ -162,10 +162,10 @@ def test_leading_columns_are_columns_and_legends_are_patterns_that_match_recorde
 
 def test_what_nothing_was_measured_for_is_left_out_and_named(small: Campaign, tmp_path: Path) -> None:
     def nothing(campaign: Campaign, published: Published) -> Table:
-        return replace(one_table(campaign, published), nothing=True)
+        return replace(one_table(campaign, published), is_empty=True)
 
     def undrawn(campaign: Campaign, published: Published) -> Figure:
-        return Figure(lambda: pytest.fail("it is not drawn"), "Nothing.", nothing=True)
+        return Figure(lambda: pytest.fail("it is not drawn"), "Nothing.", is_empty=True)
 
     empty = replace(TABLE, name="table-2", title="Empty", make=nothing)
     blank = Artifact("made_up", "figure-1", "Blank", "ours", "figure", undrawn)

@@ -18,7 +18,7 @@ def test_labels_of_a_logarithmic_axis_do_not_collide(limits, side):
     axes = drawn.add_subplot()
     axes.set(**{f"{side}scale": "log", f"{side}lim": limits})
     axis = axes.xaxis if side == "x" else axes.yaxis
-    with figure_style.look():
+    with figure_style.figure_settings():
         figure_style.log_ticks(axis)
         drawn.draw_without_rendering()
     low, high = limits

@@ -24,7 +24,7 @@ WITH_RESULT = [name for name in study_names() if get_study(name).result]
 def test_the_result_is_a_number_of_its_table_by_its_clock(study: str) -> None:
     contract = get_study(study)
     result = Result.of(contract.result)
-    assert contract.title and result.says.format(library="x")
+    assert contract.title and result.description.format(library="x")
     table = TABLES / study / result.table
     printed = table.with_suffix(".md").read_text("utf-8").splitlines()
     with table.with_suffix(".csv").open(newline="", encoding="utf-8") as file:
@@ -43,7 +43,7 @@ def test_a_line_beside_the_result_is_one_target(study: str) -> None:
     wanted = Published.load(study, contract.published, contract.targets, ROOT / "config").targets
     names = [item["what"].replace("'", "’") for item in wanted]
     for line in result.lines:
-        assert result.table == "table-targets" and line.says.format(library="x")
+        assert result.table == "table-targets" and line.description.format(library="x")
         assert sum(name.startswith(line.row) for name in names) == 1 or line.row == result.row
 
 
@@ -59,14 +59,22 @@ def test_a_result_stands_beside_itself_by_other_clocks() -> None:
 
 
 def test_where_one_space_was_searched_alone_it_is_that_spaces() -> None:
-    result = Result("table-targets", "gain", "ours", "that", "graph", instead="theirs", alone="of theirs alone")
+    result = Result(
+        "table-targets",
+        "gain",
+        "ours",
+        "that",
+        "graph",
+        fallback_column="theirs",
+        fallback_description="of theirs alone",
+    )
     columns = (Column("target", "target", numeric=False), Column("theirs", "their space"), Column("ours", "ours"))
     both, alone, none = (
         Table(columns, [(Cell("gain"), *cells)], "")
         for cells in ((Cell(1.1), Cell(2.1)), (Cell(1.1), Cell()), (Cell(), Cell()))
     )
     assert [result.cell(table).value for table in (both, alone, none)] == [2.1, 1.1, None]
-    assert [make_card(result, "", {"mine": table}).says for table in (both, alone, none)] == [
+    assert [make_card(result, "", {"mine": table}).description for table in (both, alone, none)] == [
         "that",
         "that; of theirs alone",
         "that",
@@ -98,15 +106,15 @@ def test_a_number_of_a_summary_line_has_its_cases_and_what_all_of_them_are() -> 
 
 
 def test_the_number_is_of_the_campaign_to_the_letter_where_that_has_it() -> None:
-    result = Result("t", "gain", "ours", "that", "graph", own_says="by its own rows")
+    result = Result("t", "gain", "ours", "that", "graph", own_description="by its own rows")
     columns = (Column("target", "target", numeric=False), Column("ours", "ours"))
     own, fair, none = (Table(columns, [(Cell("gain"), Cell(value))], "") for value in (7.5, 5.1, None))
     card = make_card(result, "", {"mine": own}, ("letter", fair))
-    assert card.numbers == {"mine": Cell(5.1)} and card.says == "that; campaign letter"
+    assert card.numbers == {"mine": Cell(5.1)} and card.description == "that; campaign letter"
     assert card.left_out == {"mine, by its own rows": Cell(7.5)}
     for other in (None, ("letter", none)):
         card = make_card(result, "", {"mine": own}, other)
-        assert (card.numbers, card.says, card.left_out) == ({"mine": Cell(7.5)}, "that", {})
+        assert (card.numbers, card.description, card.left_out) == ({"mine": Cell(7.5)}, "that", {})
 
 
 def test_a_sample_says_the_least_and_how_often_ours_is_slower() -> None:

@@ -33,7 +33,7 @@ SLACK = 1.0
 
 def laid_out(figure: Figure, shape: figure_style.Shape | None = None) -> Canvas:
     """Return a figure as it is written."""
-    with figure_style.look(), style.context({"font.family": shape.font} if shape and shape.font else {}):
+    with figure_style.figure_settings(), style.context({"font.family": shape.font} if shape and shape.font else {}):
         canvas = figure_style.draw_layout(replace(figure, foot=figure.foot or "A device"), shape)
         canvas.draw_without_rendering()  # which puts the texts in their places
         return canvas

@@ -198,9 +198,9 @@ def assert_inserted(
     assert (~kept).sum() == report.unplaced
     # the rows that were left follow each other, each in the order of the batch
     changes = np.flatnonzero(np.diff(left_rows))
-    assert report.full + report.beyond == len(np.unique(left_rows)) == len(changes) + (report.unplaced > 0)
+    assert report.full + report.rows_without_room == len(np.unique(left_rows)) == len(changes) + (report.unplaced > 0)
     assert (np.diff(left)[left_rows[1:] == left_rows[:-1]] > 0).all()
-    if not report.beyond:
+    if not report.rows_without_room:
         np.testing.assert_array_equal(~kept, expected_left)
         np.testing.assert_array_equal(after.segment_capacity, expected.segment_capacity)
         assert after.pointer == expected.pointer
@@ -219,7 +219,7 @@ def assert_refused(dynamic: DynamicMatrix, batch: Entries, grouped: bool = False
     before, words = dynamic.storage.download(), state_of(dynamic)
     dynamic.operations.insertion(on_device(dynamic.storage.device, *batch, grouped), 2).launch()
     after, report = dynamic.storage.download(), dynamic.storage.report()
-    assert (report.bad, report.full, report.beyond, report.unplaced, report.finished) == (1, 0, 0, 0, True)
+    assert (report.bad, report.full, report.rows_without_room, report.unplaced, report.finished) == (1, 0, 0, 0, True)
     for name in ("columns", "values", "table", "sizes", "pointer"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
     assert state_of(dynamic)[kernels.STATE_BEGUN] == words[kernels.STATE_BEGUN] + 1

@@ -73,7 +73,7 @@ class Looks:
     def __init__(self, *said):
         self.said, self.released = list(said), 0
 
-    def look(self):
+    def time_yardsticks(self):
         return self.said.pop(0) if len(self.said) > 1 else self.said[0]
 
     def release(self):
@@ -192,19 +192,19 @@ def probe(bench, monkeypatch):
 
 def test_yardsticks_are_held_against_their_own_best(probe):
     look, medians, yardsticks = probe
-    assert look.look() is None
+    assert look.time_yardsticks() is None
     medians["copy"] = [6500.0]
-    assert look.look() == Slowdown("copy median 6,500 µs, 189.0 µs before", np.inf)
+    assert look.time_yardsticks() == Slowdown("copy median 6,500 µs, 189.0 µs before", np.inf)
     medians["copy"], medians["empty"] = [189.5], [35.0]
-    assert look.look() == Slowdown("empty median 35.0 µs, 3.0 µs before", pytest.approx(32e-6))
+    assert look.time_yardsticks() == Slowdown("empty median 35.0 µs, 3.0 µs before", pytest.approx(32e-6))
     medians["empty"] = [12.0]  # as waking the threads of a CPU takes
-    assert look.look() is None
+    assert look.time_yardsticks() is None
     medians["empty"] = [3.4]
-    assert look.look() is None
+    assert look.time_yardsticks() is None
     look.release()
     assert [yardstick.released for yardstick in yardsticks] == [1, 1]
     medians["copy"] = [300.0]
-    assert look.look() == Slowdown(
+    assert look.time_yardsticks() == Slowdown(
         "copy median 300.0 µs, 189.0 µs before", np.inf
     )  # the best is that of the whole case
 
@@ -212,29 +212,29 @@ def test_yardsticks_are_held_against_their_own_best(probe):
 def test_a_copy_is_held_against_those_of_its_size_alone(probe):
     look, medians, (_, copy) = probe
     copy.bytes_moved = 1 << 28  # there was less room
-    assert look.look() is None
+    assert look.time_yardsticks() is None
     look.release()
     copy.bytes_moved, medians["copy"] = 1 << 29, [378.0]
-    assert look.look() is None
+    assert look.time_yardsticks() is None
     medians["copy"] = [700.0]
-    assert look.look() == Slowdown("copy median 700.0 µs, 378.0 µs before", np.inf)
+    assert look.time_yardsticks() == Slowdown("copy median 700.0 µs, 378.0 µs before", np.inf)
 
 
 def test_the_clock_of_a_gpu_tells_5_from_3_microseconds(probe, bench, monkeypatch):
     look, medians, _ = probe
-    assert look.look() is None
+    assert look.time_yardsticks() is None
     monkeypatch.setattr(bench.devices, "backend", "cuda")
     medians["empty"] = [5.2]
-    assert look.look() == Slowdown("empty median 5.2 µs, 3.0 µs before", pytest.approx(2.2e-6))
+    assert look.time_yardsticks() == Slowdown("empty median 5.2 µs, 3.0 µs before", pytest.approx(2.2e-6))
     medians["empty"] = [3.4]  # as the clock resolves
-    assert look.look() is None
+    assert look.time_yardsticks() is None
 
 
 def test_a_device_that_has_idled_is_timed_once_more(probe):
     look, medians, _ = probe
-    assert look.look() is None
+    assert look.time_yardsticks() is None
     medians["copy"] = [400.0, 190.0]
-    assert look.look() is None
+    assert look.time_yardsticks() is None
 
 
 def test_a_yardstick_that_there_is_no_room_for_is_left_out(bench, monkeypatch):
@@ -244,7 +244,7 @@ def test_a_yardstick_that_there_is_no_room_for_is_left_out(bench, monkeypatch):
         raise MemoryError
 
     yardstick.prepare = refuse
-    assert Probe(bench, [yardstick, Empty()]).look() is None
+    assert Probe(bench, [yardstick, Empty()]).time_yardsticks() is None
     assert yardstick.released == 1
 
 
@@ -254,7 +254,7 @@ def test_the_probe_is_launched_in_a_batch_which_has_the_copy_s_times_already(mak
         bench = make_bench(small_problem("real"), timed=timed)
         bench.try_once(DeviceCopy(StreamConfig(256, 4)), "search", screen(bench.timing))
         probe = Probe(bench, [DeviceCopy(StreamConfig(256, 4))])
-        probe.look()
+        probe.time_yardsticks()
         assert [kind for kind, _ in probe._best] == ["copy"]
         probe.release()
         bench.release()

@@ -207,7 +207,7 @@ def _read(path: Path, model: type[M], subject: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except ValidationError as error:
-        raise misfitting(path, subject, error) from None
+        raise invalid_record(path, subject, error) from None
     except OSError as error:
         raise _unreadable(path, subject, error.strerror or error) from error
     except ValueError as error:
@@ -215,7 +215,7 @@ def _read(path: Path, model: type[M], subject: str) -> dict[str, Any]:
     return record
 
 
-def misfitting(path: Path, subject: str, error: ValidationError, parent_key: str = "") -> ReproError:
+def invalid_record(path: Path, subject: str, error: ValidationError, parent_key: str = "") -> ReproError:
     """Return an error for record values with wrong types. `parent_key` is the key that contains the invalid values."""
     wrong = []
     for item in error.errors():

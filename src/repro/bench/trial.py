@@ -38,7 +38,7 @@ class ContentionMonitor:
         self._reported: set[str] = set()
         self._next_look = 0.0
 
-    def look(self) -> list[str]:
+    def list_other_processes(self) -> list[str]:
         """Return one line for each other process that uses a device now, and print newly found ones."""
         self._next_look = time.monotonic() + LOOK_SECONDS
         idle = self._idle()
@@ -55,7 +55,7 @@ class ContentionMonitor:
 
     def look_if_due(self) -> None:
         if time.monotonic() >= self._next_look:
-            self.look()
+            self.list_other_processes()
 
 
 @dataclass
@@ -315,7 +315,7 @@ class Bench:
             )
         self._timed_launches[runnable.name] += samples.launches
         self.workspace.guards.check()
-        if samples.disturbed and (others := self.neighbours.look()):
+        if samples.disturbed and (others := self.neighbours.list_other_processes()):
             samples = replace(samples, disturbed=f"{samples.disturbed}, beside {', '.join(others)}")
         return samples
 

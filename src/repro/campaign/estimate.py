@@ -105,7 +105,7 @@ class Job:
     #: Device memory while the largest variant or routine runs.
     device_bytes: int
     #: Whether the study estimates its own workload; otherwise one variant on a sparse matrix is assumed.
-    told: bool = True
+    is_estimated: bool = True
 
 
 @dataclass(frozen=True)
@@ -413,7 +413,7 @@ def estimate_job(
         seconds=seconds,
         # formats are the same on a CPU, but more rows were recorded on GPUs
         device_bytes=recorded_nbytes or round(cost_models.get("cuda", cost_model).memory * work.operand_bytes),
-        told=stated_workload is not None,
+        is_estimated=stated_workload is not None,
     )
 
 

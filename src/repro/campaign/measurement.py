@@ -118,7 +118,7 @@ def open_bench(
             idle=lambda: opened_devices.locks.idle,
         )
         stack.callback(bench.release)
-        bench.neighbours.look()
+        bench.neighbours.list_other_processes()
         yield bench
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from repro.bench.campaign_folder import COMMITS, CONFIG, NOTES, CampaignFolder, step_file
-from repro.bench.records import is_record, misfitting, read_environments, read_problems
+from repro.bench.records import invalid_record, is_record, read_environments, read_problems
 from repro.bench.rows import other_columns, other_quantiles
 from repro.bench.store import (
     cases_of,
@@ -111,7 +111,7 @@ class Part:
                         check_facts(study, facts)
                     except ValidationError as error:
                         record_path = folder.record(name)
-                        raise misfitting(record_path, "a problem", error, f"facts.{study}.") from None
+                        raise invalid_record(record_path, "a problem", error, f"facts.{study}.") from None
         rows, unselected_cases = {}, set()
         for study in recorded_studies(folder):
             settings = config.studies.get(study)

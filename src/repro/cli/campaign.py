@@ -339,7 +339,9 @@ def plan(
     typer.echo()
     _print_refused(run_plan, needs)
     _print_line(f"{total}, {missing_modules} of them to compile", "modules")
-    variants, tried_count = (sum(getattr(job, key) for job in needs.jobs if job.told) for key in ("variants", "tried"))
+    variants, tried_count = (
+        sum(getattr(job, key) for job in needs.jobs if job.is_estimated) for key in ("variants", "tried")
+    )
     _print_line(f"{variants:,}{f', {tried_count:,} of them to try' if tried_count < variants else ''}", "variants")
     _print_line(f"{len(run_plan.artifact_files)}", "artifacts")
     batched = f"; small problems in batches of up to {run_plan.config.batch}" if run_plan.config.batch > 1 else ""
@@ -354,8 +356,8 @@ def plan(
     _print_line(f"about {_size(needs.device_bytes)}{available}", "device memory")
     for line in _unfit_lines(needs, model) if model else ():
         _print_line(line, " ")
-    untold = sorted({job.study for job in needs.jobs if not job.told})
-    remainder = f", with one variant a case in {', '.join(untold)}, of unknown workload" if untold else ""
+    not_estimated = sorted({job.study for job in needs.jobs if not job.is_estimated})
+    remainder = f", with one variant a case in {', '.join(not_estimated)}, of unknown workload" if not_estimated else ""
     idle = f"on {cores} idle core{'s' * (cores > 1)}"
     expected = f"about {duration(needs.seconds(cores))} {idle}{remainder}" if any(steps.values()) else "nothing to do"
     _print_line(expected, "expected")
@@ -372,7 +374,7 @@ def plan(
 
 def _check_measurable(planned: Plan, needs: Estimate) -> None:
     """Raise `ReproError` if no problem can be measured."""
-    if needs.jobs and all(job.told and not job.variants for job in needs.jobs):
+    if needs.jobs and all(job.is_estimated and not job.variants for job in needs.jobs):
         raise ReproError(
             "nothing to measure: every problem is refused",
             where=f"campaign {planned.config.campaign}",
@@ -396,12 +398,12 @@ def _plan_files(files: Sequence[Path], gpu: str | None) -> Plan:
     from repro.campaign.configuration import load
     from repro.campaign.plan import make_plan
     from repro.codegen.targets import get_gpu
-    from repro.config import located
+    from repro.config import add_place_to_errors
 
     config = load(*files)
     if gpu:  # plan as if the configuration of a record were to be measured on this GPU
         config = config.model_copy(update={"replay": False})
-    with located(files):
+    with add_place_to_errors(files):
         return make_plan(config, gpu=get_gpu(gpu) if gpu else None)
 
 
@@ -426,7 +428,7 @@ def _print_refused(run_plan: Plan, needs: Estimate) -> None:
     shapes = {
         (job.study, job.problem): run_plan.problems[job.problem]
         for job in needs.jobs
-        if job.told and not job.variants and not run_plan.problems[job.problem].refused
+        if job.is_estimated and not job.variants and not run_plan.problems[job.problem].refused
     }
     for (study, name), problem in shapes.items():
         rows = problem.size[0] if problem.size else 0
@@ -541,7 +543,7 @@ def _case_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
     rows = []
     for (study, problem), jobs in job_groups.items():
         variants, seconds = sum(job.variants for job in jobs), sum(job.seconds for job in jobs)
-        estimate_cells = (f"{variants:,}", duration(seconds)) if jobs[0].told else (UNKNOWN, UNKNOWN)
+        estimate_cells = (f"{variants:,}", duration(seconds)) if jobs[0].is_estimated else (UNKNOWN, UNKNOWN)
         size = (*(f"{number:,}" for number in jobs[0].size), jobs[0].size_from)
         precisions = ", ".join(job.precision for job in jobs)
         rows.append((problem, jobs[0].what, precisions, *estimate_cells, *size, study))
@@ -588,7 +590,7 @@ def _summary_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
     for group, jobs in job_groups.items():
         seconds = [job.seconds for job in jobs]
         times = map(duration, (median(seconds), max(seconds), sum(seconds)))
-        rows.append((*group, f"{len(jobs):,}", *(times if jobs[0].told else [UNKNOWN] * 3)))
+        rows.append((*group, f"{len(jobs):,}", *(times if jobs[0].is_estimated else [UNKNOWN] * 3)))
     return ["study", "what", "precision", "cases", "median", "longest", "expected"], rows
 
 

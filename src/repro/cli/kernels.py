@@ -168,7 +168,7 @@ def rival(
         repro rival check mine.yaml
     """
     from repro.codegen.targets import get_target
-    from repro.config import located
+    from repro.config import add_place_to_errors
     from repro.devices.selection import resolve_device
     from repro.errors import ReproError
     from repro.sparse.rivals.files import rival_files
@@ -184,7 +184,7 @@ def rival(
     else:
         keys = {"of": of, "kernel": kernel, "format": format, "offsets": offsets}
         rivals, device_name = (_named(file, {**keys, "block": block, "threads_per_row": threads_per_row}),), device
-    with located((Path(file),)):
+    with add_place_to_errors((Path(file),)):
         for member in rivals:
             rival_files(member)
     resolved = resolve_device(device_name)

@@ -98,7 +98,7 @@ Receipt = Annotated[
 Run = Annotated[str | None, typer.Option("--run", hidden=True)]
 
 
-def either(named: str | None, campaign: str | None) -> str | None:
+def named_campaign(named: str | None, campaign: str | None) -> str | None:
     """Return the campaign that the argument or `--campaign` names; None if neither does.
 
     Raises

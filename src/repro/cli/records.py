@@ -21,7 +21,7 @@ from repro.cli.options import (
     ConfigFile,
     RecordedConfig,
     Results,
-    either,
+    named_campaign,
     print_json,
 )
 from repro.package_data import DEFAULT_CONFIG
@@ -338,11 +338,11 @@ def check(
     from repro.campaign.plan import make_plan
     from repro.campaign.receipts import record_step
     from repro.campaign.steps import Freshness
-    from repro.config import located
+    from repro.config import add_place_to_errors
     from repro.errors import ReproError
     from repro.untrusted_files import files_below
 
-    campaign_name = either(named, campaign)
+    campaign_name = named_campaign(named, campaign)
     selection = CampaignSelection.of(campaign_name, results, config_file)
     # merged rows (one file per study and step) have no receipts: they were measured on another machine or an earlier
     # day
@@ -356,7 +356,7 @@ def check(
     freshness: Freshness | None = None
     source = config_file or (DEFAULT_CONFIG if campaign_name is None else selection.folder.config)
     if config is not None:
-        with located((source,)):
+        with add_place_to_errors((source,)):
             plan = make_plan(config)
         if not selection.folder.raw.is_dir():
             raise ReproError(f"campaign {selection.campaign} was never run: `repro run --config {source}` runs it")
@@ -476,7 +476,7 @@ def results_(
     formats = [word for word, on in (("--json", json_), ("--csv", csv), ("--t4", t4)) if on]
     if len(formats) > 1:
         raise ReproError("one format at a time", expected="one of --json, --csv, --t4", actual=" ".join(formats))
-    selected = CampaignSelection.of(either(named, campaign), results)
+    selected = CampaignSelection.of(named_campaign(named, campaign), results)
     selected.check_measured()
     campaign_folder = selected.folder
     studies = studies_of(campaign_folder, study)

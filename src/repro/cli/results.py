@@ -21,7 +21,7 @@ from repro.cli.options import (
     RecordedConfig,
     Results,
     StudyName,
-    either,
+    named_campaign,
     print_json,
 )
 from repro.package_data import DEFAULT_CONFIG
@@ -256,7 +256,7 @@ def _write_artifacts(
     last = names[-1] if names else ""
     is_name = last.startswith(f"{kind}-") or "/" in last
     if names and not is_name and (all_ or len(names) > 1 or CampaignFolder.of(last, results).raw.is_dir()):
-        names, campaign = names[:-1], either(last, campaign)
+        names, campaign = names[:-1], named_campaign(last, campaign)
     selection = CampaignSelection.of(campaign, results, config_file)
     studies = selection.studies(study)
     if bool(names) == all_:
@@ -534,7 +534,7 @@ def best(
     from repro.cli.console import print_table, terminal_width, wrapped
     from repro.cli.end_of_run import print_not_searched, print_rivals, print_winners
 
-    selection = CampaignSelection.of(either(named, campaign), results, config_file, reference_names=())
+    selection = CampaignSelection.of(named_campaign(named, campaign), results, config_file, reference_names=())
     winners, rivals = find_winners(selection, study), find_rivals(selection, study)
     if problem is not None:
         winners, rivals = lines_of_problem(problem, winners, rivals)
@@ -587,7 +587,7 @@ def claims(
     from repro.errors import ReproError
     from repro.results.claims import Verdict, reasons_of
 
-    selection = CampaignSelection.of(either(named, campaign), results, config_file)
+    selection = CampaignSelection.of(named_campaign(named, campaign), results, config_file)
     tables = claim_tables(selection, study)
     if not tables:
         raise ReproError(

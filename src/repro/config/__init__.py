@@ -351,7 +351,7 @@ def position(source: Source, key: Key) -> str:
 
 
 @contextmanager
-def located(source: Source) -> Iterator[None]:
+def add_place_to_errors(source: Source) -> Iterator[None]:
     """Add file, line and column to errors of the body that name a key, such as `studies.spgemm_amg.problems`.
 
     Such errors occur in the planning of a valid configuration, for example for a name that is missing in the registry.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from repro.codegen.targets import DTYPES
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Program
 from repro.errors import ReproErrorOfValue
-from repro.exact_casts import cast, expectation, holds
+from repro.exact_casts import can_hold, cast, expectation
 from repro.operators.arrays import DeviceArray, View, is_on_device, memory_of
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
@@ -70,7 +70,7 @@ class BatchUpload:
 
     # checking ---------------------------------------------------------------------------------------------------------
 
-    def look(self, rows: Any, columns: Any, *values: Any) -> tuple[list[BatchArray], int]:
+    def check_batch(self, rows: Any, columns: Any, *values: Any) -> tuple[list[BatchArray], int]:
         """Check the arrays of a batch; return the checked arrays and the number of entries."""
         batch_arrays = [self.index(rows, "rows", self._shape[0]), self.index(columns, "columns", self._shape[1])]
         batch_arrays += map(self.value, values)
@@ -213,7 +213,7 @@ class BatchUpload:
                     expected=f"{array.subject} from 0 to {array.limit - 1}",
                     actual=f"{wrong:,} elsewhere",
                 )
-        elif holds(array.dtype, self._dtype):
+        elif can_hold(array.dtype, self._dtype):
             self._over(f"values_{array.dtype.name}", array.count, m, source, target)
         elif lost := self._count_violations(f"values_{array.dtype.name}", array.count, m, source, target):
             raise ReproErrorOfValue(

@@ -299,7 +299,7 @@ class DynamicCSR(DeviceOperator):
         self._change(self._matrix.delete, rows, columns)
 
     def _change(self, change: Callable[[EntryBatch], object], *arrays: Any) -> None:
-        batch_arrays, count = self._batches.look(*arrays)
+        batch_arrays, count = self._batches.check_batch(*arrays)
         if not count:
             return
         n_inserted = 0
@@ -394,7 +394,7 @@ class DynamicCSR(DeviceOperator):
         with self._changing(set()):
             host_matrix = self._matrix.to_csr()
             room = self.segments, self._matrix.slack, self.capacity
-        return _again, (host_matrix, str(self.dtype), *room, self._runtime.words)
+        return _unpickle, (host_matrix, str(self.dtype), *room, self._runtime.words)
 
     def to_scipy(self) -> sp.csr_array:
         """Return the matrix as CSR on the host, with sorted columns and duplicates added."""
@@ -433,7 +433,7 @@ class DynamicCSR(DeviceOperator):
         return f"<{size} {type(self).__name__}: {self.dtype}, {self.segments} segments on {self.device_name}>"
 
 
-def _again(matrix: sp.csr_array, dtype: str, segments: int, slack: int, capacity: int, device: str) -> DynamicCSR:
+def _unpickle(matrix: sp.csr_array, dtype: str, segments: int, slack: int, capacity: int, device: str) -> DynamicCSR:
     return DynamicCSR.from_csr(matrix, dtype=dtype, segments=segments, slack=slack, capacity=capacity, device=device)
 
 

@@ -22,7 +22,7 @@ from repro.entries import entries
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.exact_casts import cast
 from repro.operators.base import one_of
-from repro.problems.assembly import fold
+from repro.problems.assembly import fold_blocks
 from repro.problems.matrix import MAX_DIMENSION, Matrix
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 
@@ -451,7 +451,7 @@ def _folded_problem(matrix: Any, entry: str) -> Matrix:
     matrix.data = cast(matrix.data, np.complex128 if matrix.dtype.kind == "c" else np.float64, "matrix: data", SCALE)
     rows = sp.csr_array(matrix, copy=True)
     rows.sum_duplicates()
-    folded = fold(rows, entry, "the matrix", tolerance)
+    folded = fold_blocks(rows, entry, "the matrix", tolerance)
     return Matrix("matrix", entry, folded.n, folded.indptr, folded.indices, folded.values, folded.columns)
 
 

@@ -491,7 +491,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         self._open()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._problem, str(self._open().id), self.precision, self._runtime.words, self._named)
+        return _unpickle, (self._problem, str(self._open().id), self.precision, self._runtime.words, self._named)
 
     def _multiply(self, x: Any, y: Any) -> None:
         product = self._open()
@@ -649,10 +649,10 @@ def solve(
         return solver.solve(b, x0, tol, maxiter)
 
 
-def _again(problem: Matrix, name: str, precision: str, device: str, named: bool) -> SpmvOperator:
-    again = operator(problem, name, precision=precision, device=device)
-    again._named = named
-    return again
+def _unpickle(problem: Matrix, name: str, precision: str, device: str, named: bool) -> SpmvOperator:
+    unpickled = operator(problem, name, precision=precision, device=device)
+    unpickled._named = named
+    return unpickled
 
 
 @cache

@@ -170,7 +170,7 @@ class Vectors:
         return [] if self._rows is None else [self.runtime.upload(self._rows.astype(np.int32))]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.n, self.kind, self.order, self._rows, self.runtime.words)
+        return _unpickle, (self.n, self.kind, self.order, self._rows, self.runtime.words)
 
     def _number(self, value: Any, subject: str) -> list[Any]:
         return [self.kind.scalar.type(cast(value, self.kind.scalar, subject, TODO))]
@@ -223,7 +223,7 @@ def vectors(
     return Vectors(open_runtime(device), whole_number(n, "n", 0, MAX_INDEX), kind, order)
 
 
-def _again(n: int, kind: VectorType, order: str, rows: NDArray[np.int64] | None, device: str) -> Vectors:
+def _unpickle(n: int, kind: VectorType, order: str, rows: NDArray[np.int64] | None, device: str) -> Vectors:
     return Vectors(open_runtime(device), n, kind, order, rows)
 
 

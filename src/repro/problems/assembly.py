@@ -272,7 +272,7 @@ def advice_on_blocks(origin: Mapping[str, Any] | None) -> str | None:
     return next((str(note) for note in notes if FEW_FILLED in str(note)), None)
 
 
-def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0) -> Assembled:
+def fold_blocks(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0) -> Assembled:
     """Convert a scalar matrix into a matrix with the given entry type.
 
     A real kn×km matrix becomes n×m entries if every k×k block has the form of the entry type, within `tolerance`

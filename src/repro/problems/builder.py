@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
-from repro.problems.assembly import Assembled, assemble_dirac, elastic_body, fold
+from repro.problems.assembly import Assembled, assemble_dirac, elastic_body, fold_blocks
 from repro.problems.fetch import Found
 from repro.problems.field import FIELD_KINDS, Field, generate_field
 from repro.problems.files import mesh_checksum
@@ -190,7 +190,7 @@ def _assemble(item: ProblemSpec | OwnProblem, config: Config) -> BuildResult:
 def _assemble_suitesparse(item: Suitesparse, config: Config) -> BuildResult:
     found_matrix = read_suitesparse(item, config.fetch, config.limits)
     file = found_matrix.content.file
-    assembled = fold(file.matrix, item.entry, found_matrix.paths[0])
+    assembled = fold_blocks(file.matrix, item.entry, found_matrix.paths[0])
     origin = {
         "address": found_matrix.address,
         "group": item.group,

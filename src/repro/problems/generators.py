@@ -108,7 +108,7 @@ def subdivide(vertices: Floats, faces: Integers) -> Mesh:
     return points, parts.reshape(-1, 3)
 
 
-def horn(lattice: Floats, cells: Sequence[int]) -> Floats:
+def horn_vertices(lattice: Floats, cells: Sequence[int]) -> Floats:
     """Map the coordinates of `lattice_box` to a tapered, twisted and bent bar, which has no symmetry."""
     x, y, s = (lattice / cells).T - np.array([[0.5], [0.5], [0.0]])
     x, y = x * (1 - 0.5 * s), 0.6 * y * (1 - 0.3 * s) + 0.2 * x**2
@@ -647,7 +647,7 @@ def elasticity_box(*, cells: CellCount = (12, 16, 40), young: Positive = 1.0, po
 def elasticity_mapped(*, cells: CellCount = (14, 14, 60), young: Positive = 1.0, poisson: Ratio = 0.3) -> Assembled:
     """Elastic bar with a tapered, twisted and bent shape; see `horn`."""
     lattice, tets = lattice_box(cells)
-    return elastic_body(horn(lattice, cells), tets, young=young, poisson=poisson)
+    return elastic_body(horn_vertices(lattice, cells), tets, young=young, poisson=poisson)
 
 
 @_kind("block3", _box_size, is_upper_bound=True)

@@ -18,7 +18,7 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.galerkin import BASES, exchange_last, mode_count
 from repro.problems import generators
-from repro.problems.assembly import Assembled, Floats, assemble_dirac, elastic_body, fixed_vertices, fold
+from repro.problems.assembly import Assembled, Floats, assemble_dirac, elastic_body, fixed_vertices, fold_blocks
 from repro.problems.field import MAX_DEGREE, Field, size_of
 from repro.problems.files import check_entry, locate_own, mesh_checksum, open_plain
 from repro.problems.matrix_market import (
@@ -383,7 +383,7 @@ def assemble_own(
             entry = entry_of(path, entry, read_header(stream, path, limits))
         file = read_matrix(path, limits, distinct=entry == "pattern")
         origin = {"checksum": {"sha256": file.checksum(), "state": "own"}, "counts": file.counts}
-        folded_matrix = fold(file.matrix, entry, path)
+        folded_matrix = fold_blocks(file.matrix, entry, path)
         return entry, replace(folded_matrix, notes=(*file.notes, *folded_matrix.notes)), origin
     entry = entry_of(path, entry, None)
     if entry == "quaternion":

@@ -70,7 +70,7 @@ class Measured(NamedTuple):
     missing: Sequence[MissingCase] = ()
     notes: tuple[str, ...] = ()
     #: Message if there are neither numbers nor missing cases.
-    nothing: str = ""
+    empty_reason: str = ""
 
     @property
     def cases(self) -> int:
@@ -86,7 +86,7 @@ class Measured(NamedTuple):
         for reason, cases in by_reason.items():
             remainder = f" and {len(cases) - MAX_CASES_NAMED} more" if len(cases) > MAX_CASES_NAMED else ""
             reasons.append(f"{', '.join(cases[:MAX_CASES_NAMED])}{remainder}: {reason}")
-        return "; ".join(reasons) if self.numbers or reasons else self.nothing
+        return "; ".join(reasons) if self.numbers or reasons else self.empty_reason
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ Relation = Literal["equal", "at least", "at most", "same GPU"]
 Direction = Literal["more", "less", "neither"]
 #: Which kernel variants a claim is judged by: the papers' exact ones, the papers' with further tuning, ours, or none
 #: if the claim does not depend on a kernel.
-Variants = Literal["as_published", "paper_tuned", "ours", "none"]
+JudgedBy = Literal["as_published", "paper_tuned", "ours", "none"]
 #: What a claim is judged by: measured `rows`; the paper's own `published` numbers, which suffice; or `construction`,
 #: if its value follows from definitions that we share with the paper, so that no measurement could contradict it.
 Basis = Literal["rows", "published", "construction"]
@@ -302,7 +302,7 @@ class Claim:
     neutral: float | None
     #: Key of the function in the study's quantities that computes the measured value.
     quantity: str
-    variants: Variants
+    variants: JudgedBy
     #: A remark that the verdict needs besides the claim; may be empty.
     note: str = ""
 
@@ -355,7 +355,7 @@ class Judgement:
     #: Numbers of the single cases from which the value was computed.
     numbers: Sequence[CaseNumber] = ()
     #: The variants that were measured; they may differ from the claim's.
-    variants: Variants = "none"
+    variants: JudgedBy = "none"
     #: Name of the campaign whose rows were used, if it is not the judged campaign but its `Campaign.as_published`.
     campaign: str = ""
     #: The judgement from the judged campaign's own rows of the same variants, if `campaign` has other cases; else None.
@@ -394,7 +394,7 @@ class Judgement:
 
 
 #: Function that returns the input data of a study's quantities for some variants; None if they were not measured.
-ClaimData = Callable[[Campaign, Variants], D | None]
+ClaimData = Callable[[Campaign, JudgedBy], D | None]
 #: Functions that compute the measured values, by the name in `Claim.quantity`.
 ClaimQuantities = Mapping[str, Quantity[D]]
 
@@ -413,10 +413,10 @@ def judge(
     there = [record for record in campaign.problems.values() if record.is_available]
     own_alone = bool(there) and all(record.is_own for record in there)
     campaign = _without_own_problems(campaign)
-    data_cache: dict[tuple[str, Variants], D | None] = {}  # cached, since many claims of a study use the same variants
+    data_cache: dict[tuple[str, JudgedBy], D | None] = {}  # cached, since many claims of a study use the same variants
     published_campaign = campaign.as_published
 
-    def measured_of(quantity: Quantity[D], source: Campaign, variants: Variants) -> Measured | None:
+    def measured_of(quantity: Quantity[D], source: Campaign, variants: JudgedBy) -> Measured | None:
         if (source.name, variants) not in data_cache:
             data_cache[source.name, variants] = data(source, variants)
         source_data = data_cache[source.name, variants]
@@ -470,11 +470,11 @@ def _without_own_problems(campaign: Campaign) -> Campaign:
 
 
 #: For the variants of a claim, those that may be used instead, in order of preference.
-STAND_INS: Mapping[Variants, tuple[Variants, ...]] = {
+STAND_INS: Mapping[JudgedBy, tuple[JudgedBy, ...]] = {
     "as_published": ("as_published", "paper_tuned", "ours"),
     "paper_tuned": ("paper_tuned", "ours"),
 }
-VARIANT_WORDS: Mapping[Variants, str] = {
+VARIANT_WORDS: Mapping[JudgedBy, str] = {
     "as_published": "as published",
     "paper_tuned": "the paper’s, tuned further",
     "ours": "ours",
@@ -682,7 +682,7 @@ def _read_claim(line: dict[str, str], where: str) -> Claim:
         "basis": get_args(Basis),
         "relation": get_args(Relation),
         "better": get_args(Direction),
-        "variants": get_args(Variants),
+        "variants": get_args(JudgedBy),
     }
     for key, words in (kinds | {"unit": tuple(UNITS)}).items():
         if line[key] not in words:

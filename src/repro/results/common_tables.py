@@ -117,7 +117,7 @@ def times_table(
     ]
     rows = case_rows(campaign, published)
     sentences = [caption, measurement_note(campaign, clock), unavailable_note(campaign)]
-    return table_of(columns, rows, join_sentences(sentences), nothing=not any(row.case.is_measured for row in rows))
+    return table_of(columns, rows, join_sentences(sentences), is_empty=not any(row.case.is_measured for row in rows))
 
 
 #: Maximum number of variants with columns of their own in `table-times`; if there are more, only the fastest has one.
@@ -212,7 +212,7 @@ def baselines_table(
         f"cache {campaign.cache}, on {campaign.device or 'no device yet'}.",
         unavailable_note(campaign),
     ]
-    return table_of(COLUMNS, lines, join_sentences(caption), nothing=not lines)
+    return table_of(COLUMNS, lines, join_sentences(caption), is_empty=not lines)
 
 
 def _folded(lines: Sequence[Contestant]) -> list[Contestant]:
@@ -436,4 +436,4 @@ def setup_costs_table(
         unavailable_note(campaign),
     ]
     columns = _columns(library, any(cost.product for cost in costs))
-    return table_of(columns, costs, join_sentences(caption), nothing=not any(cost.ours for cost in costs))
+    return table_of(columns, costs, join_sentences(caption), is_empty=not any(cost.ours for cost in costs))

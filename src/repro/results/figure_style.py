@@ -212,7 +212,7 @@ def save(
     shape = shape or Shape()
     # letters that the font lacks come from the usual one
     family = {"font.family": [shape.font, RC["font.family"]]} if shape.font else {}
-    with look(screen=screen), plotting.style.context(family), warnings.catch_warnings():
+    with figure_settings(screen=screen), plotting.style.context(family), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from|cmr10 font should", UserWarning)
         drawing = draw_layout(figure, shape)
         texts = name_marks(drawing) if screen else {}
@@ -259,7 +259,7 @@ def numbered_ids(svg: str) -> str:
     return _ID_OR_REFERENCE.sub(lambda match: match[1] + names.get(match[2], match[2]), svg)
 
 
-def look(*, screen: bool = False) -> AbstractContextManager[None]:
+def figure_settings(*, screen: bool = False) -> AbstractContextManager[None]:
     """Return a context manager with the project's matplotlib settings; it ignores the user's matplotlibrc."""
     medium = {"svg.fonttype": "none", "savefig.dpi": SCREEN} if screen else {"svg.fonttype": "path"}
     return plotting.style.context(["default", RC, medium])

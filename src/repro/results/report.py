@@ -199,7 +199,7 @@ def render_artifact(artifact: Artifact, campaign: Campaign, published: Published
 
 def is_empty(artifact: Artifact, content: Table | Figure, campaign: Campaign) -> bool:
     """Return whether none of the data of a table or figure was measured, or a papers' table has published ones only."""
-    return content.nothing or (isinstance(content, Table) and artifact.is_of_papers and lacks_ours(content, campaign))
+    return content.is_empty or (isinstance(content, Table) and artifact.is_of_papers and lacks_ours(content, campaign))
 
 
 def lacks_ours(table: Table, campaign: Campaign) -> bool:
@@ -236,7 +236,7 @@ class Card:
 
     result: Result
     #: Description of the number with the library's name.
-    says: str
+    description: str
     #: The main number of each campaign; `others` has the numbers by other clocks.
     numbers: Mapping[str, Cell]
     others: Mapping[str, Mapping[str, Cell]]
@@ -261,8 +261,8 @@ def make_card(
     published_table = published_pair[1] if published_pair else None
     numbers = {name: result.cell(table) for name, table in tables.items()}
     description, omitted_numbers = result.description_of(own_table), result.left_out(own_table, published_table)
-    if result.own_says and published_pair and published_table and result.cell(published_table).value is not None:
-        omitted_numbers = {f"{first}, {result.own_says}": numbers[first], **omitted_numbers}
+    if result.own_description and published_pair and published_table and result.cell(published_table).value is not None:
+        omitted_numbers = {f"{first}, {result.own_description}": numbers[first], **omitted_numbers}
         numbers[first], description = result.cell(published_table), f"{description}; campaign {published_pair[0]}"
     return Card(
         result,
@@ -519,7 +519,7 @@ def _card(part: PageStudy, page_artifacts: Sequence[PageArtifact]) -> Card | Non
         tables[reference.name] = cast(Table, result_artifact.artifact.make(reference, part.published))
     published_campaign, later_campaign = part.campaign.as_published, part.campaign.later
     published_table = None
-    if published_campaign and (result.own_says or any(line.as_published for line in result.lines)):
+    if published_campaign and (result.own_description or any(line.as_published for line in result.lines)):
         published_table = (
             published_campaign.name,
             cast(Table, result_artifact.artifact.make(published_campaign, part.published)),

@@ -217,7 +217,7 @@ def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
             measurement_note(campaign, clock),
             unavailable_note(campaign),
         ]
-        return table_of(_columns(len(contests) > 1), lines, join_sentences(caption), nothing=not lines)
+        return table_of(_columns(len(contests) > 1), lines, join_sentences(caption), is_empty=not lines)
 
     @figure(study_name, "figure-rivals", title="Speedups of rivals over ours", numbering="ours", needs="rivals")
     def make_figure(campaign: Campaign, published: Published) -> Figure:
@@ -228,7 +228,7 @@ def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
             measurement_note(campaign, clock),
             unavailable_note(campaign),
         ]
-        return Figure(lambda: _draw(lines, len(contests) > 1), join_sentences(caption), nothing=not lines, clock=clock)
+        return Figure(lambda: _draw(lines, len(contests) > 1), join_sentences(caption), is_empty=not lines, clock=clock)
 
 
 def _untimed_sentence(lines: Sequence[RivalLine]) -> str:

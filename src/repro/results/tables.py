@@ -107,7 +107,7 @@ class Table:
     #: Separate rows at the bottom, which are not sorted.
     summary: list[tuple[Cell, ...]] = field(default_factory=list)
     #: Whether none of the table's data was measured, so that the report only names the table.
-    nothing: bool = False
+    is_empty: bool = False
 
     def __post_init__(self) -> None:
         for row in (*self.rows, *self.summary):
@@ -197,7 +197,7 @@ def table_of(
     caption: str,
     summary: Sequence[SummaryLine[C]] = (),
     *,
-    nothing: bool = False,
+    is_empty: bool = False,
 ) -> Table:
     """Return a table with one line for each case; each column makes its own cells, and the first one names the case.
 
@@ -216,7 +216,7 @@ def table_of(
             cells.append(statistic(numbers) if statistic and numbers else Cell())
         if any(cell.value is not None for cell in cells):
             lines.append((Cell(line.title), *cells[1:]))
-    return Table(tuple(columns), rows, caption, lines, nothing)
+    return Table(tuple(columns), rows, caption, lines, is_empty)
 
 
 #: Names of other clocks by which a table can have the same number, as in the first cells of its rows.
@@ -228,7 +228,7 @@ class ResultLine:
     """A further number that is printed beside a study's main number, for cases that the main number omits."""
 
     #: Description; `{library}` is replaced by the baselines' library.
-    says: str
+    description: str
     #: Start of the first cell in the row of the result's table.
     row: str
     #: Key of the column.
@@ -247,17 +247,17 @@ class Result:
     #: Key of the column.
     column: str
     #: Description of the number, after "times as fast as"; `{library}` is replaced by the baselines' library.
-    says: str
+    description: str
     #: Clock of the number, as named in the table's caption.
     clock: str
-    #: Key of a substitute column, used if `column` has no number in the row; `alone` is then added to the description.
-    instead: str = ""
-    alone: str = ""
+    #: Key of a substitute column, used if `column` has no number in the row, and what is then added to the description.
+    fallback_column: str = ""
+    fallback_description: str = ""
     #: Further numbers, for cases that the main number omits.
     lines: Sequence[ResultLine] = ()
     #: Description of the campaign's own number if the main one is from `Campaign.as_published`; empty if the main
     #: number is always the campaign's own.
-    own_says: str = ""
+    own_description: str = ""
 
     @classmethod
     def of(cls, declaration: Mapping[str, Any]) -> Result:
@@ -269,8 +269,12 @@ class Result:
         return self._cell(table, self.row)
 
     def description_of(self, table: Table) -> str:
-        """Return the description `says` of the number; `alone` is added if the number is from the substitute column."""
-        return self.says if self._column(table) == self.column else f"{self.says}; {self.alone}"
+        """Return the description of the number, with `fallback_description` if it is from the substitute column."""
+        return (
+            self.description
+            if self._column(table) == self.column
+            else f"{self.description}; {self.fallback_description}"
+        )
 
     def numbers_of_other_clocks(self, table: Table) -> dict[str, Cell]:
         """Return the same number by `OTHER_CLOCKS`, from rows whose names differ only in the clock."""
@@ -283,17 +287,21 @@ class Result:
 
         `published_table` is the same table of the campaign with the exact kernels of the papers.
         """
-        cells = {self.alone: _cell_at(table, self.row, self.instead) if self._column(table) == self.column else Cell()}
+        cells = {
+            self.fallback_description: _cell_at(table, self.row, self.fallback_column)
+            if self._column(table) == self.column
+            else Cell()
+        }
         for line in self.lines:
             source = published_table if line.as_published else table
-            cells[line.says] = _cell_at(source, line.row, line.column) if source else Cell()
+            cells[line.description] = _cell_at(source, line.row, line.column) if source else Cell()
         return {words: cell for words, cell in cells.items() if cell.value is not None}
 
     def _cell(self, table: Table, name: str) -> Cell:
         return _cell_at(table, name, self._column(table))
 
     def _column(self, table: Table) -> str:
-        keys = (key for key in (self.column, self.instead) if _cell_at(table, self.row, key).value is not None)
+        keys = (key for key in (self.column, self.fallback_column) if _cell_at(table, self.row, key).value is not None)
         return next(keys, self.column)
 
 
@@ -324,7 +332,7 @@ class Figure:
     #: Function that draws the figure; it is called with the project's Matplotlib style active.
     draw: Callable[[], Canvas]
     caption: str
-    nothing: bool = False
+    is_empty: bool = False
     #: Clock of the drawn times; empty if no times are drawn.
     clock: str = ""
     #: Campaigns whose rows are drawn; empty for the figure's own.

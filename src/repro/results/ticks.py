@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 #: Least gap between tick labels in points; width / height of a digit.
-APART, DIGIT = 3.0, 0.64
+MIN_TICK_SPACING, DIGIT_WIDTH = 3.0, 0.64
 
 
 class Decades(LogLocator):
@@ -53,7 +53,7 @@ def _meet(axis: Axis, ticks: Sequence[float], height: float) -> bool:
     is_horizontal = axis is axis.axes.xaxis
     box, dpi = axis.axes.bbox, axis.axes.figure.dpi
     points = 72 * (box.width if is_horizontal else box.height) / dpi
-    sizes = [height * (DIGIT * len(f"{tick:g}") if is_horizontal else 1.0) + APART for tick in ticks]
+    sizes = [height * (DIGIT_WIDTH * len(f"{tick:g}") if is_horizontal else 1.0) + MIN_TICK_SPACING for tick in ticks]
     places = [points * log10(tick / low) / log10(high / low) for tick in ticks]
     pairs = zip(pairwise(places), pairwise(sizes), strict=True)
     return any(place[1] - place[0] < sum(size) / 2 for place, size in pairs)

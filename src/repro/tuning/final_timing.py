@@ -56,7 +56,7 @@ class Probe:
         self._ready_yardsticks: list[Runnable] | None = None
         self._best: dict[tuple[str, int], float] = {}
 
-    def look(self) -> Slowdown | None:
+    def time_yardsticks(self) -> Slowdown | None:
         """Time the yardsticks; return a `Slowdown` if any is slower than before, else None."""
         if self._ready_yardsticks is None:
             self._ready_yardsticks = self._prepare_yardsticks()
@@ -203,7 +203,7 @@ class _RoundTimer:
         if unprepared:
             self._progress("preparing", len(unprepared), len(unprepared))
         samples_by_name: dict[str, list[Samples]] = {name: [] for name in todo}
-        self._probe.look()
+        self._probe.time_yardsticks()
         for number in range(rounds.count):
             self._progress(rounds.name, number, rounds.count)
             for name, samples in self._quiet_round(todo, effort, rows).items():
@@ -223,14 +223,14 @@ class _RoundTimer:
     def _quiet_round(self, todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]) -> dict[str, Samples]:
         """Time one round. If the probe reports a disturbance, wait and repeat the round, a few times at most."""
         round_ = self._round(todo, todo, effort, rows)
-        disturbances = self._disturbances(self._probe.look(), round_)
+        disturbances = self._disturbances(self._probe.time_yardsticks(), round_)
         for pause in CALM_RESTS:
             if not disturbances:
                 return round_
             time.sleep(pause)
             repeated_round = self._round(todo, todo, effort, rows)
             round_ = {name: _replacement(samples, round_[name]) for name, samples in repeated_round.items()}
-            disturbances = self._disturbances(self._probe.look(), round_)
+            disturbances = self._disturbances(self._probe.time_yardsticks(), round_)
         return {name: _mark_disturbed(disturbances.get(name), samples) for name, samples in round_.items()}
 
     def _disturbances(self, slowdown: Slowdown | None, round_: dict[str, Samples]) -> dict[str, str]:
@@ -260,7 +260,7 @@ class _RoundTimer:
             time.sleep(pause)
             while any(far.values()):
                 round_ = self._round([name for name, numbers in far.items() if numbers], todo, effort, rows)
-                disturbances = self._disturbances(self._probe.look(), round_)
+                disturbances = self._disturbances(self._probe.time_yardsticks(), round_)
                 for name, samples in round_.items():
                     number = far[name].pop()
                     samples_by_name[name][number] = _replacement(

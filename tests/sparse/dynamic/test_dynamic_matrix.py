@@ -173,12 +173,12 @@ def test_rows_that_find_no_slot_or_no_room_take_nothing_and_are_named(on_cpu, ma
     full = on_cpu(host_layout.lay_out(matrix, 1, 10 * m))
     full.operations.insertion(make_batch(np.arange(m) % 8, np.zeros(m), np.ones(m)), 1).launch()
     report = full.storage.report()
-    assert (report.full, report.beyond, report.unplaced, report.finished) == (8, 0, m, True)
+    assert (report.full, report.rows_without_room, report.unplaced, report.finished) == (8, 0, m, True)
     np.testing.assert_array_equal(full.storage.download().sizes, 1)
     beyond = on_cpu(host_layout.lay_out(matrix, 4, 10))
     beyond.operations.insertion(make_batch(np.arange(m) % 8, np.zeros(m), np.ones(m)), 1).launch()
     report = beyond.storage.report()
-    assert (report.full, report.beyond, report.unplaced) == (0, 8, m)
+    assert (report.full, report.rows_without_room, report.unplaced) == (0, 8, m)
     assert report.pointer == 10  # what was asked for in vain is given up
     np.testing.assert_array_equal(beyond.storage.download().sizes, 1)
 

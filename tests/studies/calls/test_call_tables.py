@@ -76,7 +76,7 @@ def test_each_library_has_its_line_beside_ours_and_the_kernel(tmp_path: Path) ->
     assert lines["product", "small", "double", "NumPy"]["ratio"].value == pytest.approx(0.5)
     insert = lines["insert", "small", "double", "CuPy"]
     assert insert["kernel_us"].value is None and insert["library_new_us"].value is None
-    assert not made.nothing and "No calls of" not in made.caption
+    assert not made.is_empty and "No calls of" not in made.caption
 
 
 def test_a_target_is_the_mean_of_all_problems(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_libraries_without_calls_are_named(tmp_path: Path, backend: str, left_ou
 
 def test_the_figure_has_a_line_of_each_kind_by_entries(tmp_path: Path) -> None:
     figure = get_artifact("calls", "figure-calls").make(campaign(tmp_path), published_of("calls"))
-    assert isinstance(figure, Figure) and not figure.nothing
+    assert isinstance(figure, Figure) and not figure.is_empty
     (axes,) = figure.draw().axes
     drawn = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
     assert drawn.keys() == {

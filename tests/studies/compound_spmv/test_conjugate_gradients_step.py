@@ -211,5 +211,5 @@ def test_a_campaign_without_such_rows_shows_nothing_of_it(tmp_path, published):
     assert "onjugate" not in made.caption
     for name in (TABLE, FIGURE):
         nothing = get_artifact(STUDY, name).make(before, published)
-        assert nothing.nothing
+        assert nothing.is_empty
         assert "Not tried" not in nothing.caption

@@ -232,7 +232,7 @@ def test_several_campaigns_on_one_gpu_are_told_apart_by_their_names(both: Campai
 
 def rows_drawn(campaign: Campaign, published: Published) -> list[str]:
     """The names of the rows of the figure."""
-    with figure_style.look():
+    with figure_style.figure_settings():
         drawn = get_artifact(STUDY, "figure-portability").make(campaign, published).draw()
     return [label.get_text() for label in drawn.axes[0].get_yticklabels()]
 

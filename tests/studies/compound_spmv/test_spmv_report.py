@@ -30,7 +30,7 @@ def text(gpu: Campaign, published: Published, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="module")
 def shown(gpu: Campaign, published: Published) -> list[Artifact]:
     """Return the artifacts that have something to show of the campaign."""
-    return [artifact for artifact in artifacts(STUDY) if not artifact.make(gpu, published).nothing]
+    return [artifact for artifact in artifacts(STUDY) if not artifact.make(gpu, published).is_empty]
 
 
 def test_page_is_sound_and_self_contained(text: str, shown: list[Artifact]) -> None:

@@ -18,7 +18,7 @@ from repro.errors import ReproError
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import LOADS, Layout, Schedule, VariantId, fitting, schedules
 from repro.sparse.ordering import UNKNOWNS
-from repro.studies.compound_spmv.study import STUDY, CompoundRow, _schedule, layouts
+from repro.studies.compound_spmv.study import STUDY, CompoundRow, _schedule, layouts_to_try
 
 ALL = StudySettings(space="extended")
 
@@ -27,7 +27,7 @@ def variants_of(target, entry):
     """Return all variants of all spaces, and those of renumbered unknowns."""
     ids = []
     for space in SPACES:
-        for layout in layouts(ALL, space, entry):
+        for layout in layouts_to_try(ALL, space, entry):
             orderings = UNKNOWNS[1:] if layout.ordering == "natural" else ()
             stored = [layout, *(replace(layout, ordering=ordering) for ordering in orderings)]
             ids += [VariantId(one, schedule) for schedule in schedules(target, space, layout) for one in stored]

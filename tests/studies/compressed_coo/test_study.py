@@ -20,7 +20,7 @@ from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, describe_pattern
 from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, blockings
-from repro.studies.compressed_coo.study import STUDY, choose, layouts
+from repro.studies.compressed_coo.study import STUDY, choose, layouts_to_try
 from support.benches import QUICK
 
 NAME = "grid"
@@ -145,13 +145,13 @@ def test_a_variant_is_found_by_its_name_alone(campaign):
 
 def test_layouts_are_those_asked_for():
     only = settings(layouts=("CCOO", "CCOO-aligned"))
-    assert layouts(only, "paper") == ["CCOO"]
-    assert layouts(only, "extended") == ["CCOO-aligned"]
+    assert layouts_to_try(only, "paper") == ["CCOO"]
+    assert layouts_to_try(only, "extended") == ["CCOO-aligned"]
     with pytest.raises(ReproError, match="unknown layout"):
-        layouts(settings(layouts=("CSR-AoS-AoS",)), "paper")
+        layouts_to_try(settings(layouts=("CSR-AoS-AoS",)), "paper")
     papers_alone = settings(layouts=("CCOO-aligned",)).model_copy(update={"space": "paper"})
     with pytest.raises(ReproError, match="no layout to try"):
-        layouts(papers_alone, "paper")
+        layouts_to_try(papers_alone, "paper")
 
 
 def test_the_papers_blocking_is_in_its_space():

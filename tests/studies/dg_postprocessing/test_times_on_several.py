@@ -98,4 +98,4 @@ def test_one_device_has_no_speedup(dg_campaign_of_some):
     made = table(dg_campaign_of_some, "table-devices")
     assert [column.key for column in made.columns][-1] == "triangles" and "ran on one device" in made.caption
     figure = get_artifact(STUDY_NAME, "figure-3-12").make(dg_campaign_of_some, NUMBERS)
-    assert "ran on one device" in figure.caption and made.nothing and figure.nothing
+    assert "ran on one device" in figure.caption and made.is_empty and figure.is_empty

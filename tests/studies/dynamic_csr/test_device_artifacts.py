@@ -157,12 +157,12 @@ def test_a_campaign_on_one_device_says_so(tmp_path):
         assert "ran on one device" in made.caption
         # no column and no line of dashes
         assert [column.key for column in made.columns][2:] in ([], ["fastest_us"])
-        assert not made.summary and made.nothing
+        assert not made.summary and made.is_empty
     made = scaling(campaign, PAPERS)
     assert "ran on one device" in made.caption
     assert "internet 1.94 over 2, 3.55 over 4, 6.03 over 8" in made.caption
     assert "Dashed" not in made.caption
-    assert made.draw().texts and made.nothing
+    assert made.draw().texts and made.is_empty
 
 
 def test_a_picture_has_no_flaw(campaign):

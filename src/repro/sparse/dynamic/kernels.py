@@ -50,7 +50,7 @@ class Report:
     #: Number of rows into which nothing was inserted because all segments of their chain are full.
     full: int
     #: Number of rows into which nothing was inserted because the buffer has no space for another segment.
-    beyond: int
+    rows_without_room: int
     #: Number of entries of the batch that were not inserted, for lack of space in their rows.
     unplaced: int
     #: Number of entries outside of the matrix; if there are any, the operation changes nothing.
@@ -65,9 +65,13 @@ class Report:
     @classmethod
     def of(cls, words: NDArray[np.int32]) -> Report:
         """Read the words of a state, int32 `(STATE_WORDS,)`."""
-        full, beyond, unplaced, bad = (int(words[counter + len(STATE_COUNTERS)]) for counter in STATE_COUNTERS)
+        full, rows_without_room, unplaced, bad = (
+            int(words[counter + len(STATE_COUNTERS)]) for counter in STATE_COUNTERS
+        )
         finished = bool(words[STATE_BEGUN] == words[STATE_FINISHED])
-        return cls(full, beyond, unplaced, bad, int(words[STATE_BUFFER_END]), int(words[STATE_TOTAL]), finished)
+        return cls(
+            full, rows_without_room, unplaced, bad, int(words[STATE_BUFFER_END]), int(words[STATE_TOTAL]), finished
+        )
 
 
 #: Template of each module; `reader` and `arrays` are for operators only.

@@ -88,4 +88,4 @@ def drawn(campaign: Campaign, published: Published) -> Figure:
         absent_note(campaign),
         measurement_note(campaign, "host"),
     ]
-    return Figure(draw, join_sentences(caption), nothing=not lines, clock="host")
+    return Figure(draw, join_sentences(caption), is_empty=not lines, clock="host")

@@ -121,7 +121,7 @@ def calls(campaign: Campaign, published: Published) -> Table:
         absent_note(campaign),
         measurement_note(campaign, "host"),
     ]
-    return table_of(COLUMNS, cases, join_sentences(caption), nothing=not cases)
+    return table_of(COLUMNS, cases, join_sentences(caption), is_empty=not cases)
 
 
 def _gains(function: str, arrays: str) -> Quantity[Sequence[CallCase]]:
@@ -137,7 +137,7 @@ def _gains(function: str, arrays: str) -> Quantity[Sequence[CallCase]]:
                     numbers.append(CaseNumber(gain, case.line.problem))
                 else:
                     missing.append(MissingCase(case.line.problem, reason))
-        return Measured(numbers, missing, nothing=f"no calls of {LIBRARIES[arrays]}")
+        return Measured(numbers, missing, empty_reason=f"no calls of {LIBRARIES[arrays]}")
 
     return Quantity(measure, "mean")
 

@@ -12,7 +12,7 @@ from repro.bench.rows import ClockName
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
-from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName, Variants
+from repro.results.claims import CaseNumber, ClaimQuantities, JudgedBy, Measured, MissingCase, Quantity, StatisticName
 from repro.results.problem_lines import (
     ABBREVIATIONS,
     MethodTimes,
@@ -287,13 +287,13 @@ class ClaimCases:
     published: Published
 
     @classmethod
-    def of(cls, campaign: Campaign, published: Published, variants: Variants) -> ClaimCases | None:
+    def of(cls, campaign: Campaign, published: Published, variants: JudgedBy) -> ClaimCases | None:
         """Return the cases of a campaign; None if it measured the papers' kernels in another space than `variants`
         names.
 
         With `variants` = `none`, any space will do.
         """
-        searched_space: Variants = "as_published" if papers_space(campaign) == PAPER else "paper_tuned"
+        searched_space: JudgedBy = "as_published" if papers_space(campaign) == PAPER else "paper_tuned"
         if variants not in (searched_space, "none"):
             return None
         cases = [times for times in all_times(campaign, published, "event") if times.line.published is not None]
@@ -315,7 +315,7 @@ def _quantity(
             else:
                 reason = next(iter(times.why_not), "not timed")
                 missing_cases.append(MissingCase(_name(times), reason, notes=_remark(times)))
-        return Measured(numbers, missing_cases, nothing="no problem of the papers is in this campaign")
+        return Measured(numbers, missing_cases, empty_reason="no problem of the papers is in this campaign")
 
     return Quantity(measure, statistic)
 

@@ -249,13 +249,14 @@ class CompoundSpmv(Study):
         "table": "table-targets",
         "row": "speedup over the fastest routine, graph clock: geometric mean",
         "column": "ours",
-        "instead": "papers_space",
-        "alone": "of the papers’ space alone",
-        "says": "{library}’s fastest routine of any representation; geometric mean of all problems and precisions",
+        "fallback_column": "papers_space",
+        "fallback_description": "of the papers’ space alone",
+        "description": "{library}’s fastest routine of any representation; geometric mean of all problems and "
+        "precisions",
         "clock": "graph",
         "lines": (
             {
-                "says": "the papers’ kernels to the letter, geometric mean",
+                "description": "the papers’ kernels to the letter, geometric mean",
                 "row": "speedup over the fastest routine, graph clock: geometric mean",
                 "column": "papers_space",
                 "as_published": True,
@@ -284,7 +285,7 @@ class CompoundSpmv(Study):
         products = [
             f"{space}/{entry}-{precision}/{layout}"
             for space in (() if self.compiles_on_demand(settings) else settings.spaces)
-            for layout in layouts(settings, space, entry, target)
+            for layout in layouts_to_try(settings, space, entry, target)
         ]
         return [*products, *(_solver_keys(entry, precision) if self._solves(settings, entry, precision) else ())]
 
@@ -340,7 +341,7 @@ class CompoundSpmv(Study):
         kinds = PAPERS_KINDS if settings.search == "exhaustive" else ()
         prefixes = [prefix for space, prefix in TUNING_PREFIXES.items() if space in settings.spaces]
         papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*TUNINGS, *kinds)]
-        has_own_layouts = EXTENDED in settings.spaces and layouts(settings, EXTENDED, _entry(problem))
+        has_own_layouts = EXTENDED in settings.spaces and layouts_to_try(settings, EXTENDED, _entry(problem))
         memory_tunings = [MEMORY] if settings.memory_weight else []
         return [*papers, *(OUR_TUNINGS if has_own_layouts else ()), *memory_tunings]
 
@@ -369,7 +370,7 @@ class CompoundSpmv(Study):
         schedule_counts = [
             len(schedules(target, space, layout))
             for space in settings.spaces
-            for layout in layouts(settings, space, entry.name, target)
+            for layout in layouts_to_try(settings, space, entry.name, target)
         ]
         routines = len(for_problem(entry.name, target.dialect))
         routines += (1 + 2 * FASTEST) * self._solves(settings, entry.name, precision)
@@ -418,7 +419,7 @@ def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
             )
 
 
-def layouts(settings: StudySettings, space: Space, entry: str, target: Target | None = None) -> list[Layout]:
+def layouts_to_try(settings: StudySettings, space: Space, entry: str, target: Target | None = None) -> list[Layout]:
     """Return the layouts of a space to try; in the papers' spaces the reference layout is always the first.
 
     With a target, return only layouts that have schedules on this target.
@@ -445,7 +446,7 @@ def variants_on_demand(
     """Return all variants as `variants_of`, each with a separate module that is compiled at its first use."""
     variants = []
     for space in settings.spaces:
-        for layout in layouts(settings, space, entry, target):
+        for layout in layouts_to_try(settings, space, entry, target):
             for schedule in schedules(target, space, layout):
                 id = VariantId(layout, schedule)
                 path = single_manifest(entry, precision, id, target)
@@ -460,7 +461,7 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
     """Return all variants by space and layout; layouts that share arrays are adjacent."""
     variants = []
     for space in settings.spaces:
-        for layout in layouts(settings, space, entry, target):
+        for layout in layouts_to_try(settings, space, entry, target):
             entry_module = read_module(target, STUDY_NAME, f"{space}/{entry}-{precision}/{layout}")
             for schedule in schedules(target, space, layout):
                 variants.append(Variant(VariantId(layout, schedule), entry_module.module, entry_module.folder, space))

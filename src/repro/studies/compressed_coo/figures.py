@@ -83,7 +83,7 @@ class Bar:
     label: str
     colour: str
     number: Number
-    sure: Callable[[Times], Interval | None] = lambda case: None
+    interval: Callable[[Times], Interval | None] = lambda case: None
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class BarRow:
     marks: tuple[float | None, ...] = ()
     missing: str | None = None
     mostly_launch: bool = False
-    sure: tuple[Interval | None, ...] = ()
+    intervals: tuple[Interval | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def _row(panel: Panel, case: Times) -> BarRow:
         reason = case.case.why_not() if case[COMPRESSED_COO] is None else panel.absent(case)
         reason_text = brief_reason(reason)
     launch = panel.stars and case.case.is_mostly_launch("graph", case[OURS] or case[COMPRESSED_COO])
-    return BarRow(case.line.label, bars, marks, reason_text, launch, tuple(bar.sure(case) for bar in panel.bars))
+    return BarRow(case.line.label, bars, marks, reason_text, launch, tuple(bar.interval(case) for bar in panel.bars))
 
 
 def _median(panel: Panel, cases: Sequence[Times], label: str) -> BarRow:
@@ -222,7 +222,7 @@ def draw(panel: Panel, rows: Sequence[BarRow], mark: str | None) -> Canvas:
     bar_indices = [index for index in range(len(panel.bars)) if any(row.bars and row.bars[index] for row in rows)]
     values = [value for row in rows for value in (*row.bars, *row.marks)]
     values += [*panel.reference.values(), *([1.0] if panel.unity is not None else [])]
-    right = figure_style.right_end(values, [interval for row in rows for interval in row.sure], 1.05)
+    right = figure_style.right_end(values, [interval for row in rows for interval in row.intervals], 1.05)
     for y, row in enumerate(rows):
         _draw_row(axes, panel, y, row, bar_indices, right)
     if bar_indices:
@@ -291,7 +291,7 @@ def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, bar_indices: Sequen
         series, value = panel.bars[index], row.bars[index] or 0.0
         height = scale * (NARROW_BAR if has_several_bars else WIDE_BAR)
         axes.barh(centre, value, height=height, color=series.colour, linewidth=0)
-        figure_style.draw_whisker(axes, row.sure[index] if row.sure else None, centre, right)
+        figure_style.draw_whisker(axes, row.intervals[index] if row.intervals else None, centre, right)
     for mark, number in zip(panel.marks, row.marks, strict=True):
         if number is None:
             continue
@@ -473,7 +473,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         solver_note(cases),
         _diamonds_note(campaign, judging, library) if judged_median else "",
         "Circles: all iterations in one launch, on the chip, over the library’s fastest." if chips else "",
-        WHISKERS if any(interval for row in rows for interval in row.sure) else "",
+        WHISKERS if any(interval for row in rows for interval in row.intervals) else "",
         f"Medians: {'; '.join(medians)}." if medians else "",
         median_note,
         f"Dashed: what {CITED} states, a median over the default of about {words}." if published_medians else "",

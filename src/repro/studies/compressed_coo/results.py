@@ -11,7 +11,7 @@ from statistics import median, stdev
 
 from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime
-from repro.results.claims import CaseNumber, ClaimQuantities, Measured, Quantity, StatisticName, Variants
+from repro.results.claims import CaseNumber, ClaimQuantities, JudgedBy, Measured, Quantity, StatisticName
 from repro.results.problem_lines import MethodTimes, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
@@ -235,7 +235,7 @@ class ClaimTimes:
     """The times of one problem by the variants by which a claim is judged."""
 
     times: Times
-    variants: Variants
+    variants: JudgedBy
 
     @property
     def compressed(self) -> Time | None:

@@ -153,9 +153,9 @@ class CompressedCoo(Study):
         "table": "table-targets",
         "row": "speedup over the fastest routine of any format, graph clock: geometric mean of all problems",
         "column": "ours",
-        "instead": "compressed",
-        "alone": "of the paper’s compressed COO alone",
-        "says": "the fastest routine of {library} of any format; geometric mean of all problems",
+        "fallback_column": "compressed",
+        "fallback_description": "of the paper’s compressed COO alone",
+        "description": "the fastest routine of {library} of any format; geometric mean of all problems",
         "clock": "graph",
     }
     cost_models: Mapping[str, CostModel] = {
@@ -181,7 +181,7 @@ class CompressedCoo(Study):
                 todo="`repro list layouts` prints all",
             )
         for space in settings.spaces:
-            layouts(settings, space)
+            layouts_to_try(settings, space)
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
         """Raise an error for unknown baselines."""
@@ -198,7 +198,7 @@ class CompressedCoo(Study):
         products = [
             f"{space}/{precision}/{layout}"
             for space in (() if self.compiles_on_demand(settings) else settings.spaces)
-            for layout in layouts(settings, space)
+            for layout in layouts_to_try(settings, space)
         ]
         persistent = [solver_key("bicgstab", precision, ENTRY)] if EXTENDED in settings.spaces else []
         return [*products, solver_key("bicgstab", precision), *persistent]
@@ -256,12 +256,12 @@ class CompressedCoo(Study):
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
         """Return the tunings of the configured layouts; `plain_tunings` only if the search is exhaustive."""
-        selected_layouts = layouts(settings, PAPER)
+        selected_layouts = layouts_to_try(settings, PAPER)
         plain_tunings = ["plain"] if PLAIN in selected_layouts and settings.search == "exhaustive" else []
         joint_tunings = ["joint"] if set(selected_layouts) - {PLAIN} else []
         prefixes = [prefix for space, prefix in TUNING_PREFIXES.items() if space in settings.spaces]
         papers = [f"{prefix}{tuning}" for prefix in prefixes for tuning in (*plain_tunings, *joint_tunings)]
-        own_tunings = [EXTENDED] if EXTENDED in settings.spaces and layouts(settings, EXTENDED) else []
+        own_tunings = [EXTENDED] if EXTENDED in settings.spaces and layouts_to_try(settings, EXTENDED) else []
         return [*papers, *own_tunings, *([MEMORY] if settings.memory_weight else [])]
 
     def variant(
@@ -284,11 +284,13 @@ class CompressedCoo(Study):
         number = DTYPES[precision]().nbytes
         rows, nonzeros = problem.size or (0, 0)
         matrix = 4 * (rows + 1) + nonzeros * (4 + number)
-        by_space = [(space, layout) for space in settings.spaces for layout in layouts(settings, space)]
+        by_space = [(space, layout) for space in settings.spaces for layout in layouts_to_try(settings, space)]
         blocking_counts = [len(blockings(target, layout, space)) for space, layout in by_space]
         routines = len(for_problem(ENTRY, target.dialect))
         moved_bytes = matrix + 2 * rows * number
-        pairs = [layout for layout in PAIRS if EXTENDED in settings.spaces and layout in layouts(settings, EXTENDED)]
+        pairs = [
+            layout for layout in PAIRS if EXTENDED in settings.spaces and layout in layouts_to_try(settings, EXTENDED)
+        ]
         packed_bytes = matrix * len(pairs) * len(TILES) * len(RUNS) if target.dialect == "cuda" else 0
         case_overhead = (
             1 + len(blocking_counts) / REPORTED
@@ -311,7 +313,7 @@ class CompressedCoo(Study):
 STUDY = CompressedCoo()
 
 
-def layouts(settings: StudySettings, space: Space) -> list[str]:
+def layouts_to_try(settings: StudySettings, space: Space) -> list[str]:
     """Return the layouts of a space to try: the paper's two, or ours.
 
     Raises
@@ -340,7 +342,7 @@ def variants_of(settings: StudySettings, precision: str, target: Target) -> list
     """
     variants = []
     for space in settings.spaces:
-        for layout in layouts(settings, space):
+        for layout in layouts_to_try(settings, space):
             layout_module = read_module(target, NAME, f"{space}/{precision}/{layout}")
             for blocking in sorted(blockings(target, layout, space)):
                 variants.append(variant_of(CoordinateId(layout, blocking), layout_module.module, layout_module.folder))
@@ -358,7 +360,7 @@ def variants_on_demand(
     """Return all variants as `variants_of`, each with a separate module that is compiled at its first use."""
     variants = []
     for space in settings.spaces:
-        for layout in layouts(settings, space):
+        for layout in layouts_to_try(settings, space):
             for blocking in sorted(blockings(target, layout, space)):
                 id = CoordinateId(layout, blocking)
                 path = single_manifest(precision, id, target)

@@ -11,9 +11,9 @@ from repro.bench.rows import OUTSIDE, ClockName
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import (
     CaseNumber,
+    JudgedBy,
     Measured,
     Quantity,
-    Variants,
     claims_table,
     load_claims,
     target_cells,
@@ -597,7 +597,7 @@ def _baseline_or_layout(row: CooRow) -> str | None:
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: Variants) -> list[ClaimTimes]:
+    def data(source: Campaign, variants: JudgedBy) -> list[ClaimTimes]:
         clock: ClockName = "event" if variants == "as_published" else "graph"
         cases, _ = median_cases_and_note(all_times(source, published, precision_of(source), clock))
         return [ClaimTimes(times, variants) for times in cases]

@@ -9,11 +9,11 @@ from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import (
     CaseNumber,
     ClaimQuantities,
+    JudgedBy,
     Measured,
     MissingCase,
     Quantity,
     StatisticName,
-    Variants,
     claims_table,
     load_claims,
 )
@@ -47,11 +47,11 @@ class ClaimFields(NamedTuple):
     """The paper's fields, and the variants by which a claim is judged."""
 
     fields: TargetData
-    variants: Variants
+    variants: JudgedBy
 
 
 def _plane_quantity(
-    numbers_of: Callable[[Filtering, Variants], Measured],
+    numbers_of: Callable[[Filtering, JudgedBy], Measured],
     statistic: StatisticName,
     *,
     degree: int | None = None,
@@ -78,14 +78,14 @@ def _plane_quantity(
             field_numbers = numbers_of(field, data.variants)
             numbers += field_numbers.numbers
             if not field_numbers.numbers:
-                reason = field_numbers.nothing or ("not timed" if field.case.is_measured else field.case.why_not())
+                reason = field_numbers.empty_reason or ("not timed" if field.case.is_measured else field.case.why_not())
                 missing_cases.append(MissingCase(name, reason))
         return Measured(numbers, missing_cases)
 
     return Quantity(measure, statistic)
 
 
-def _element_over_point(field: Filtering, variants: Variants) -> Measured:
+def _element_over_point(field: Filtering, variants: JudgedBy) -> Measured:
     """The speedup of the per-element over the per-point method, if both were tuned over the same parameters."""
     if variants not in PAIRS:
         return Measured([])
@@ -93,16 +93,16 @@ def _element_over_point(field: Filtering, variants: Variants) -> Measured:
     point, element = (field[method] for method in pair)
     ratio, unequal = ratio_of(point, element), field.unequal_settings(*pair)
     if ratio is None or unequal:
-        return Measured([], nothing="; ".join(unequal) if ratio else "")
+        return Measured([], empty_reason="; ".join(unequal) if ratio else "")
     return Measured([CaseNumber(ratio, field.line.problem, (), interval_of_ratio(point, element))])
 
 
-def _element_rate(field: Filtering, variants: Variants) -> Measured:
+def _element_rate(field: Filtering, variants: JudgedBy) -> Measured:
     """The rate of the per-element method, computed with the operations of the contour method."""
     return _rates(field, PAIRS[variants][1:]) if variants in PAIRS else Measured([])
 
 
-def _both_rates(field: Filtering, variants: Variants) -> Measured:
+def _both_rates(field: Filtering, variants: JudgedBy) -> Measured:
     """The rates of both methods, as in `_element_rate`; none if only one was timed, so that both have equal weight."""
     methods = PAIRS.get(variants, ())
     return _rates(field, methods if all(field[method] for method in methods) else ())
@@ -113,7 +113,7 @@ def _rates(field: Filtering, methods: Sequence[Method]) -> Measured:
     return Measured([CaseNumber(rate, f"{field.line.problem}, {title}") for title, rate in rates])
 
 
-def _tests(field: Filtering, variants: Variants) -> Measured:
+def _tests(field: Filtering, variants: JudgedBy) -> Measured:
     return Measured([CaseNumber(field.tests_ratio, field.line.problem)] if field.tests_ratio else [])
 
 
@@ -144,7 +144,7 @@ def _device_efficiency(data: ClaimFields) -> Measured:
 
 
 def _space_quantity(
-    degree: int, number: Callable[[WidthTimes], float | None], variants: Variants = "as_published"
+    degree: int, number: Callable[[WidthTimes], float | None], variants: JudgedBy = "as_published"
 ) -> Quantity[ClaimFields]:
     """Return a function that measures a number for the paper's mesh of tetrahedra."""
 
@@ -263,7 +263,7 @@ QUANTITIES: ClaimQuantities[ClaimFields] = {
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: Variants) -> ClaimFields:
+    def data(source: Campaign, variants: JudgedBy) -> ClaimFields:
         return ClaimFields(TargetData.of(source, published), variants)
 
     return claims_table(campaign, load_claims(STUDY_NAME), QUANTITIES, data)

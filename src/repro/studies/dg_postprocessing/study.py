@@ -330,9 +330,9 @@ class DgPostprocessing(Study):
         "table": "table-filters",
         "row": "geometric mean",
         "column": "element_tuned_over_ours",
-        "says": "the paper’s per-element kernel, tuned, filtering in the plane by contours; geometric mean",
+        "description": "the paper’s per-element kernel, tuned, filtering in the plane by contours; geometric mean",
         "clock": "event",
-        "own_says": "by rows of its own",
+        "own_description": "by rows of its own",
     }
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:

@@ -259,7 +259,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
-    return table_of(columns, fields, join_sentences(caption), SUMMARY, nothing=not numbers)
+    return table_of(columns, fields, join_sentences(caption), SUMMARY, is_empty=not numbers)
 
 
 def _device_columns(number: int) -> tuple[Column[Filtering], ...]:

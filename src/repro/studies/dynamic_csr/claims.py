@@ -14,11 +14,11 @@ from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import (
     CaseNumber,
     ClaimQuantities,
+    JudgedBy,
     Measured,
     MissingCase,
     Quantity,
     StatisticName,
-    Variants,
     claims_table,
     load_claims,
 )
@@ -85,10 +85,10 @@ class PaperGraphs:
     campaign: Campaign
     lines: tuple[ProblemLine, ...]
     #: The kernels whose times are compared.
-    variants: Variants
+    variants: JudgedBy
 
     @classmethod
-    def of(cls, campaign: Campaign, published: Published, variants: Variants) -> PaperGraphs:
+    def of(cls, campaign: Campaign, published: Published, variants: JudgedBy) -> PaperGraphs:
         sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
         lines = tuple(line for line in recorded_lines(campaign, published) if line.problem not in sweeps)
         return cls(campaign, lines, variants)
@@ -287,7 +287,7 @@ QUANTITIES: ClaimQuantities[PaperGraphs] = {
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: Variants) -> PaperGraphs:
+    def data(source: Campaign, variants: JudgedBy) -> PaperGraphs:
         return PaperGraphs.of(source, published, variants)
 
     return claims_table(campaign, load_claims(STUDY_NAME), QUANTITIES, data)
@@ -344,7 +344,7 @@ def readings(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, OPERATION_CLOCK),
         unavailable_note(campaign),
     ]
-    return table_of(columns, cases, join_sentences(caption), nothing=not cases)
+    return table_of(columns, cases, join_sentences(caption), is_empty=not cases)
 
 
 # targets -------------------------------------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ def _speedup_over_hybrid(protocol: UpdateProtocol) -> DynamicQuantity:
             for hybrid_time, dynamic in [streaming_pair(protocol)(times.case)]
             if hybrid_time and dynamic
         ]
-        return Measured(numbers, nothing="no matrix was streamed into both")
+        return Measured(numbers, empty_reason="no matrix was streamed into both")
 
     return Quantity(measure, "mean")
 
@@ -460,7 +460,7 @@ def _speedup_over_rebuild(min_entries: int) -> DynamicQuantity:
                             label = f", batches of {size:,}, {protocol.title}"
                             value = rebuilt.seconds / dynamic.seconds
                             numbers.append(_case_value(value, times, dynamic, rebuilt, label=label))
-        return Measured(numbers, nothing=f"no batch of up to {MAX_REBUILT_BATCH:,} was timed with both")
+        return Measured(numbers, empty_reason=f"no batch of up to {MAX_REBUILT_BATCH:,} was timed with both")
 
     return Quantity(measure)
 
@@ -475,7 +475,7 @@ def _defragmentation(min_entries: int) -> DynamicQuantity:
             if times.grown_entries >= min_entries and moving_time and copy and moving_time.row.bytes:
                 speeds = [float(item.row.bytes or 0) / item.seconds for item in (moving_time, copy)]
                 numbers.append(_case_value(speeds[0] / speeds[1], times, moving_time, copy))
-        return Measured(numbers, nothing=f"no matrix of {min_entries:,} entries and more has a time of both")
+        return Measured(numbers, empty_reason=f"no matrix of {min_entries:,} entries and more has a time of both")
 
     return Quantity(measure)
 
@@ -488,7 +488,7 @@ def _products(
     statistic: StatisticName = "worst",
     *,
     at_most: bool = True,
-    nothing: str = _TWINS,
+    empty_reason: str = _TWINS,
     sweeps: bool = True,
     clock: ClockName = PRODUCT_CLOCK,
 ) -> DynamicQuantity:
@@ -501,7 +501,7 @@ def _products(
             if sweeps or times.line.problem not in data.sweeps
             if (value := ratio_of(*pair(times))) is not None
         ]
-        return Measured(numbers, nothing=nothing)
+        return Measured(numbers, empty_reason=empty_reason)
 
     return Quantity(measure, statistic, at_most)
 
@@ -515,7 +515,7 @@ def _fragmented_over_defragmented(
 def _library_over_ours(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
     missing_reason = "no product of the library and of ours was timed"
     return _products(
-        lambda times: (times[LIBRARY], times[OURS]), statistic, at_most=False, nothing=missing_reason, clock=clock
+        lambda times: (times[LIBRARY], times[OURS]), statistic, at_most=False, empty_reason=missing_reason, clock=clock
     )
 
 
@@ -534,7 +534,7 @@ def _device_speedup(devices: int, min_entries: int, *, is_overlapped: bool = Fal
             single_time = times.on_one
             if times.grown_entries >= min_entries and step and single_time:
                 numbers.append(_case_value(single_time.seconds / step.seconds, times, single_time, step.reported_time))
-        return Measured(numbers, nothing=missing_reason)
+        return Measured(numbers, empty_reason=missing_reason)
 
     return Quantity(measure)
 

@@ -191,16 +191,16 @@ class DynamicCsr(Study):
         "table": "table-targets",
         "row": "speedup of streaming updates over HYB",
         "column": "measured",
-        "says": "HYB, its sort included, in streaming a graph by rows into an empty matrix; geometric mean",
+        "description": "HYB, its sort included, in streaming a graph by rows into an empty matrix; geometric mean",
         "clock": "event",
         "lines": (
             {
-                "says": "the same, entries in any order, which both sort",
+                "description": "the same, entries in any order, which both sort",
                 "row": "speedup of streaming updates, entries in any order",
                 "column": "measured",
             },
             {
-                "says": "products over {library}’s fastest routine, graph clock, geometric mean",
+                "description": "products over {library}’s fastest routine, graph clock, geometric mean",
                 "row": (
                     "speedup of the product in one segment and one launch over the library’s fastest routine, graph "
                     "clock, geometric mean"

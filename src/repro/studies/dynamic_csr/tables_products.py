@@ -207,7 +207,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]
     summary = (*MEAN_LINE, SummaryLine("worst", "worst"))
-    return table_of(columns, cases, join_sentences(caption), summary, nothing=not counts)
+    return table_of(columns, cases, join_sentences(caption), summary, is_empty=not counts)
 
 
 def _speedup_columns(number: int) -> list[Column[DeviceTimes]]:
@@ -245,7 +245,7 @@ def exchange(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, DEVICE_CLOCK),
         unavailable_note(campaign),
     ]
-    return table_of(columns, cases, join_sentences(caption), nothing=not counts)
+    return table_of(columns, cases, join_sentences(caption), is_empty=not counts)
 
 
 def _exchange_columns(number: int) -> tuple[Column[DeviceTimes], ...]:

@@ -117,11 +117,11 @@ class SpgemmAmg(Study):
         "table": "table-targets",
         "row": "whole product: time of cuSPARSE’s fastest over ours, geometric mean",
         "column": "measured",
-        "says": "the fastest routine of {library}; geometric mean of the Poisson problems’ whole products",
+        "description": "the fastest routine of {library}; geometric mean of the Poisson problems’ whole products",
         "clock": "host",
         "lines": (
             {
-                "says": "the worst whole product of elasticity",
+                "description": "the worst whole product of elasticity",
                 "row": "whole products of elasticity: time of cuSPARSE’s fastest over ours, the worst",
                 "column": "measured",
             },

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import Variants, claims_table, load_claims, target_device_note, targets_table
+from repro.results.claims import JudgedBy, claims_table, load_claims, target_device_note, targets_table
 from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
 from repro.results.problem_lines import (
     ABBREVIATIONS,
@@ -752,7 +752,7 @@ def _contestant(row: AmgRow) -> str | None:
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: Variants) -> PaperProblems:
+    def data(source: Campaign, variants: JudgedBy) -> PaperProblems:
         times = {case.line.problem: case for case in all_times(source, published)}
         return {name: times.get(name) for name in published.problems}
 

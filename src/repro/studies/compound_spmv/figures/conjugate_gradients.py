@@ -78,7 +78,7 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
     return Figure(
         lambda: _draw(cases, campaign.precisions, library, chip),
         join_sentences(caption),
-        nothing=not cases,
+        is_empty=not cases,
         clock="graph",
     )
 

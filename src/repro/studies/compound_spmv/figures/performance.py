@@ -154,8 +154,8 @@ class LibraryBars:
     #: Whether one of the times is mostly launch overhead.
     mostly_launch: bool = False
     noisy: bool = False
-    tuned_sure: Interval | None = None
-    untuned_sure: Interval | None = None
+    tuned_interval: Interval | None = None
+    untuned_interval: Interval | None = None
 
 
 def speedups(campaign: Campaign, published: Published, precision: str) -> list[LibraryBars]:
@@ -203,7 +203,7 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
         f"{published_max}×"
         + (", which no CPU speedup is compared with." if campaign.on_cpu
            else " (dashed), over the papers’ routine: the diamonds are its counterpart, on another GPU."),
-        WHISKERS if any(bar.tuned_sure for bar in bars) else "",
+        WHISKERS if any(bar.tuned_interval for bar in bars) else "",
         f"Our largest: {best.tuned:.2f}× ({best.problem})." if best and best.tuned else "",
         kernels_note(campaign),
         clock_note(campaign),
@@ -229,12 +229,12 @@ def _draw_baseline(
     )
     axes = drawing.add_subplot()
     values = [1.0, published_max, *(v for bar in bars for v in (bar.tuned, bar.untuned, bar.papers))]
-    intervals = [interval for bar in bars for interval in (bar.tuned_sure, bar.untuned_sure)]
+    intervals = [interval for bar in bars for interval in (bar.tuned_interval, bar.untuned_interval)]
     right = figure_style.right_end(values, intervals, 1.15)
     for row, bar in enumerate(bars):
         for value, interval, offset, colour in (
-            (bar.tuned, bar.tuned_sure, -0.2, figure_style.PAPERS.colour),
-            (bar.untuned, bar.untuned_sure, 0.2, figure_style.PAPERS.fill),
+            (bar.tuned, bar.tuned_interval, -0.2, figure_style.PAPERS.colour),
+            (bar.untuned, bar.untuned_interval, 0.2, figure_style.PAPERS.fill),
         ):
             if value is not None:
                 axes.barh(row + offset, value, height=0.38, color=colour, linewidth=0)
@@ -310,8 +310,8 @@ class SpeedupBars:
     floor: float | None = None
     missing: str | None = None
     mostly_launch: bool = False
-    ours_sure: Interval | None = None
-    papers_sure: Interval | None = None
+    ours_interval: Interval | None = None
+    papers_interval: Interval | None = None
     #: Whether the row is a heading: the entry type of the problems below it.
     heading: bool = False
 
@@ -335,7 +335,7 @@ def _bars_of_case(case: Times) -> SpeedupBars:
     reason = None
     if own_ratio is None and papers is None:
         reason = brief_reason(case.case.why_not()) if case[PAPERS] is None else "no routine of the library was timed"
-    ours_sure, papers_sure = (interval_of_ratio(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS]))
+    ours_interval, papers_interval = (interval_of_ratio(case[LIBRARY], kernel) for kernel in (case[OURS], case[PAPERS]))
     return SpeedupBars(
         case.line.label,
         own_ratio,
@@ -343,8 +343,8 @@ def _bars_of_case(case: Times) -> SpeedupBars:
         floor,
         reason,
         case.is_mostly_launch,
-        ours_sure=ours_sure,
-        papers_sure=papers_sure,
+        ours_interval=ours_interval,
+        papers_interval=papers_interval,
     )
 
 
@@ -376,7 +376,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         else "the winner of the papers’ kernels (light, and in numbers); the space `extended` was not searched.",
         "The mark is what a kernel at the streaming floor would reach, which reads the bytes of CSR-AoS: one that",
         "needs fewer bytes, or finds them in the cache, can pass it.",
-        WHISKERS if any(row.ours_sure or row.papers_sure for rows in panels.values() for row in rows) else "",
+        WHISKERS if any(row.ours_interval or row.papers_interval for rows in panels.values() for row in rows) else "",
         f"Geometric means: {'; '.join(summaries)}." if summaries else "",
         unconfirmed_note((case.case, case[OURS], case[PAPERS]) for case in cases),
         "Nothing of this is published.",
@@ -405,7 +405,7 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, papers: st
     panel_rows = [row for rows in panels.values() for row in rows]
     values = [1.0, *(value for row in panel_rows for value in (row.ours, row.papers, row.floor))]
     right = figure_style.right_end(
-        values, [interval for row in panel_rows for interval in (row.ours_sure, row.papers_sure)], 1.05
+        values, [interval for row in panel_rows for interval in (row.ours_interval, row.papers_interval)], 1.05
     )
     for axes, (precision, rows) in zip(all_axes, panels.items(), strict=True):
         _speedup_panel(axes, rows, right)
@@ -450,7 +450,7 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
                 color=figure_style.OURS.fill,
                 linewidth=0,
             )
-            figure_style.draw_whisker(axes, row.ours_sure, y - 0.19 * has_both, right)
+            figure_style.draw_whisker(axes, row.ours_interval, y - 0.19 * has_both, right)
         if row.papers is not None:
             axes.barh(
                 y + 0.21 * has_both,
@@ -459,7 +459,7 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
                 color=figure_style.PAPERS.fill,
                 linewidth=0,
             )
-            figure_style.draw_whisker(axes, row.papers_sure, y + 0.21 * has_both, right)
+            figure_style.draw_whisker(axes, row.papers_interval, y + 0.21 * has_both, right)
         if row.floor is not None:
             axes.add_line(_floor_mark([row.floor], [y]))
     searched = any(row.ours is not None for row in rows)

@@ -160,4 +160,4 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Table:
         unavailable_note(campaign),
     ]
     summary = [SummaryLine[Times](title, title) for title in STATISTICS]
-    return table_of(_columns(), cases, join_sentences(caption), summary, nothing=not cases)
+    return table_of(_columns(), cases, join_sentences(caption), summary, is_empty=not cases)

@@ -416,7 +416,7 @@ def counters(campaign: Campaign, published: Published) -> Table:
         f"Read by {' and '.join(profilers)} on {campaign.device}." if counter_rows else "",
         "" if counter_rows else "No counters were recorded in this campaign; `repro counters` does, on a GPU.",
     ]
-    return table_of(COUNTERS, counter_rows, join_sentences(caption), nothing=not counter_rows)
+    return table_of(COUNTERS, counter_rows, join_sentences(caption), is_empty=not counter_rows)
 
 
 MEDIUM, LARGE = 20_000_000, 60_000_000

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from repro.results.campaign_data import MOSTLY_LAUNCH, Campaign, Case
-from repro.results.claims import Variants, claims_table, load_claims
+from repro.results.claims import JudgedBy, claims_table, load_claims
 from repro.results.cross_campaign import blank_reason, column_title, join_reference_problems, others_note
 from repro.results.problem_lines import (
     ABBREVIATIONS,
@@ -415,7 +415,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
 
 @table(STUDY_NAME, "table-claims", title="The papers’ claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: Variants) -> ClaimCases | None:
+    def data(source: Campaign, variants: JudgedBy) -> ClaimCases | None:
         return ClaimCases.of(source, published, variants)
 
     return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)

@@ -188,7 +188,7 @@ def ablation(campaign: Campaign, published: Published) -> Table:
             else ["No problem of this campaign was searched in full in our space."]
         ),
     ]
-    return Table(columns, lines, join_sentences(caption), summary, nothing=not lines)
+    return Table(columns, lines, join_sentences(caption), summary, is_empty=not lines)
 
 
 def _idea_line(
