@@ -46,10 +46,10 @@ def test_a_study_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_later_files_lie_over_earlier_ones_key_by_key(tmp_path: Path) -> None:
     over = tmp_path / "over.yaml"
-    over.write_text("studies: {compound_spmv: {precisions: [double], timing: {rounds: 9}}}\n")
+    over.write_text("studies: {compound_spmv: {precisions: [single], timing: {rounds: 9}}}\n")
     config = load(Path("config/config.yaml"), over)
     study, before = (made.studies["compound_spmv"] for made in (config, load(Path("config/config.yaml"))))
-    assert study.precisions == ("double",) != before.precisions
+    assert study.precisions == ("single",) != before.precisions
     assert study.timing.rounds == 9 != before.timing.rounds
     assert study.problems == before.problems
     assert config.campaign == "default"

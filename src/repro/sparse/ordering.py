@@ -26,11 +26,11 @@ from repro.sparse.grids import find_grid, order_by_boxes
 
 #: Number of landmarks, and number of times a distance is averaged with the neighbours' distances: without averaging,
 #: distances within a small part have few different values.
-LANDMARKS, AVERAGED = 6, 2
+LANDMARKS, AVERAGED = 5, 2
 #: A part of at most SMOOTH leaves is cut by a smooth function, and keeps coordinates along its AXES longest directions.
 #: A part of at most BOTH leaves also tries the second direction and both diagonals, as a square has no longest
 #: direction.
-SMOOTH, AXES, BOTH = 64, 3, 8
+SMOOTH, AXES, BOTH = 16, 3, 8
 #: Degree of the Chebyshev polynomial for a part of two leaves, and increase of the degree per doubling of the part.
 DEGREE, DEGREE_STEP = 9, 2
 #: The polynomial of the random walk on a part's graph damps eigenvectors with eigenvalues up to
@@ -204,7 +204,7 @@ def _equal_axes(places: Floats, steps: Floats | None, parts: Order, count: int) 
     longest = np.linalg.eigh(spread).eigenvectors[:, :, : -count - 1 : -1]
     directions = longest if whiten is None else whiten.transpose(0, 2, 1) @ longest
     direction = directions.astype(np.float32)
-    return np.asarray(places[parts] @ direction - mean @ direction)
+    return np.asarray(np.take(places, parts, axis=0) @ direction - mean @ direction)
 
 
 def _cut_parts(graph: Graph, arrangement: Order, size: int) -> NDArray[np.int64]:
@@ -274,9 +274,12 @@ def _lower(scores: Floats, size: int) -> NDArray[np.bool_]:
             lower.append(np.ones(block.size, bool))
             continue
         middle = np.partition(block, half - 1, axis=1)[:, half - 1, None]
-        smaller, equal = block < middle, block == middle
-        missing = half - smaller.sum(axis=1, keepdims=True)
-        lower.append((smaller | (equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= missing))).ravel())
+        is_lower = block <= middle
+        tied = np.flatnonzero(np.count_nonzero(is_lower, axis=1) > half)
+        smaller, equal = block[tied] < middle[tied], block[tied] == middle[tied]
+        missing = half - np.count_nonzero(smaller, axis=1)[:, None]
+        is_lower[tied] = smaller | (equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= missing))
+        lower.append(is_lower.ravel())
     return np.concatenate(lower)
 
 
