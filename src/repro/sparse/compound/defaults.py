@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from repro.codegen.targets import DTYPES, INDEX_BYTES, Target
 from repro.entries import get_entry
 from repro.sparse.compound.outer import get_outer
-from repro.sparse.compound.variants import FEW_MEMBERS, WIDE_SLICES, VariantId
+from repro.sparse.compound.variants import FEW_MEMBERS, WIDE_SLICES, VariantId, fitting_variant
 
 #: Of entries of many members, by entry and precision: among all recorded variants without an ordering, it has the
 #: smallest mean slowdown relative to the fastest variant of each problem of the campaign `h200` (geometric mean 1.23 to
@@ -77,7 +77,7 @@ def default_variant(entry: str, precision: str, rows: Rows, target: Target) -> V
     blocks.
     """
     name = _on_gpu(entry, precision, rows, target.warp) if target.dialect == "cuda" else _on_cpu(rows)
-    return VariantId.parse(name)
+    return fitting_variant(name, target)
 
 
 def _on_cpu(rows: Rows) -> str:
