@@ -22,7 +22,7 @@ from repro.campaign.workflow import (
     report_waiting,
 )
 from repro.cli.end_of_run import below_all, print_end_of_run, print_failures
-from repro.config import located
+from repro.config import add_place_to_errors
 from repro.errors import ReproError
 from repro.package_data import shipped
 
@@ -45,7 +45,7 @@ try:
     plan = None if workflow.is_main_process else plan_of_run()
     if plan is None:
         files = files_in_order(workflow)
-        with located(files):
+        with add_place_to_errors(files):
             plan = make_plan(resolve(configuration_of(workflow, config, files), files))
     batches = ProblemBatches(plan)
     freshness = Freshness(plan) if workflow.is_main_process else None
