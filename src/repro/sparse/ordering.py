@@ -26,7 +26,7 @@ from repro.sparse.grids import find_grid, order_by_boxes
 
 #: Number of landmarks, and number of times a distance is averaged with the neighbours' distances: without averaging,
 #: distances within a small part have few different values.
-LANDMARKS, AVERAGED = 5, 2
+LANDMARKS, AVERAGED = 6, 2
 #: A part of at most SMOOTH leaves is cut by a smooth function, and keeps coordinates along its AXES longest directions.
 #: A part of at most BOTH leaves also tries the second direction and both diagonals, as a square has no longest
 #: direction.
