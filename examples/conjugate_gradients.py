@@ -27,7 +27,7 @@ import repro
 from repro.errors import ReproError
 from repro.operators import SpmvOperator
 from repro.problems.assembly import assemble_elasticity
-from repro.problems.generators import horn, lattice_box
+from repro.problems.generators import horn_vertices, lattice_box
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def clamped_bar(cells: tuple[int, int, int]) -> tuple[sp.bsr_array, NDArray[Any]
     are.
     """
     lattice, tetrahedra = lattice_box(cells)
-    stiffness = assemble_elasticity(horn(lattice, cells), tetrahedra)
+    stiffness = assemble_elasticity(horn_vertices(lattice, cells), tetrahedra)
     blocks = stiffness.values.reshape(-1, 3, 3)
     n = stiffness.n
     whole = sp.bsr_array((blocks, stiffness.indices, stiffness.indptr), shape=(3 * n, 3 * n)).tocsr()

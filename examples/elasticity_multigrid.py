@@ -22,7 +22,7 @@ from scipy.sparse.linalg import cg
 import repro
 from repro.errors import ReproError
 from repro.problems.assembly import assemble_elasticity
-from repro.problems.generators import horn, lattice_box
+from repro.problems.generators import horn_vertices, lattice_box
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Solution:
 def clamped_bar(cells: tuple[int, int, int]) -> tuple[sp.csr_array, NDArray[Any], NDArray[Any]]:
     """Return stiffness and load of a bar whose vertices at one end are fixed, and where the others are, `(v, 3)`."""
     lattice, tetrahedra = lattice_box(cells)
-    vertices = horn(lattice, cells)
+    vertices = horn_vertices(lattice, cells)
     stiffness = assemble_elasticity(vertices, tetrahedra)
     n, blocks = stiffness.n, stiffness.values.reshape(-1, 3, 3)
     whole = sp.bsr_array((blocks, stiffness.indices, stiffness.indptr), shape=(3 * n, 3 * n)).tocsr()

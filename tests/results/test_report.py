@@ -7,7 +7,6 @@ from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from repro.bench.records import UNCOMMITTED
@@ -272,16 +271,6 @@ def test_what_is_disturbed_gives_no_table_a_time(maker: SmallCampaign) -> None:
     assert case.why_not() == "failed: disturbed"
     readings = [each.empty_readings("event") for each in (before, campaign)]
     assert readings == [pytest.approx((3.3e-6, 4.95e-6)), pytest.approx((4.95e-6, 4.95e-6))]
-
-
-def test_rows_from_before_samples_were_counted_are_read(maker: SmallCampaign) -> None:
-    maker.all("grid")
-    for path in maker.raw.rglob("report.parquet"):
-        kept = pq.read_table(path)
-        pq.write_table(kept.drop_columns(["discarded"]), path)
-    rows = maker.load().report_rows("grid", "single")
-    assert {row["discarded"] for row in rows} == {None}
-    assert Case(maker.load(), "grid", "single").is_measured
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from repro.results.problem_lines import OF_NO_PAPER
-from repro.studies.spgemm_amg import SETUP_STAGES
-from repro.studies.spgemm_amg.ids import AmgRow
-from repro.studies.spgemm_amg.results import stages_of
 from support.amg_campaign import UNKNOWNS, Maker, lines, table, values
 
 OOM = "setup/default: out of memory (1 GiB more)"
@@ -50,12 +47,6 @@ def test_level_by_level(amg_campaign_of_some):
     assert by_level["poisson/5pt_512", 1]["galerkin_share"].value == pytest.approx(100 / 6)
     assert by_level["large", None]["problem"].notes == (OF_NO_PAPER, "not timed")
     assert len(made.rows) == 3 * 2 + 2
-
-
-def test_a_diagonal_of_its_own_counts_as_part_of_the_radius():
-    stages = {f"stage_{name}": 1.0 for name in SETUP_STAGES}
-    assert stages_of(AmgRow(**stages))["radius"] == 1.0
-    assert stages_of(AmgRow(**stages, stage_diagonal=0.5))["radius"] == 1.5
 
 
 def test_shares_need_all_levels_and_all_phases(tmp_path):
