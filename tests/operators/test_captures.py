@@ -1,5 +1,8 @@
 """What is read on the host is refused while a stream is captured, before anything is queued; the rest is captured."""
 
+import sys
+from types import ModuleType, SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -97,3 +100,23 @@ def test_a_product_of_a_host_array_is_refused_in_a_capture(runtime, bring, begin
         with pytest.raises(ReproError, match="product of an array on the host"):
             product()
     np.testing.assert_allclose((A @ on_device).get(), matrix @ x, rtol=1e-12)
+
+
+def test_a_pytorch_without_cuda_has_no_stream_that_could_be_captured(runtime, monkeypatch):
+    """Its tensors on the host are taken; to ask for its current stream would be an error."""
+
+    def refuse(*_):
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    torch = ModuleType("torch")
+    torch.Tensor, torch.strided, torch._C = type("Tensor", (), {}), object(), SimpleNamespace()
+    torch.nn = SimpleNamespace(Parameter=type("Parameter", (), {}))
+    for name in ("float32", "float64", "complex64", "complex128", "int32", "int64"):
+        setattr(torch, name, object())
+    torch.empty_like = torch.from_numpy = refuse
+    torch.autograd = SimpleNamespace(graph=SimpleNamespace(increment_version=refuse))
+    torch.cuda = SimpleNamespace(is_initialized=bool, is_available=bool, current_stream=refuse)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert runtime.libraries[torch.Tensor] is not None
+    vectors = Vectors(runtime, 30, VectorType("real", "double"))
+    assert vectors.norm(vectors.zeros()) == 0

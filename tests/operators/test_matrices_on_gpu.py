@@ -226,5 +226,6 @@ def test_tensors_on_the_host_are_taken(dtype, layout):
     np.testing.assert_allclose(A @ x, matrix @ x, atol=10 * TOLERANCE[np.dtype(dtype)])
     with pytest.raises(ReproError, match="no sparse matrix"):
         repro.operator(dense, device="opencl:0")
-    with pytest.raises(ReproError, match="gradient"):
-        repro.operator(dense.requires_grad_().to_sparse_csr(), device="opencl:0")
+    if matrix.dtype.kind != "c":  # PyTorch has no sparse matrices of complex numbers that record a gradient
+        with pytest.raises(ReproError, match="gradient"):
+            repro.operator(dense.requires_grad_().to_sparse_csr(), device="opencl:0")

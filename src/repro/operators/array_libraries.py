@@ -80,7 +80,7 @@ class _PyTorch(_Library):
         # the public `torch.cuda.current_stream` makes an object of two microseconds around this number
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self.stream = raw or (  # type: ignore[method-assign]
-            lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream)
+            lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream) if torch.cuda.is_available() else None
         )
         # a gradient whose saved tensor was written to is refused by PyTorch, which counts what it knows of
         self.written = torch.autograd.graph.increment_version  # type: ignore[method-assign]
