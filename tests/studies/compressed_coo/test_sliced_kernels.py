@@ -154,9 +154,7 @@ def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, monkeypatch: py
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("layout", HEIGHTS)
 @pytest.mark.parametrize("precision", ["single", "double"])
-def test_compiled_for_an_h200_at_most_two_numbers_spill(
-    tmp_path: Path, templates: Path, layout: str, precision: str
-) -> None:
+def test_at_most_two_numbers_spill_on_an_h200(tmp_path: Path, templates: Path, layout: str, precision: str) -> None:
     source = render_coo(templates, precision, layout, blockings(SM_90, layout), SM_90)
     module = compile_module(source, SM_90, tmp_path / "m")
     assert module.resources, module.message
