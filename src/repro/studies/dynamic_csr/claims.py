@@ -145,16 +145,11 @@ def _update_quantity(
     return Quantity(measure, statistic)
 
 
-def _streaming_pair(protocol: UpdateProtocol) -> Callable[[DynamicCase, Method], TimePair]:
-    """Return a function that finds two times of a whole matrix as one batch: in HYB, and in dynamic CSR."""
-    return lambda case, format_method: streaming_pair(protocol, format_method)(case)
-
-
-def _batches_pair(protocol: UpdateProtocol) -> Callable[[DynamicCase, Method], TimePair]:
-    """Return a function that finds two times of all batches, one after the other: in HYB, and in dynamic CSR."""
+def _insertion_pair(operation: str, protocol: UpdateProtocol) -> Callable[[DynamicCase, Method], TimePair]:
+    """Return a function that finds two times of inserting a whole matrix: into HYB, and into dynamic CSR."""
     return lambda case, format_method: (
-        fastest_update(case, HYB, "insert", protocol),
-        fastest_update(case, format_method, "insert", protocol),
+        fastest_update(case, HYB, operation, protocol),
+        fastest_update(case, format_method, operation, protocol),
     )
 
 
@@ -259,8 +254,8 @@ def _out_of_memory(graphs: PaperGraphs) -> Measured:
 STATISTICS: Mapping[str, StatisticName] = {"mean": "arithmetic mean", "most": "most", "least": "least"}
 QUANTITIES: ClaimQuantities[PaperGraphs] = {
     **{
-        f"{way}{order}_{name}": _update_quantity(pair(protocol), statistic)
-        for way, pair in (("streaming", _streaming_pair), ("batches", _batches_pair))
+        f"{way}{order}_{name}": _update_quantity(_insertion_pair(operation, protocol), statistic)
+        for way, operation in (("streaming", "stream"), ("batches", "insert"))  # as one batch, and batch by batch
         for order, protocol in (("", SORTED), ("_any", ANY))
         for name, statistic in STATISTICS.items()
     },
