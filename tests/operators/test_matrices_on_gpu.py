@@ -9,6 +9,7 @@ from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators import product as products
 from repro.operators.runtime import open_runtime
+from repro.sparse.compound.defaults import Rows
 from repro.sparse.compound.device_packing import DevicePacker
 from support import stand_in_cupy
 from support.emulated_cuda import needs_compiler
@@ -96,6 +97,41 @@ def test_an_operator_has_a_copy(bring, bring_array):
     for array in (given.data, given.indices, given.indptr):
         array.memory.bytes[:] = 0
     np.testing.assert_allclose((A @ bring_array(x)).get(), matrix @ x, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix])
+@pytest.mark.parametrize("tuned", [VARIANTS[0], "default"])
+@pytest.mark.parametrize(("dtype", "index"), [*zip(DTYPES, 2 * [np.int32, np.int64], strict=True)])
+def test_csr_of_scipy_is_copied_and_checked_on_the_gpu(runtime, monkeypatch, kind, dtype, index, tuned):
+    given, x = kind(drawn(dtype, 70)), draw(30, dtype)
+    given.indptr, given.indices = given.indptr.astype(index), given.indices.astype(index)
+    expected = given @ x
+    with monkeypatch.context() as patch:
+        patch.setattr(products, "as_problem", lambda *_: pytest.fail("checked on the host"))
+        A = repro.operator(given, tuned)
+    given.data[:] = 0
+    np.testing.assert_allclose(A @ x, expected, atol=TOLERANCE[np.dtype(dtype)])
+
+
+@pytest.mark.parametrize("lengths", [[3, 0, 5], [0] * 31 + [7], [1] * 32 + [2, 9], [4] * 700, [0, 0]])
+def test_rows_are_measured_on_the_gpu(runtime, lengths):
+    columns = np.concatenate([np.arange(length, dtype=np.int32) for length in [*lengths, 1]])
+    pointers = np.cumsum([0, *lengths, 1], dtype=np.int32)
+    matrix = sp.csr_array((np.ones(len(columns)), columns, pointers), shape=(len(lengths) + 1, 10))
+    with products.take_matrix(matrix, None, None, "auto")[0] as taken:
+        assert taken.rows == Rows.of(np.diff(pointers))
+        assert not taken.is_on_host
+
+
+def test_csr_of_scipy_that_is_unordered_or_longer_than_it_says_is_right(runtime):
+    matrix, x = drawn(float), draw(30, float)
+    longer = sp.csr_array((40, 30))
+    longer.data, longer.indices = np.append(matrix.data, np.nan), np.append(matrix.indices, -1).astype(np.int32)
+    longer.indptr = matrix.indptr
+    twice = sp.csr_array((np.tile(matrix.data, 1), matrix.indices, matrix.indptr), matrix.shape)
+    twice.indices = twice.indices[::-1].copy()
+    for given in (longer, twice):
+        np.testing.assert_allclose(repro.operator(given) @ x, given @ x, atol=1e-12)
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])

@@ -41,6 +41,7 @@ from repro.devices.base import (
 )
 from repro.devices.cuda_driver import (
     MIN_PINNED_BYTES,
+    MIN_STAGED_BYTES,
     CudaBuffer,
     CudaQueue,
     MappedWords,
@@ -55,6 +56,7 @@ from repro.devices.cuda_driver import (
     pointer_of,
     runtime_version,
     share,
+    write_staged,
 )
 from repro.devices.locks import exclusive_use
 from repro.devices.nvml import Monitor
@@ -438,9 +440,13 @@ class CudaDevice:
 
     def upload(self, array: NDArray[Any]) -> CudaBuffer:
         buffer = self.allocate(array.nbytes)
-        if array.nbytes:
+        contiguous = np.ascontiguousarray(array)
+        if array.nbytes >= MIN_STAGED_BYTES:
             with self._mapped():
-                self._cuda.memcpy_htod(buffer.pointer, np.ascontiguousarray(array))
+                write_staged(self._cuda, self._stream, self._pinned, buffer.pointer, contiguous)
+        elif array.nbytes:
+            with self._mapped():
+                self._cuda.memcpy_htod(buffer.pointer, contiguous)
         return buffer
 
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -200,6 +201,33 @@ class _PinnedBlock:
 
     def __del__(self) -> None:
         self._pool.give_back(self._block)
+
+
+#: Arrays from this size on are copied to a GPU by way of page-locked memory: in pieces of PIECE_BYTES, which
+#: FILLING_THREADS fill while the piece before is under way.
+MIN_STAGED_BYTES, PIECE_BYTES, FILLING_THREADS = 8 << 20, 4 << 20, 4
+
+
+def write_staged(cuda: Any, stream: Any, pool: PinnedPool, pointer: int, array: NDArray[Any]) -> None:
+    """Copy a contiguous array to device memory, in the order of a stream, and wait for it."""
+    source = array.reshape(-1).view(np.uint8)
+    pieces = [(pool.take(PIECE_BYTES), cuda.Event()) for _ in range(2)]
+    share = PIECE_BYTES // FILLING_THREADS
+    with ThreadPoolExecutor(FILLING_THREADS) as threads:
+        for number, start in enumerate(range(0, source.size, PIECE_BYTES)):
+            piece, is_copied = pieces[number % 2]
+            part = source[start : start + PIECE_BYTES]
+            if number > 1:
+                is_copied.synchronize()
+            filled = [
+                threads.submit(np.copyto, piece[at : at + share][: len(part) - at], part[at : at + share])
+                for at in range(0, len(part), share)
+            ]
+            for each in filled:
+                each.result()
+            cuda.memcpy_htod_async(pointer + start, piece[: len(part)], stream)
+            is_copied.record(stream)
+    stream.synchronize()
 
 
 class MappedWords:

@@ -14,7 +14,7 @@ from repro.operators.arrays import ExternalArray
 from repro.operators.runtime import Runtime
 from repro.sparse.spgemm.csr_arrays import CsrArrays
 
-_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+INDEX_DTYPES = _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 class MatrixLibrary(Protocol):
@@ -149,7 +149,7 @@ def device_matrix(matrix: Any, *, complex_too: bool = False) -> DeviceMatrix | N
         return None
     dtype, index, other = map(library.dtype, arrays)
     dtypes = REAL_DTYPES + COMPLEX_DTYPES if complex_too else REAL_DTYPES
-    if dtype is None or dtype not in dtypes or index not in (_INT32, _INT64) or index != other:
+    if dtype is None or dtype not in dtypes or index not in INDEX_DTYPES or index != other:
         return None
     ordinal = library.ordinal(arrays[0])
     rows, columns = matrix.shape

@@ -24,11 +24,19 @@ from repro.operators.arrays import (
     without_gradient,
 )
 from repro.operators.device_exchange import CUPYS_MATRICES, check_cupys, is_from_module, sorted_cupys
-from repro.operators.device_matrices import COMPLEX_DTYPES, DeviceMatrix, damage_of_tensor, device_matrix, ordinal_of
+from repro.operators.device_matrices import (
+    COMPLEX_DTYPES,
+    INDEX_DTYPES,
+    REAL_DTYPES,
+    damage_of_tensor,
+    device_matrix,
+    ordinal_of,
+)
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import SCALE, as_problem, check_extent, check_words, precision_of_values
 from repro.operators.vectors import Vectors
-from repro.problems.matrix import MAX_ENTRIES, Matrix
+from repro.problems.matrix import MAX_DIMENSION, MAX_ENTRIES, Matrix
+from repro.sparse.compound.defaults import Rows
 from repro.sparse.compound.device_packing import (
     CheckWord,
     DeviceCsr,
@@ -45,6 +53,7 @@ from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, r
 from repro.sparse.compound.variants import Layout, VariantId
 from repro.sparse.device_primitives import keep
 from repro.sparse.ordering import long_rows, permutation, reorder
+from repro.sparse.spgemm.csr_arrays import CsrArrays
 from repro.sparse.symmetry import symmetry_of
 
 #: Arrays of a CSR matrix: row pointers, columns, and values `(nnz, members)`.
@@ -106,6 +115,11 @@ class MatrixSource:
         assert self.read is not None
         return np.diff(self.read_pointers() if self.read_pointers else self.read()[0])
 
+    @cached_property
+    def rows(self) -> Rows:
+        """Statistics of the rows; nothing is read from the device if they were measured there."""
+        return (self._csr.rows if self._csr is not None else None) or Rows.of(self.row_lengths)
+
     @property
     def problem(self) -> Matrix:
         """The matrix on the host."""
@@ -161,8 +175,8 @@ def take_matrix(
 ) -> tuple[MatrixSource, str, Runtime]:
     """Return a user's matrix, the precision of its products, and the device; arguments are those of `repro.operator`.
 
-    CSR of CuPy or PyTorch on a GPU is checked and read there if its entries are to be real or complex. All other
-    matrices of these libraries are converted, by way of the host.
+    CSR of CuPy or PyTorch on a GPU is checked and read there if its entries are to be real or complex, and so is CSR of
+    SciPy, after a copy to the GPU. All other matrices are checked and converted on the host.
 
     Raises
     ------
@@ -184,11 +198,12 @@ def take_matrix(
                 todo="leave `device` out, or bring the matrix there first: nothing is copied there unasked",
             )
         device = place
-        taken = _take_where_it_lies(matrix, entry, precision, open_runtime(device))
-        if taken is not None:
-            return taken
+    runtime = open_runtime(device)
+    taken = (_take_where_it_lies if ordinal >= 0 else _take_copied)(matrix, entry, precision, runtime)
+    if taken is not None:
+        return taken
     problem, working_precision = as_problem(_on_host(matrix), entry, precision)
-    return MatrixSource(problem), working_precision, open_runtime(device)
+    return MatrixSource(problem), working_precision, runtime
 
 
 def _take_where_it_lies(
@@ -196,7 +211,7 @@ def _take_where_it_lies(
 ) -> tuple[MatrixSource, str, Runtime] | None:
     """Return what `take_matrix` does for CSR on a GPU, or None for a matrix that has to be converted."""
     given = device_matrix(matrix, complex_too=True)
-    if given is None or entry not in (None, _entry_of(given)):
+    if given is None or entry not in (None, _entry_of(given.dtype)):
         return None
     check_extent(given.shape, "matrix")
     library = runtime.libraries[type(given.arrays[0])]
@@ -204,13 +219,10 @@ def _take_where_it_lies(
     if library is None or arrays is None or arrays.length > MAX_ENTRIES:
         return None
     working_precision = precision or precision_of_values(given.dtype)
-    dtype, members = np.empty(0, given.dtype).real.dtype, len(get_entry(_entry_of(given)).members)
-    narrow = dtype == np.float64 and working_precision == "single"
     flaw = None
     try:
         with runtime.after(library.stream(runtime.ordinal), reads="repro.operator"):
-            program = runtime.program(*check_source(runtime))
-            csr = DeviceCsr.checked(runtime.device, program, "matrix", arrays, members, dtype, narrow=narrow)
+            csr = _checked(arrays, given.dtype, working_precision, runtime, borrowed=True)
     except OutOfDeviceMemory as error:
         raise runtime.out_of_memory_error(error) from None
     except FlawedCsr as error:
@@ -223,11 +235,51 @@ def _take_where_it_lies(
     if not csr.nnz:
         csr.release()
         return None  # refused as any other
-    return MatrixSource.on_device(csr, _entry_of(given), runtime), working_precision, runtime
+    return MatrixSource.on_device(csr, _entry_of(given.dtype), runtime), working_precision, runtime
 
 
-def _entry_of(given: DeviceMatrix) -> str:
-    return "complex" if given.dtype in COMPLEX_DTYPES else "real"
+def _take_copied(
+    matrix: Any, entry: str | None, precision: str | None, runtime: Runtime
+) -> tuple[MatrixSource, str, Runtime] | None:
+    """Return what `take_matrix` does for CSR of SciPy, checked on a GPU; None for what is converted or refused."""
+    if runtime.device.backend != "cuda" or type(matrix) not in (sp.csr_array, sp.csr_matrix):
+        return None
+    arrays, dtype = (matrix.indptr, matrix.indices, matrix.data), matrix.dtype
+    index, length = matrix.indptr.dtype, min(len(matrix.indices), len(matrix.data))
+    if (
+        dtype not in REAL_DTYPES + COMPLEX_DTYPES
+        or entry not in (None, _entry_of(dtype))
+        or index not in INDEX_DTYPES
+        or matrix.indices.dtype != index
+        or len(matrix.indptr) != matrix.shape[0] + 1
+        or max(matrix.shape) > MAX_DIMENSION
+        or not 0 < length <= MAX_ENTRIES
+    ):
+        return None
+    working_precision, long = precision or precision_of_values(dtype), index == np.int64
+    with suppress(FlawedCsr, OutOfDeviceMemory), runtime.after(), ExitStack() as undo, ExitStack() as temporaries:
+        offsets = keep(temporaries, runtime.device.upload(arrays[0]))
+        columns = keep(temporaries if long else undo, runtime.device.upload(arrays[1]))
+        values = keep(undo, runtime.device.upload(arrays[2]))
+        copied = CsrArrays(matrix.shape, length, offsets, columns, values, long)
+        csr = _checked(copied, dtype, working_precision, runtime, borrowed=False)
+        undo.pop_all()
+        if csr.nnz:
+            return MatrixSource.on_device(csr, _entry_of(dtype), runtime), working_precision, runtime
+        csr.release()
+    return None
+
+
+def _checked(arrays: CsrArrays, dtype: np.dtype[Any], precision: str, runtime: Runtime, *, borrowed: bool) -> DeviceCsr:
+    """Return CSR of values of `dtype` for products in a precision; see `DeviceCsr.checked`."""
+    real, members = np.empty(0, dtype).real.dtype, len(get_entry(_entry_of(dtype)).members)
+    narrow = real == np.float64 and precision == "single"
+    program = runtime.program(*check_source(runtime))
+    return DeviceCsr.checked(runtime.device, program, "matrix", arrays, members, real, narrow=narrow, borrowed=borrowed)
+
+
+def _entry_of(dtype: np.dtype[Any]) -> str:
+    return "complex" if dtype in COMPLEX_DTYPES else "real"
 
 
 def _refuse(flaw: CheckWord, matrix: Any) -> None:

@@ -20,7 +20,7 @@ from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_
 from repro.operators.product import MatrixSource, Product, compiled
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.defaults import Rows, default_variant
+from repro.sparse.compound.defaults import default_variant
 from repro.sparse.compound.product import MAX_PADDING, padding
 from repro.sparse.compound.variants import FEW_MEMBERS, VariantId
 from repro.sparse.symmetry import symmetry_of
@@ -83,7 +83,7 @@ def find_variant(
         cannot run the schedule.
     """
     if tuned == "default":
-        return default_variant(matrix.entry, precision, Rows.of(matrix.row_lengths), target)
+        return default_variant(matrix.entry, precision, matrix.rows, target)
     if near := nearest(tuned, ("default", "now")):
         raise ReproErrorOfValue(
             "unknown choice of a kernel",

@@ -27,19 +27,19 @@ RECORDED = {
 #: more than a `SHARE_OF_CPU`-th of all entries, and more than LONG_ON_CPU, is split over the cores.
 ON_CPU, LONG_ON_CPU, SHARE_OF_CPU = "CSR-AoS-AoS/direct-64-3", 10_000, 4
 SPLIT_ON_CPU = "CSR-AoS-AoS/merge-64-3-u3"
-#: Slices are used up to this number of slots per entry, and from this number of rows on: fewer threads than that, one
-#: per row, would leave most of a GPU idle.
-MAX_SLICED_PADDING, MIN_SLICED_ROWS = 1.15, 1 << 16
-#: Largest numbers of entries in flight of one thread per row, for entries of up to 8 bytes and of more; more would not
-#: fit in the registers.
-IN_FLIGHT, WIDE_IN_FLIGHT, NARROW_BYTES = 8, 5, 8
-#: Where several threads share a row of CSR, a thread has this number of entries in flight.
-SHARED_IN_FLIGHT = 2
+#: Slices are used up to this number of slots per entry: with more, CSR reads less.
+MAX_SLICED_PADDING = 2.0
+#: Threads that keep a GPU busy, by which few rows have several threads each, of at least MIN_SHARE entries. Slices are
+#: for up to MAX_SLICED_WIDTH threads per row, and at least MIN_SLICED_ROWS rows; of more threads, CSR's are faster.
+BUSY_THREADS, MIN_SHARE, MAX_SLICED_WIDTH, MIN_SLICED_ROWS = 1 << 17, 3, 4, 1 << 14
+#: Largest numbers of entries in flight of one thread, for entries of up to 8 bytes and of more; more would not fit in
+#: the registers. In CSR, whose rows are more uneven, at most SHARED_IN_FLIGHT.
+IN_FLIGHT, WIDE_IN_FLIGHT, NARROW_BYTES, SHARED_IN_FLIGHT = 8, 5, 8, 4
 #: A row is long if its threads take more steps for it than MAX_STEPS, and than one step for each BYTES_OF_STEP of the
 #: matrix, which a GPU reads while a thread waits for the loads of a step: then most of the GPU would wait for this row.
 MAX_STEPS, BYTES_OF_STEP = 32, 3 << 20
-#: Matrices of more bytes do not stay in a GPU's L2 from one product to the next, so caches evict them first.
-LARGE_BYTES = 48 << 20
+#: Of matrices with more bytes too little stays in a GPU's L2 from one product to the next, so caches evict them first.
+LARGE_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Rows:
 def default_variant(entry: str, precision: str, rows: Rows, target: Target) -> VariantId:
     """Return the default variant for vectors in the user's order.
 
-    Even rows of entries of few members are stored in slices of 32 rows, with one thread per row; other rows in CSR,
-    with about as many threads per row as the mean row has entries. If a row is too long for either, rows are split over
-    blocks.
+    Even rows of entries of few members are stored in slices, with one thread per row, or up to four if rows are few;
+    other rows in CSR, with about a thread for two to four entries of the mean row. If a row is too long for either,
+    rows are split over blocks. Thresholds are from times of 24 matrices on an H200.
     """
     name = _on_gpu(entry, precision, rows, target.warp) if target.dialect == "cuda" else _on_cpu(rows)
     return fitting_variant(name, target)
@@ -91,16 +91,31 @@ def _on_gpu(entry: str, precision: str, rows: Rows, warp: int) -> str:
     hint = "-cs" if nbytes > LARGE_BYTES else ""
     steps = max(MAX_STEPS, nbytes // BYTES_OF_STEP)
     few_members, padding = members <= FEW_MEMBERS, rows.sliced / max(rows.entries, 1)
-    if few_members and rows.entries and rows.count >= MIN_SLICED_ROWS and padding <= MAX_SLICED_PADDING:
+    if few_members and rows.count >= MIN_SLICED_ROWS and padding <= MAX_SLICED_PADDING:
+        wanted = 1 << max(0, round(math.log2(BUSY_THREADS / rows.count)))
+        width = min(wanted, MAX_SLICED_WIDTH, _power_of_two(rows.mean / MIN_SHARE))
         most = IN_FLIGHT if entry_bytes <= NARROW_BYTES else WIDE_IN_FLIGHT
         # equal batches, so that few loads are in vain: 5 entries in flight for rows of 5, 7 for rows of 27
-        length = max(1.0, rows.mean - 0.1)  # regardless of a few longer rows
-        in_flight = math.ceil(length / math.ceil(length / most))
-        if rows.longest <= steps * in_flight:
-            return f"Sl-32-AoSoA-AoS/direct-256-4{f'-u{in_flight}' * (in_flight > 1)}{hint}"
-    width = min(warp, 1 << (max(1, int(rows.mean)).bit_length() - 1))
+        share = max(1.0, (rows.mean - 0.1) / width)  # regardless of a few longer rows
+        in_flight = math.ceil(share / math.ceil(share / most))
+        if rows.longest <= steps * in_flight * width:
+            outer, block = (WIDE_SLICES, "256-4") if width == 1 else (WIDE_SLICES if width == 2 else "Sl-8", "128-8")
+            return f"{outer}-AoSoA-AoS/direct-{block}{_threads(width, in_flight)}{hint}"
+    is_few = rows.count < MIN_SLICED_ROWS
+    width = min(warp, _power_of_two(rows.mean if is_few else rows.mean / 2))
     if rows.longest > steps * SHARED_IN_FLIGHT * width:
-        return f"CSR-AoSoA-AoS/merge-256-4-u{5 if few_members else 3}{hint}"
+        shape = "128-8-u7" if entry_bytes <= NARROW_BYTES else "256-4-u5" if few_members else "256-4-u3"
+        return f"CSR-AoSoA-AoS/merge-{shape}{hint}"
     if not few_members:
         return RECORDED.get((entry, precision), RECORDED["block3", precision])
-    return f"CSR-AoSoA-AoS/direct-128-8{f'-w{width}' * (width > 1)}-u{SHARED_IN_FLIGHT}{hint}"
+    in_flight = 2 if rows.mean <= 2 * width else SHARED_IN_FLIGHT
+    return f"CSR-AoSoA-AoS/direct-128-8{_threads(width, in_flight)}{hint}"
+
+
+def _power_of_two(number: float) -> int:
+    """Return the largest power of two up to a number; at least 1."""
+    return 1 << (max(1, int(number)).bit_length() - 1)
+
+
+def _threads(width: int, in_flight: int) -> str:
+    return f"-w{width}" * (width > 1) + f"-u{in_flight}" * (in_flight > 1)

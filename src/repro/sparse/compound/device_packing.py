@@ -18,10 +18,11 @@ from repro.devices.base import Argument, Buffer, Device, Program
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.defaults import Rows
 from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.compound.outer import Outer, get_outer, padded_to_warp
 from repro.sparse.compound.packing import PackedFacts
-from repro.sparse.compound.variants import TILE, Layout, chunks, tiled_slots
+from repro.sparse.compound.variants import TILE, WIDE_SLICES, Layout, chunks, tiled_slots
 from repro.sparse.device_primitives import LOOP_BLOCKS_PER_SM, SCAN_ITEMS, Scan, keep
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels
 from repro.sparse.pairs import STEPS, STEPS_OF_BLOCK, check_slots
@@ -40,6 +41,10 @@ class CheckWord(IntEnum):
     INFINITE = 2
     LOST = 3
     ENTRIES = 4
+    LONGEST = 5
+    #: Slots in slices of `WIDE_SLICES`, in two words of 32 bits.
+    LOW = 6
+    HIGH = 7
 
 
 def render_check(templates: Path, target: Target, owner: str) -> str:
@@ -54,6 +59,7 @@ def render_check(templates: Path, target: Target, owner: str) -> str:
         words={word.name: word.value for word in CheckWord},
         max_finite={scalar: float(limit.max) for scalar, limit in limits.items()},
         min_normal=float(limits["float"].tiny),
+        slice_rows=get_outer(WIDE_SLICES).group_rows,
     )
 
 
@@ -99,6 +105,8 @@ class DeviceCsr:
     #: `(nnz, members)` of `dtype`, which is float32 or float64.
     values: SharedMemory
     dtype: np.dtype[Any]
+    #: Statistics of the rows; None: not known.
+    rows: Rows | None = None
 
     @classmethod
     def upload(cls, device: Device, matrix: Matrix, values: NDArray[np.floating]) -> DeviceCsr:
@@ -113,12 +121,13 @@ class DeviceCsr:
     @classmethod
     def checked(
         cls, device: Device, program: Program, name: str, arrays: CsrArrays, members: int, dtype: np.dtype[Any], *,
-        narrow: bool,
+        narrow: bool, borrowed: bool = True,
     ) -> DeviceCsr:  # fmt: skip
-        """Return another library's matrix after a check; columns of int32 and values are borrowed.
+        """Return another library's matrix after a check, with its columns of int32 and its values.
 
-        `program` is the loaded module of `render_check`. `arrays` has `members` numbers of `dtype` per entry, float32
-        or float64; with `narrow` they have to fit into float32. It waits for the device, and raises `FlawedCsr`.
+        If it succeeds, it owns those that are not `borrowed`. `program` is the loaded module of
+        `render_check`. `arrays` has `members` numbers of `dtype` per entry, float32 or float64; with `narrow` they have
+        to fit into float32. It waits for the device, and raises `FlawedCsr`.
         """
         (rows, columns), length = arrays.shape, arrays.length
         with ExitStack() as undo:
@@ -126,7 +135,7 @@ class DeviceCsr:
             if arrays.long:
                 indices = keep(undo, SharedMemory(device.allocate(INDEX_BYTES * length)))
             else:
-                indices = SharedMemory(arrays.columns, borrowed=True)
+                indices = SharedMemory(arrays.columns, borrowed=borrowed)
             words, numbers = device.allocate(INDEX_BYTES * len(CheckWord)), np.empty(len(CheckWord), np.int32)
             with ExitStack() as temporaries:
                 keep(temporaries, words)
@@ -146,7 +155,9 @@ class DeviceCsr:
                 if numbers[flaw]:
                     raise FlawedCsr(flaw)
             undo.pop_all()
-        return cls(name, arrays.shape, nnz, pointers, indices, SharedMemory(arrays.values, borrowed=True), dtype)
+        values = SharedMemory(arrays.values, borrowed=borrowed)
+        statistics = Rows(rows, nnz, int(numbers[CheckWord.LONGEST]), _long(numbers, CheckWord.LOW, CheckWord.HIGH))
+        return cls(name, arrays.shape, nnz, pointers, indices, values, dtype, statistics)
 
     def download(
         self, device: Device, members: int
@@ -164,6 +175,11 @@ class DeviceCsr:
     def release(self) -> None:
         for memory in (self.pointers, self.indices, self.values):
             memory.release()
+
+
+def _long(words: NDArray[np.int32], low: int, high: int) -> int:
+    """Return a number of 64 bits that kernels wrote as two words."""
+    return int(words[high]) << 32 | int(words[low]) & 0xFFFFFFFF
 
 
 class MeasureWord(IntEnum):
@@ -320,13 +336,13 @@ class DevicePacker:
             sizes = index if not one_group or not outer.padded else keep(temporaries, device.allocate(INDEX_BYTES * n))
             words = self._measure(1 if one_group else group, n, counted, pointers, sizes, rows, temporaries)
             if one_group:
-                slots = group * words[MeasureWord.LONGEST]
+                slots = group * int(words[MeasureWord.LONGEST])
                 check_slots(matrix.name, layout, slots, group, steps)
                 offsets = keep(stack, device.upload(np.array([0, slots], np.int32)))
                 if outer.padded:
                     device.fill(index, 0)
             else:
-                slots = words[MeasureWord.HIGH] << 32 | words[MeasureWord.LOW] & 0xFFFFFFFF
+                slots = _long(words, MeasureWord.LOW, MeasureWord.HIGH)
                 check_slots(matrix.name, layout, slots, group, steps)
                 offsets = index
                 keep(temporaries, Scan(device, self._program, groups)).bind(index, index, groups)()
@@ -344,7 +360,7 @@ class DevicePacker:
         sizes: Buffer,
         rows: NDArray[np.int64] | None,
         temporaries: ExitStack,
-    ) -> list[int]:
+    ) -> NDArray[np.int32]:
         """Write the slots of each group to `sizes`, and the row order behind these; return `MeasureWord`s."""
         device = self._device
         words, numbers = keep(temporaries, device.allocate(INDEX_BYTES * len(MeasureWord))), np.empty(3, np.int32)
@@ -356,7 +372,7 @@ class DevicePacker:
         blocks = min(-(-groups // BLOCK_SIZE[device.backend]), device.sm_count * LOOP_BLOCKS_PER_SM[device.backend])
         self._kernels.blocks(name, blocks, arguments)()
         device.download(words, numbers)
-        return numbers.tolist()
+        return numbers
 
     def fill(self, packed: PackedOnDevice, pointers: Buffer, values: Buffer, dtype: np.dtype[Any]) -> None:
         """Queue the writing of new values `(nnz, members)`, in CSR order, of float32 or float64."""
