@@ -35,7 +35,7 @@ from repro.sparse.compound.outer import outer_formats
 from repro.sparse.compound.packing import pack
 from repro.sparse.compound.variants import CLUSTERED, INNER, Layout
 from repro.sparse.device_primitives import keep
-from repro.sparse.ordering import cluster_rows, long_rows
+from repro.sparse.ordering import cluster_rows, long_rows, sort_rows
 from repro.sparse.spgemm.csr_arrays import CsrArrays
 from support.emulated_cuda import EmulatedCuda, compile_kernels
 
@@ -43,6 +43,7 @@ Packer = Callable[[str, str, str], DevicePacker]
 LAYOUTS = [Layout(outer, inner, "AoS") for outer, inner in product(outer_formats(), INNER)]
 LAYOUTS = [layout for layout in LAYOUTS if can_pack(layout)]
 CLUSTERED_LAYOUTS = [Layout(outer, inner, "AoS", "clustered") for outer, inner in product(CLUSTERED, INNER)]
+SIGMA_LAYOUTS = [Layout(outer, inner, "AoS", "sigma") for outer, inner in product((*CLUSTERED, "Sl-32"), INNER)]
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +98,8 @@ def read(device: Device, buffer: Buffer, like: np.ndarray) -> np.ndarray:
 def check(device: Device, packer: DevicePacker, problem: Matrix, layout: Layout, rows: np.ndarray | None) -> None:
     """Compare with what the host packs, fill in other values, and read the matrix back."""
     values = problem.values.astype(packer.scalar)
-    expected = pack(problem, values, layout, device.target.warp, rows)
+    ordered = sort_rows(problem) if layout.ordering == "sigma" else rows
+    expected = pack(problem, values, layout, device.target.warp, ordered)
     last = 0 if rows is None else int(long_rows(problem).sum())
     # numbers in double precision are rounded by the device as NumPy rounds them
     for numbers in (values, problem.values) if values.shape[1] else (values,):
@@ -129,7 +131,7 @@ SHAPES = st.one_of(
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("entry", entries())
 @settings(max_examples=25, deadline=None)
-@given(shape=SHAPES, layout=st.sampled_from(LAYOUTS), seed=st.integers(0, 9))
+@given(shape=SHAPES, layout=st.sampled_from(LAYOUTS + SIGMA_LAYOUTS), seed=st.integers(0, 9))
 def test_the_device_packs_what_the_host_packs(device, packer, entry, precision, shape, layout, seed):
     lengths, columns = shape
     check(device, packer(entry, precision, layout.inner), drawn(lengths, columns, entry, seed), layout, None)
@@ -151,6 +153,19 @@ def test_long_rows_come_last_and_are_counted(device, packer):
     rows = cluster_rows(problem)
     for layout in CLUSTERED_LAYOUTS:
         check(device, packer("real", "double", layout.inner), problem, layout, rows)
+
+
+@pytest.mark.parametrize("n", [1, 1023, 1024, 1025, 5000])
+def test_rows_are_sorted_by_length_within_windows(device, packer, n):
+    lengths = np.random.default_rng(n).geometric(0.2, n).tolist()
+    lengths[n // 2] = lengths[-1] = 300  # long, if there are others
+    problem = drawn(lengths, 900, "real")
+    if n >= 1024:
+        rows, last = sort_rows(problem), int(long_rows(problem).sum())
+        assert sorted(rows) == list(range(n)) and last == 2 and rows[-2] == n // 2
+        assert (np.diff(problem.row_lengths[rows[: 1024 - 2]]) <= 0).all()
+    for layout in SIGMA_LAYOUTS[::4]:
+        check(device, packer("real", "double", layout.inner), problem, layout, None)
 
 
 def test_equal_arrays_are_shared_unless_they_are_borrowed(device, packer):

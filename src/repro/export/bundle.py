@@ -279,9 +279,17 @@ def _declared(source: str) -> Iterable[str]:
 def parse_variant(name: str, target: Target) -> VariantId:
     """Return the variant with this name.
 
-    Raises `ReproError` if the name is unknown, or the variant exceeds the target's limits or renumbers the unknowns.
+    Raises `ReproError` if the name is unknown, or the variant exceeds the target's limits, or has an order that is not
+    exported.
     """
     id = exported_variant(name, target)
+    if id.layout.ordering == "sigma":
+        raise ReproError(
+            "a layout with rows sorted by length cannot be exported",
+            expected="a variant in natural ordering, or clustered",
+            actual=name,
+            todo=f"export {replace(id, layout=id.layout.stored)}",
+        )
     if id.layout.unknowns != "natural":
         raise ReproError(
             "a layout that renumbers the unknowns cannot be exported",

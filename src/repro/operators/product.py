@@ -50,7 +50,7 @@ from repro.sparse.compound.device_packing import (
 from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
 from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
-from repro.sparse.compound.variants import Layout, VariantId
+from repro.sparse.compound.variants import STORED_ORDERS, Layout, VariantId
 from repro.sparse.device_primitives import keep
 from repro.sparse.ordering import long_rows, permutation, reorder
 from repro.sparse.spgemm.csr_arrays import CsrArrays
@@ -149,7 +149,11 @@ class MatrixSource:
     @cached_property
     def clusters(self) -> tuple[NDArray[np.int64], int]:
         """The row order of clustered layouts, `(n,)`, and the number of long rows at its end."""
-        return permutation(self.problem, "bisected"), int(long_rows(self.problem).sum())
+        return permutation(self.problem, STORED_ORDERS["clustered"]), int(long_rows(self.problem).sum())
+
+    def row_order(self, order: str) -> NDArray[np.int64]:
+        """Return a row order of `STORED_ORDERS`, `(n,)`."""
+        return self.clusters[0] if order == STORED_ORDERS["clustered"] else permutation(self.problem, order)
 
     def leave_device(self) -> None:
         """Have the matrix on the host only."""
@@ -415,9 +419,9 @@ class Product:
         self, matrix: MatrixSource, layout: Layout, stack: ExitStack
     ) -> tuple[Mapping[str, Buffer], PackedFacts]:
         """Return the matrix in a layout on the device: its arrays, which `stack` releases, and their sizes."""
-        runtime, clustered = self.runtime, layout.ordering == "clustered"
+        runtime = self.runtime
         if can_pack(layout):
-            rows, long_rows = matrix.clusters if clustered else (None, 0)
+            rows, long_rows = matrix.clusters if layout.ordering == "clustered" else (None, 0)
             # where CSR and layout do not fit together, the host packs, as pairs
             with suppress(OutOfDeviceMemory), runtime.after(), ExitStack() as undo:
                 csr = matrix.csr(runtime)
@@ -432,7 +436,7 @@ class Product:
         values = problem.values.astype(DTYPES[self._precision], copy=False)
         packed = pack_layout(
             problem, values, layout, runtime.device.target.warp,
-            lambda: symmetry_of(problem, values), lambda: matrix.clusters[0],
+            lambda: symmetry_of(problem, values), matrix.row_order,
         )  # fmt: skip
         with runtime.after():
             return {

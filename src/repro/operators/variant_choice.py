@@ -26,10 +26,15 @@ from repro.sparse.compound.variants import FEW_MEMBERS, VariantId
 from repro.sparse.symmetry import symmetry_of
 from repro.sparse.tuning_features import OPERATOR, WINNERS
 
-#: Variants that `tuned="now"` times after the default, in this order, none of which orders rows. Slices of 32 rows are
-#: for entries of few members; the others were chosen greedily to reduce the mean slowdown in the campaign `h200`, among
-#: variants that run on every GPU, or split rows over blocks.
-QUICK_SLICES = ("Sl-32-AoSoA-AoS/direct-256-4-u4", "Sl-32-AoSoA-AoS/direct-128-8-w2-u4-cs")
+#: Variants that `tuned="now"` times after the default, in this order, of which none needs the host for an order. Slices
+#: of 32 rows are for entries of few members; the others were chosen greedily to reduce the mean slowdown in the
+#: campaign `h200`, among variants that run on every GPU, or split rows over blocks.
+QUICK_SLICES = (
+    "Sl-32-AoSoA-AoS/direct-256-4-u4",
+    "Sl-32-AoSoA-AoS@sigma/direct-256-4-u4",
+    "Sl-32-AoSoA-AoS@sigma/direct-256-4-u8-cs",
+    "Sl-32-AoSoA-AoS/direct-128-8-w2-u4-cs",
+)
 QUICK = (
     "CSR-AoSoA-AoS/direct-64-8-w8-u2",
     "CSR-AoSoA-AoS/merge-256-4-u3",
@@ -58,6 +63,9 @@ ORDERING_SECONDS, SYMMETRY_SECONDS = 1.3e-6, 5e-8
 #: Most launches per graph and replays of the graph, by which `find_fastest` times a variant, and about the most seconds
 #: of each replay.
 LAUNCHES, REPLAYS, REPLAY_SECONDS = 20, 5, 0.01
+#: A variant is not timed further if its first launches take this multiple of the fastest's seconds, and the seconds
+#: that the host needs for a launch.
+HOPELESS, LAUNCH_SECONDS = 1.5, 1e-4
 #: Seconds that `tuned="now"` takes by default, besides compiling.
 BUDGET = 2.0
 
@@ -151,7 +159,7 @@ def find_fastest(
                 with clock.paused():
                     compiled(runtime, matrix.entry, precision, id)
                 product = Product(runtime, matrix, precision, id)
-                seconds = _seconds(product)
+                seconds = _seconds(product, min(timed.values(), default=np.inf))
             except (ReproError, Unsupported, MemoryError):
                 if product is not None:
                     product.release()
@@ -195,7 +203,7 @@ def _is_padding(matrix: MatrixSource, id: VariantId, warp: int) -> bool:
     """Return whether a matrix would be mostly padding in the layout of a variant."""
     return (
         bool(matrix.nnz)
-        and not id.layout.stores_pairs
+        and not (id.layout.stores_pairs or id.layout.permutes_rows)
         and padding(matrix.row_lengths, id.layout.outer, warp) > MAX_PADDING
     )
 
@@ -235,17 +243,24 @@ class _ProgressLine:
             print(f"\r{'':{self._width}}\r", end="", file=sys.stderr, flush=True)
 
 
-def _seconds(product: Product) -> float:
-    """Return the median seconds of one launch in a graph, of as many launches as the first one's time allows."""
+def _seconds(product: Product, fastest: float) -> float:
+    """Return the median seconds of one launch in a graph, of as many launches as the first one's time allows.
+
+    A product that by its first launches takes `HOPELESS` times the seconds of the fastest is not timed further.
+    """
     device = product.runtime.device
     x, y = product.x_vectors.zeros(), product.y_vectors.zeros()
     with product.runtime.after():
         launch = product.bind(x.buffer, y.buffer)
         device.synchronize()
-        begun = perf_counter()
-        launch()
-        device.synchronize()
-        first = perf_counter() - begun
+        first = np.inf
+        for _ in range(2):
+            begun = perf_counter()
+            launch()
+            device.synchronize()
+            first = min(first, perf_counter() - begun)
+        if first > HOPELESS * fastest + LAUNCH_SECONDS:
+            return first
         launches = max(1, min(LAUNCHES, int(REPLAY_SECONDS / max(first, 1e-9))))
         replays = max(1, min(REPLAYS, int(REPLAYS * REPLAY_SECONDS / max(first, 1e-9))))
         return float(np.median(device.time_graph(launch, launches, replays)))

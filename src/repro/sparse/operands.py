@@ -568,19 +568,19 @@ def y_on(workspace: Workspace, order: str = "AoS") -> Buffer:
     return workspace.written(("y", nbytes), nbytes, "its result")
 
 
-def clusters_on(workspace: Workspace) -> NDArray[np.int64]:
-    """Return the rows in the order of nested bisection, int64 `(n,)`; computed once per workspace.
+def row_order_on(workspace: Workspace, order: str) -> NDArray[np.int64]:
+    """Return the rows in an order of `permutation`, int64 `(n,)`; computed once per workspace.
 
     The order is computed again even if the operands have it, so that its time counts as packing time.
     """
 
-    def clustered() -> NDArray[np.int64]:
+    def ordered() -> NDArray[np.int64]:
         begin = time.perf_counter()
-        rows = permutation(operands_of(workspace).problem, "bisected")
-        workspace.say(f"clustered {len(rows):,} rows in {time.perf_counter() - begin:.1f} s")
+        rows = permutation(operands_of(workspace).problem, order)
+        workspace.say(f"found the order {order} of {len(rows):,} rows in {time.perf_counter() - begin:.1f} s")
         return rows
 
-    return workspace.cached("clusters", clustered)
+    return workspace.cached(("row order", order), ordered)
 
 
 def symmetry_on(workspace: Workspace, ordering: str = "natural") -> Symmetry:

@@ -27,8 +27,8 @@ RECORDED = {
 #: more than a `SHARE_OF_CPU`-th of all entries, and more than LONG_ON_CPU, is split over the cores.
 ON_CPU, LONG_ON_CPU, SHARE_OF_CPU = "CSR-AoS-AoS/direct-64-3", 10_000, 4
 SPLIT_ON_CPU = "CSR-AoS-AoS/merge-64-3-u3"
-#: Slices are used up to this number of slots per entry: with more, CSR reads less.
-MAX_SLICED_PADDING = 2.0
+#: With more slots per entry than this, rows are sorted by length before they are cut into slices.
+MAX_SLICED_PADDING = 1.1
 #: Threads that keep a GPU busy, by which few rows have several threads each, of at least MIN_SHARE entries. Slices are
 #: for up to MAX_SLICED_WIDTH threads per row, and at least MIN_SLICED_ROWS rows; of more threads, CSR's are faster.
 BUSY_THREADS, MIN_SHARE, MAX_SLICED_WIDTH, MIN_SLICED_ROWS = 1 << 17, 3, 4, 1 << 14
@@ -72,9 +72,10 @@ class Rows:
 def default_variant(entry: str, precision: str, rows: Rows, target: Target) -> VariantId:
     """Return the default variant for vectors in the user's order.
 
-    Even rows of entries of few members are stored in slices, with one thread per row, or up to four if rows are few;
-    other rows in CSR, with about a thread for two to four entries of the mean row. If a row is too long for either,
-    rows are split over blocks. Thresholds are from times of 24 matrices on an H200.
+    Rows of entries of few members are stored in slices, with one thread per row, or up to four if rows are few; before,
+    uneven rows are sorted by length. Fewer rows, and those of other entries, are stored in CSR, with about a thread for
+    two to four entries of the mean row. If a row is too long for either, rows are split over blocks. Thresholds are
+    from times of 24 matrices on an H200.
     """
     name = _on_gpu(entry, precision, rows, target.warp) if target.dialect == "cuda" else _on_cpu(rows)
     return fitting_variant(name, target)
@@ -91,16 +92,20 @@ def _on_gpu(entry: str, precision: str, rows: Rows, warp: int) -> str:
     hint = "-cs" if nbytes > LARGE_BYTES else ""
     steps = max(MAX_STEPS, nbytes // BYTES_OF_STEP)
     few_members, padding = members <= FEW_MEMBERS, rows.sliced / max(rows.entries, 1)
-    if few_members and rows.count >= MIN_SLICED_ROWS and padding <= MAX_SLICED_PADDING:
+    if few_members and rows.count >= MIN_SLICED_ROWS:
         wanted = 1 << max(0, round(math.log2(BUSY_THREADS / rows.count)))
         width = min(wanted, MAX_SLICED_WIDTH, _power_of_two(rows.mean / MIN_SHARE))
         most = IN_FLIGHT if entry_bytes <= NARROW_BYTES else WIDE_IN_FLIGHT
         # equal batches, so that few loads are in vain: 5 entries in flight for rows of 5, 7 for rows of 27
         share = max(1.0, (rows.mean - 0.1) / width)  # regardless of a few longer rows
         in_flight = math.ceil(share / math.ceil(share / most))
-        if rows.longest <= steps * in_flight * width:
-            outer, block = (WIDE_SLICES, "256-4") if width == 1 else (WIDE_SLICES if width == 2 else "Sl-8", "128-8")
-            return f"{outer}-AoSoA-AoS/direct-{block}{_threads(width, in_flight)}{hint}"
+        layout = f"{WIDE_SLICES if width <= 2 else 'Sl-8'}-AoSoA-AoS"
+        block_size, blocks_per_sm = (256, 4) if width == 1 else (128, 8)
+        schedule = f"direct-{block_size}-{blocks_per_sm}{_threads(width, in_flight)}{hint}"
+        if padding <= MAX_SLICED_PADDING and rows.longest <= steps * in_flight * width:
+            return f"{layout}/{schedule}"
+        if rows.longest <= steps * block_size:  # a row that is long beside the others then has a block of its own
+            return f"{layout}@sigma/{schedule}"
     is_few = rows.count < MIN_SLICED_ROWS
     width = min(warp, _power_of_two(rows.mean if is_few else rows.mean / 2))
     if rows.longest > steps * SHARED_IN_FLIGHT * width:

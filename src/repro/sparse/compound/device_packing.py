@@ -23,8 +23,9 @@ from repro.sparse.compound.kernels import TEMPLATES
 from repro.sparse.compound.outer import Outer, get_outer, padded_to_warp
 from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.variants import TILE, WIDE_SLICES, Layout, chunks, tiled_slots
-from repro.sparse.device_primitives import LOOP_BLOCKS_PER_SM, SCAN_ITEMS, Scan, keep
+from repro.sparse.device_primitives import LOOP_BLOCKS_PER_SM, SCAN_ITEMS, Scan, keep, read_total
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels
+from repro.sparse.ordering import WINDOW, longest_short
 from repro.sparse.pairs import STEPS, STEPS_OF_BLOCK, check_slots
 from repro.sparse.spgemm.csr_arrays import CsrArrays
 from repro.sparse.symmetry import adjoint_members
@@ -219,6 +220,7 @@ def render_packing(templates: Path, entry: str, precision: str, inner: str, targ
         tile=TILE,
         chunks=chunks(len(algebra.members), scalar_bytes),
         words={word.name: word.value for word in MeasureWord},
+        window=WINDOW,
         adjoint=adjoint,
     )
 
@@ -283,13 +285,19 @@ class DevicePacker:
     ) -> PackedOnDevice:
         """Return the matrix in a layout for which `can_pack` is true; `stack` releases the memory.
 
-        `rows` is the row order of a clustered layout, `(n,)`, whose last `long_rows` rows are long. It waits for the
-        device. Arrays that equal those of the matrix are shared with it unless they are borrowed. More slots than
-        32-bit indices can address raise `Unsupported`.
+        `rows` is the row order of a clustered layout, `(n,)`, whose last `long_rows` rows are long; the order `sigma`
+        is found here. It waits for the device. Arrays that equal those of the matrix are shared with it unless they are
+        borrowed. More slots than 32-bit indices can address raise `Unsupported`.
         """
         device, outer = self._device, get_outer(layout.outer)
-        placing, index_count = self._place(matrix, layout, outer, stack, rows)
-        in_csr_order = outer.group_rows == 1 and rows is None
+        with ExitStack() as temporaries:
+            order: Buffer | None = None
+            if layout.ordering == "sigma":
+                order, long_rows = self._sort_rows(matrix, temporaries)
+            elif rows is not None:
+                order = keep(temporaries, device.upload(rows.astype(np.int32)))
+            placing, index_count = self._place(matrix, layout, outer, stack, order)
+        in_csr_order = outer.group_rows == 1 and order is None
         shares_columns = in_csr_order and not matrix.indices.borrowed
         shares_values = (
             in_csr_order and layout.inner == "AoS" and matrix.dtype == self.scalar and not matrix.values.borrowed
@@ -309,12 +317,12 @@ class DevicePacker:
             self._write(placing, matrix.pointers.buffer, matrix.indices.buffer, matrix.values.buffer, matrix.dtype,
                         arrays, n_columns, outer.padded)  # fmt: skip
         device.synchronize()
-        stride = long_rows if rows is not None else placing.group if outer.group_rows == 0 else 0
+        stride = long_rows if order is not None else placing.group if outer.group_rows == 0 else 0
         nbytes = (index_count + placing.slots) * INDEX_BYTES + values_bytes
         return PackedOnDevice(arrays, PackedFacts(placing.slots, stride, nbytes), placing)
 
     def _place(
-        self, matrix: DeviceCsr, layout: Layout, outer: Outer, stack: ExitStack, rows: NDArray[np.int64] | None
+        self, matrix: DeviceCsr, layout: Layout, outer: Outer, stack: ExitStack, rows: Buffer | None
     ) -> tuple[Placing, int]:
         """Return where entries are to be stored, and the number of numbers in the array `index`."""
         device, n, pointers = self._device, matrix.shape[0], matrix.pointers.buffer
@@ -351,6 +359,20 @@ class DevicePacker:
             n, layout.inner, group, groups, slots, offsets, index, 0 if rows is None else groups + 1
         ), index_count
 
+    def _sort_rows(self, matrix: DeviceCsr, temporaries: ExitStack) -> tuple[Buffer, int]:
+        """Return the order of `sort_rows`, int32 `(n,)`, and the number of long rows at its end; it waits for them."""
+        device, n = self._device, matrix.shape[0]
+        windows = -(-n // WINDOW)
+        by_window, order, sums = (
+            keep(temporaries, device.allocate(INDEX_BYTES * count)) for count in (n, n, windows + 1)
+        )
+        blocks = min(windows, device.sm_count * LOOP_BLOCKS_PER_SM[device.backend])
+        longest = np.int32(longest_short(n, matrix.nnz))
+        self._kernels.blocks("sort_windows", blocks, [np.int32(n), longest, matrix.pointers.buffer, by_window, sums])()
+        keep(temporaries, Scan(device, self._program, windows)).bind(sums, sums, windows)()
+        self._kernels.over("join_windows", n, [np.int32(n), by_window, sums, order])()
+        return order, n - read_total(device, sums, windows)
+
     def _measure(
         self,
         group: int,
@@ -358,7 +380,7 @@ class DevicePacker:
         groups: int,
         pointers: Buffer,
         sizes: Buffer,
-        rows: NDArray[np.int64] | None,
+        rows: Buffer | None,
         temporaries: ExitStack,
     ) -> NDArray[np.int32]:
         """Write the slots of each group to `sizes`, and the row order behind these; return `MeasureWord`s."""
@@ -367,7 +389,7 @@ class DevicePacker:
         device.fill(words, 0)
         arguments: list[Argument] = [np.int32(n), np.int32(group), pointers, sizes, words]
         if rows is not None:
-            arguments.append(keep(temporaries, device.upload(rows.astype(np.int32))))
+            arguments.append(rows)
         name = "measure" if rows is None else "measure_ordered"
         blocks = min(-(-groups // BLOCK_SIZE[device.backend]), device.sm_count * LOOP_BLOCKS_PER_SM[device.backend])
         self._kernels.blocks(name, blocks, arguments)()

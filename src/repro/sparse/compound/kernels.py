@@ -114,7 +114,7 @@ def render_module(
     if layout.stores_pairs:
         return _render_pairs(templates, entry, precision, layout, schedules, target, title, dependent)
     algebra, outer = several_columns(get_entry(entry), columns), get_outer(layout.outer)
-    clustered = layout.ordering == "clustered"
+    clustered = layout.permutes_rows
     of_all = _by_kernel(schedules, target)
     unique = {name: s for name, s in of_all.items() if s.kind != MERGE}
     merged = {name: s for name, s in of_all.items() if s.kind == MERGE}
@@ -331,7 +331,7 @@ def _context(entry: str, precision: str, layout: Layout, target: Target) -> dict
         "vector_members": [*algebra.vector_members, *(f"padding{i}" for i in range(size - algebra.size))],
         "inner": layout.inner,
         "vector": layout.vector,
-        "clustered": layout.ordering == "clustered",
+        "clustered": layout.permutes_rows,
         "matrix_type": "matrix_entry" if layout.inner == "AoS" and algebra.members else "scalar",
         "vector_type": "scalar" if layout.vector == "SoA" else "vector_entry",
         "tile": TILE,

@@ -16,7 +16,16 @@ from repro.problems.matrix import Matrix
 from repro.sparse.compound.kernels import launches
 from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import Packed, PackedFacts, pack, pack_pairs
-from repro.sparse.compound.variants import DYNAMIC, L2_SHARE, MERGE, TILE_ROWS, WITH_SCRATCH, Layout, VariantId
+from repro.sparse.compound.variants import (
+    DYNAMIC,
+    L2_SHARE,
+    MERGE,
+    STORED_ORDERS,
+    TILE_ROWS,
+    WITH_SCRATCH,
+    Layout,
+    VariantId,
+)
 from repro.sparse.elementwise import in_order, padded_size
 from repro.sparse.pairs import shared_bytes
 from repro.sparse.symmetry import Symmetry
@@ -65,19 +74,19 @@ def pack_layout(
     layout: Layout,
     warp: int,
     symmetry: Callable[[], Symmetry],
-    clusters: Callable[[], NDArray[np.int64]],
+    row_order: Callable[[str], NDArray[np.int64]],
 ) -> Packed:
     """Store a matrix with `values` `(nnz, members)` in a layout.
 
-    `symmetry` and `clusters` return the symmetry of these values and the row order of clustered layouts; they are
-    called only if the layout needs them. `warp` is the device's. It raises `Unsupported` if the layout does not suit
+    `symmetry` returns the symmetry of these values, and `row_order` a row order of `STORED_ORDERS`; they are called
+    only if the layout needs them. `warp` is the device's. It raises `Unsupported` if the layout does not suit
     the matrix; what `require_suitable` refuses is to be refused before.
     """
-    clustered = layout.ordering == "clustered"
+    order = STORED_ORDERS.get(layout.ordering)
     if layout.stores_pairs:
         found = symmetry()
-        return pack_pairs(matrix, values, found, layout, clusters() if found.kind and clustered else None)
-    return pack(matrix, values, layout, warp, clusters() if clustered else None)
+        return pack_pairs(matrix, values, found, layout, row_order(order) if found.kind and order else None)
+    return pack(matrix, values, layout, warp, row_order(order) if order else None)
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,7 @@ class CompoundProduct:
     ) -> None:
         self._device, self._program, self.id, self.nbytes = device, program, id, facts.nbytes
         layout, schedule = id.layout, id.schedule
-        long_rows = layout.ordering == "clustered" and not layout.stores_pairs
+        long_rows = layout.permutes_rows and not layout.stores_pairs
         self._grid = schedule.blocks(n, device.sm_count, facts.stride if long_rows else 0)
         self._scratch = scratch(self._grid * (entry_bytes + INDEX_BYTES) if schedule.kind == MERGE else INDEX_BYTES)
         self._shared = _shared_bytes(id, facts, entry_bytes)

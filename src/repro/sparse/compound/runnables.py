@@ -37,8 +37,8 @@ from repro.sparse.operands import (
     NAN_BYTE,
     CompiledProduct,
     ProductOperands,
-    clusters_on,
     operands_of,
+    row_order_on,
     symmetry_on,
     x_on,
     y_on,
@@ -226,7 +226,7 @@ def operand_packer(
             layout,
             workspace.device.target.warp,
             lambda: symmetry_on(workspace, layout.unknowns),
-            lambda: clusters_on(workspace),
+            lambda order: row_order_on(workspace, order),
         )
         return packed_operand.facts, packed_operand.arrays
 

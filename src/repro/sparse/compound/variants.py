@@ -85,9 +85,11 @@ CLUSTERED = ("CSR", "Sl-4", "Sl-8")
 #: (outer, vector) orders that the space `extended` omits: in 36 recorded cases none was fastest, except in a tie with
 #: another variant.
 NEVER_BEST = (("ELLPACK", "Padded"), ("Sl-8", "Padded"))
-#: `clustered` stores rows with similar entries of x together and keeps the order of both vectors. The other orders
-#: renumber the unknowns, and so x and y (`repro.sparse.ordering.permutation`).
-ORDERINGS = ("natural", "clustered", *UNKNOWNS[1:])
+#: Orders in which only rows are stored, while both vectors keep theirs: `clustered`, rows with similar entries of x
+#: together, and `sigma`, rows of similar length; with the name of each in `repro.sparse.ordering.permutation`. The
+#: other orders renumber the unknowns, and so x and y.
+STORED_ORDERS = {"clustered": "bisected", "sigma": "sigma"}
+ORDERINGS = ("natural", *STORED_ORDERS, *UNKNOWNS[1:])
 
 
 @dataclass(frozen=True, order=True)
@@ -119,12 +121,17 @@ class Layout:
     @property
     def unknowns(self) -> str:
         """Order of the unknowns, and thus of x and y: one of `repro.sparse.ordering.UNKNOWNS`."""
-        return "natural" if self.ordering == "clustered" else self.ordering
+        return "natural" if self.permutes_rows else self.ordering
+
+    @property
+    def permutes_rows(self) -> bool:
+        """Whether rows alone are stored in another order."""
+        return self.ordering in STORED_ORDERS
 
     @property
     def stored(self) -> Layout:
-        """The layout without the order of the unknowns, on which its kernel does not depend."""
-        return self if self.ordering == "clustered" else replace(self, ordering="natural")
+        """The layout without the order of the unknowns, or the kind of row order: its kernel depends on neither."""
+        return replace(self, ordering="clustered" if self.permutes_rows else "natural")
 
     @classmethod
     def parse(cls, text: str) -> Layout:
@@ -149,10 +156,12 @@ class Layout:
                 actual=f"{text}{suggestion(text, near)}",
                 todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
             )
-        clustered = [*CLUSTERED, *TILE_ROWS]
-        if layout.ordering == "clustered" and outer not in clustered:
+        permuted = [*CLUSTERED, WIDE_SLICES, *(TILE_ROWS if ordering == "clustered" else ())]
+        if layout.permutes_rows and outer not in permuted:
             raise ReproError(
-                "this format is not stored clustered", expected=f"one of {', '.join(clustered)}", actual=text
+                f"this format is not stored with rows in the order {ordering}",
+                expected=f"one of {', '.join(permuted)}",
+                actual=text,
             )
         return layout
 
@@ -495,9 +504,12 @@ class VariantId(BaseId):
                 expected="static or dynamic, one thread a row, before -rolled",
                 actual=schedule,
             )
-        if schedule.kind == MERGE and (layout.outer != "CSR" or layout.ordering == "clustered"):
+        if schedule.kind == MERGE and (layout.outer != "CSR" or layout.permutes_rows):
             raise ReproError(
-                "only CSR splits rows over blocks", where=text, expected="CSR-…/merge-…, not clustered", actual=layout
+                "only CSR splits rows over blocks",
+                where=text,
+                expected="CSR-…/merge-…, rows in their order",
+                actual=layout,
             )
         if schedule.kind == MERGE and (schedule.width > 1 or schedule.prefetch):
             raise ReproError(

@@ -25,7 +25,7 @@ from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.devices.base import Argument, Buffer, Program
 from repro.errors import Unsupported
 from repro.sparse.elementwise import in_order
-from repro.sparse.operands import Bind, CompiledProduct, clusters_on, operands_of, symmetry_on, x_on, y_on
+from repro.sparse.operands import Bind, CompiledProduct, operands_of, row_order_on, symmetry_on, x_on, y_on
 from repro.sparse.pairs import SLICE, Pairs, Tiles, cut_into_tiles, lay_out_pairs, shared_bytes
 from repro.studies.compressed_coo.coordinate_format import (
     UNIT,
@@ -424,7 +424,7 @@ class PairsVariant(CoordinateVariant):
         has_clusters = bool(symmetry.kind) and SPLITS[self.layout] == "clustered"
 
         def cut() -> Tiles:
-            rows = clusters_on(workspace) if has_clusters else None
+            rows = row_order_on(workspace, "bisected") if has_clusters else None
             return cut_into_tiles(problem, symmetry, tile_rows, rows)
 
         tiles = workspace.cached(("tiles of pairs", tile_rows, has_clusters), cut)
