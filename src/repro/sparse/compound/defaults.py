@@ -13,6 +13,7 @@ from repro.codegen.targets import DTYPES, INDEX_BYTES, Target
 from repro.entries import get_entry
 from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.variants import FEW_MEMBERS, WIDE_SLICES, VariantId, fitting_variant
+from repro.sparse.ordering import longest_short
 
 #: Of entries of many members, by entry and precision: among all recorded variants without an ordering, it has the
 #: smallest mean slowdown relative to the fastest variant of each problem of the campaign `h200` (geometric mean 1.23 to
@@ -27,19 +28,21 @@ RECORDED = {
 #: more than a `SHARE_OF_CPU`-th of all entries, and more than LONG_ON_CPU, is split over the cores.
 ON_CPU, LONG_ON_CPU, SHARE_OF_CPU = "CSR-AoS-AoS/direct-64-3", 10_000, 4
 SPLIT_ON_CPU = "CSR-AoS-AoS/merge-64-3-u3"
-#: With more slots per entry than this, rows are sorted by length before they are cut into slices.
-MAX_SLICED_PADDING = 1.1
+#: With more slots per entry than this, rows are sorted by length before they are cut into slices. From SOME entries of
+#: the mean row on, a thread then has IN_FLIGHT entries in flight, else SHARED_IN_FLIGHT.
+MAX_SLICED_PADDING, SOME = 1.1, 4
 #: Threads that keep a GPU busy, by which few rows have several threads each, of at least MIN_SHARE entries. Slices are
 #: for up to MAX_SLICED_WIDTH threads per row, and at least MIN_SLICED_ROWS rows; of more threads, CSR's are faster.
-BUSY_THREADS, MIN_SHARE, MAX_SLICED_WIDTH, MIN_SLICED_ROWS = 1 << 17, 3, 4, 1 << 14
+BUSY_THREADS, MIN_SHARE, MAX_SLICED_WIDTH, MIN_SLICED_ROWS = 1 << 16, 3, 4, 1 << 14
 #: Largest numbers of entries in flight of one thread, for entries of up to 8 bytes and of more; more would not fit in
 #: the registers. In CSR, whose rows are more uneven, at most SHARED_IN_FLIGHT.
 IN_FLIGHT, WIDE_IN_FLIGHT, NARROW_BYTES, SHARED_IN_FLIGHT = 8, 5, 8, 4
 #: A row is long if its threads take more steps for it than MAX_STEPS, and than one step for each BYTES_OF_STEP of the
 #: matrix, which a GPU reads while a thread waits for the loads of a step: then most of the GPU would wait for this row.
 MAX_STEPS, BYTES_OF_STEP = 32, 3 << 20
-#: Of matrices with more bytes too little stays in a GPU's L2 from one product to the next, so caches evict them first.
-LARGE_BYTES = 32 << 20
+#: If matrix and vectors have more bytes, too little of the matrix stays in a GPU's L2 from one product to the next, so
+#: caches evict it first.
+LARGE_BYTES = 40 << 20
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def _on_gpu(entry: str, precision: str, rows: Rows, warp: int) -> str:
     members = len(get_entry(entry).members)
     entry_bytes = members * DTYPES[precision]().nbytes
     nbytes = rows.entries * (entry_bytes + INDEX_BYTES)
-    hint = "-cs" if nbytes > LARGE_BYTES else ""
+    hint = "-cs" if nbytes + 2 * rows.count * entry_bytes > LARGE_BYTES else ""
     steps = max(MAX_STEPS, nbytes // BYTES_OF_STEP)
     few_members, padding = members <= FEW_MEMBERS, rows.sliced / max(rows.entries, 1)
     if few_members and rows.count >= MIN_SLICED_ROWS:
@@ -100,12 +103,12 @@ def _on_gpu(entry: str, precision: str, rows: Rows, warp: int) -> str:
         share = max(1.0, (rows.mean - 0.1) / width)  # regardless of a few longer rows
         in_flight = math.ceil(share / math.ceil(share / most))
         layout = f"{WIDE_SLICES if width <= 2 else 'Sl-8'}-AoSoA-AoS"
-        block_size, blocks_per_sm = (256, 4) if width == 1 else (128, 8)
-        schedule = f"direct-{block_size}-{blocks_per_sm}{_threads(width, in_flight)}{hint}"
+        schedule = f"direct-{'256-4' if width == 1 else '128-8'}"
         if padding <= MAX_SLICED_PADDING and rows.longest <= steps * in_flight * width:
-            return f"{layout}/{schedule}"
-        if rows.longest <= steps * block_size:  # a row that is long beside the others then has a block of its own
-            return f"{layout}@sigma/{schedule}"
+            return f"{layout}/{schedule}{_threads(width, in_flight)}{hint}"
+        if rows.longest <= longest_short(rows.count, rows.entries):  # longer rows have a block each, which is slower
+            in_flight = most if rows.mean >= SOME * width else min(most, SHARED_IN_FLIGHT)
+            return f"{layout}@sigma/{schedule}{_threads(width, in_flight)}{hint}"
     is_few = rows.count < MIN_SLICED_ROWS
     width = min(warp, _power_of_two(rows.mean if is_few else rows.mean / 2))
     if rows.longest > steps * SHARED_IN_FLIGHT * width:
