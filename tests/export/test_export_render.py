@@ -80,7 +80,9 @@ def test_only_a_clustered_layout_orders_rows(templates: Path) -> None:
         render_export(templates, export("block3", "single", f"Sl-8-AoSoA-AoS{suffix}/direct-64-4-w4"))
         for suffix in ("", "@clustered")
     )
+    in_windows = render_export(templates, export("real", "single", "Sl-32-AoSoA-AoS@sigma/direct-256-4-u4"))
     for name in ("kernel.h", "kernel.cu", "README.md"):
+        assert "sort_rows" in in_windows[name] and "cluster_rows" not in in_windows[name]
         assert not re.search("cluster|order_rows|row_order", natural[name])
         assert "cluster_rows" in clustered[name]
     assert "cudaStream_t stream = nullptr);" in natural["kernel.h"]
@@ -136,7 +138,7 @@ def test_a_format_without_conversion_is_refused(templates: Path, monkeypatch: py
         ("CSR-AoS-AoS/static-32-64", "cannot hold"),
         ("CSR-AoS-AoS/direct-64-1-w3", "cannot hold"),
         ("CSR-AoS-AoS/direct-64-1-cs", "only tiles"),
-        ("ELLPACK-AoSoA-AoS@clustered/direct-64-1-w2", "not stored clustered"),
+        ("ELLPACK-AoSoA-AoS@clustered/direct-64-1-w2", "not stored with rows in the order clustered"),
     ],
 )
 def test_what_cannot_be_exported_is_one_message(variant: str, message: str) -> None:

@@ -19,9 +19,9 @@ from repro.problems.matrix import Matrix
 from repro.sparse.compound.outer import outer_formats
 from repro.sparse.compound.packing import pack, pack_pairs
 from repro.sparse.compound.product import is_square_only
-from repro.sparse.compound.variants import INNER, LOADS
+from repro.sparse.compound.variants import INNER, LOADS, STORED_ORDERS
 from repro.sparse.operands import ProductOperands, expand, make_operands
-from repro.sparse.ordering import CLUSTER, cluster_rows, long_rows, reorder, select_rows
+from repro.sparse.ordering import CLUSTER, cluster_rows, long_rows, reorder, select_rows, sort_rows
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, symmetry_of
 from support.symmetric_problems import disturbed, symmetric_problem, without_entry
 
@@ -53,6 +53,8 @@ CASES = {
     "block3_sl4_kept": ("block3", "double", "Sl-4-AoSoA-AoS/direct-64-2-w4-u2-el-p"),
     "complex_csr_copied": ("complex", "single", "CSR-AoSoA-AoS/direct-64-2-w2-a"),
     "complex_sl8_clustered": ("complex", "single", "Sl-8-AoSoA-AoS@clustered/direct-64-2-u2-cg"),
+    "real_sl32_sorted": ("real", "double", "Sl-32-AoSoA-AoS@sigma/direct-64-2-u4"),
+    "complex_csr_sorted": ("complex", "single", "CSR-AoSoA-AoS@sigma/direct-64-2-w4-u2"),
     "block3_csr_merged": ("block3", "double", "CSR-AoSoA-Padded/merge-64-2-u3-cs"),
     "real_csr_merged": ("real", "single", "CSR-AoS-AoS/merge-32-3"),
 }
@@ -144,6 +146,13 @@ def test_without_a_gpu_an_export_says_that_there_is_none(
     assert "no usable GPU: " in failed.value.stderr
 
 
+def stored_order(program: Path, problem: Matrix, tmp_path: Path, case: str) -> np.ndarray | None:
+    """Return the row of each stored row of a case's matrix; None: rows are stored in their order."""
+    if case.endswith("sorted"):
+        return sort_rows(problem)
+    return find_order(program, problem, tmp_path) if case in CLUSTERED else None
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_an_exported_product_is_right(
     program: Path, tmp_path: Path, small_problem: Callable[..., Matrix], case: str
@@ -153,7 +162,7 @@ def test_an_exported_product_is_right(
     y, x, said = multiply(program, case, operands, tmp_path)
     assert (np.abs(y - operands.reference) <= operands.bound).all()
     np.testing.assert_array_equal(x, operands.x)
-    rows = find_order(program, operands.problem, tmp_path) if case in CLUSTERED else None
+    rows = stored_order(program, operands.problem, tmp_path, case)
     assert said == expected(operands, variant, rows)
 
 
@@ -182,7 +191,7 @@ def test_an_exported_product_of_a_rectangular_matrix_is_right(
     y, x, said = multiply(program, case, operands, tmp_path)
     assert (np.abs(y - operands.reference) <= operands.bound).all()
     np.testing.assert_array_equal(x, operands.x)
-    rows = find_order(program, operands.problem, tmp_path) if case in CLUSTERED else None
+    rows = stored_order(program, operands.problem, tmp_path, case)
     if rows is not None:
         np.testing.assert_array_equal(np.sort(rows), np.arange(shape[0]))
     assert said == expected(operands, variant, rows)
@@ -375,6 +384,6 @@ def test_the_cases_have_all_there_is() -> None:
     assert {layout.outer for layout in layouts} == set(outer_formats())
     assert {layout.inner for layout in layouts} == set(INNER)
     assert {layout.vector for layout in layouts} == {"AoS", "SoA", "Padded"}
-    assert {layout.ordering for layout in layouts} == {"natural", "clustered"}
+    assert {layout.ordering for layout in layouts} == {"natural", *STORED_ORDERS}
     assert {schedule.kind for schedule in schedules} == {"static", "dynamic", "direct", "chunk", "merge"}
     assert {schedule.load for schedule in schedules} == set(LOADS)

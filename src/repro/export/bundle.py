@@ -40,7 +40,7 @@ from repro.sparse.compound.variants import (
     chunks,
 )
 from repro.sparse.elementwise import padded_size
-from repro.sparse.ordering import CLUSTER, LONG_ROW_OF_MEAN, MIN_LONG_ROW
+from repro.sparse.ordering import CLUSTER, LONG_ROW_OF_MEAN, MIN_LONG_ROW, WINDOW
 from repro.sparse.pairs import LEADING, MAX_SLOTS, NO_COLUMN, NO_PAIR, ROUNDS, STEPS, STEPS_OF_BLOCK
 
 
@@ -279,21 +279,13 @@ def _declared(source: str) -> Iterable[str]:
 def parse_variant(name: str, target: Target) -> VariantId:
     """Return the variant with this name.
 
-    Raises `ReproError` if the name is unknown, or the variant exceeds the target's limits, or has an order that is not
-    exported.
+    Raises `ReproError` if the name is unknown, or the variant exceeds the target's limits or renumbers the unknowns.
     """
     id = exported_variant(name, target)
-    if id.layout.ordering == "sigma":
-        raise ReproError(
-            "a layout with rows sorted by length cannot be exported",
-            expected="a variant in natural ordering, or clustered",
-            actual=name,
-            todo=f"export {replace(id, layout=id.layout.stored)}",
-        )
     if id.layout.unknowns != "natural":
         raise ReproError(
             "a layout that renumbers the unknowns cannot be exported",
-            expected="a variant in natural ordering, or clustered",
+            expected="a variant in natural ordering, @clustered or @sigma",
             actual=name,
             todo=f"reorder matrix and vectors yourself, and export {replace(id, layout=id.layout.stored)}",
         )
@@ -413,8 +405,9 @@ def _context(export: Export) -> dict[str, Any]:
         "members": _members(entry.members, scalar_bytes),
         "layout": export.layout,
         "pairs": pairs,
-        "clustered": export.layout.ordering == "clustered",
+        "clustered": export.layout.permutes_rows,
         "cluster": CLUSTER,
+        "window": WINDOW if export.layout.ordering == "sigma" else None,
         "bisection": ordering,
         "long_row": MIN_LONG_ROW,
         "long_row_of_mean": LONG_ROW_OF_MEAN,
@@ -424,7 +417,7 @@ def _context(export: Export) -> dict[str, Any]:
         "launches": launches(export.schedule, export.target),
         "warp": export.target.warp,
         "tile": TILE,
-        "steps": STEPS_OF_BLOCK if export.layout.ordering == "clustered" else STEPS,
+        "steps": STEPS_OF_BLOCK if export.layout.permutes_rows else STEPS,
         "vector_stride": stride,
         "square_only": is_square_only(export.layout, export.entry),
         "where_members_lie": _where(export.layout.vector, stride - entry.size),

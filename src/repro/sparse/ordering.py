@@ -404,6 +404,14 @@ def long_rows(problem: Matrix) -> NDArray[np.bool_]:
     return np.asarray(problem.row_lengths > longest_short(problem.n, problem.nnz))
 
 
+def rows_with_blocks(rows: int, long: int, group: int) -> int:
+    """Return how many rows at the end have a block each, if so many are long, and each `group` rows are padded alike.
+
+    They include rows that share a group with a long one: a thread would read their padding alone.
+    """
+    return rows - (rows - long) // group * group if long else 0
+
+
 #: Number of rows per sorting window, a power of two; small windows keep locality.
 WINDOW = 1024
 #: Orders of the unknowns; `natural` is the original order of the matrix.

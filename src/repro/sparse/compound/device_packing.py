@@ -25,7 +25,7 @@ from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.variants import TILE, WIDE_SLICES, Layout, chunks, tiled_slots
 from repro.sparse.device_primitives import LOOP_BLOCKS_PER_SM, SCAN_ITEMS, Scan, keep, read_total
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels
-from repro.sparse.ordering import WINDOW, longest_short
+from repro.sparse.ordering import WINDOW, longest_short, rows_with_blocks
 from repro.sparse.pairs import STEPS, STEPS_OF_BLOCK, check_slots
 from repro.sparse.spgemm.csr_arrays import CsrArrays
 from repro.sparse.symmetry import adjoint_members
@@ -317,7 +317,9 @@ class DevicePacker:
             self._write(placing, matrix.pointers.buffer, matrix.indices.buffer, matrix.values.buffer, matrix.dtype,
                         arrays, n_columns, outer.padded)  # fmt: skip
         device.synchronize()
-        stride = long_rows if order is not None else placing.group if outer.group_rows == 0 else 0
+        stride = placing.group if outer.group_rows == 0 else 0
+        if order is not None:
+            stride = rows_with_blocks(placing.n, long_rows, placing.group)
         nbytes = (index_count + placing.slots) * INDEX_BYTES + values_bytes
         return PackedOnDevice(arrays, PackedFacts(placing.slots, stride, nbytes), placing)
 

@@ -13,7 +13,7 @@ from repro.codegen.targets import INDEX_BYTES
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.outer import Slots, get_outer
 from repro.sparse.compound.variants import TILE_ROWS, Layout, tile, tiled_slots
-from repro.sparse.ordering import long_rows, select_rows
+from repro.sparse.ordering import long_rows, rows_with_blocks, select_rows
 from repro.sparse.pairs import STEPS, STEPS_OF_BLOCK, check_slots, find_pairs
 from repro.sparse.symmetry import Symmetry, kept_on_diagonal
 
@@ -86,7 +86,10 @@ def pack(
     packed_values = put_values(values, place.position, slots, layout.inner)
     index, stride = place.index, place.stride
     if rows is not None:
-        index, stride = np.concatenate([index, rows.astype(np.int32)]), int(long_rows(problem).sum())
+        index, stride = (
+            np.concatenate([index, rows.astype(np.int32)]),
+            rows_with_blocks(problem.n, int(long_rows(problem).sum()), outer.group_rows or 1),
+        )
     return Packed({"index": index, "columns": columns, "values": packed_values}, slots, stride)
 
 

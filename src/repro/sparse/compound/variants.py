@@ -180,18 +180,23 @@ def extended_layouts(entry: Entry) -> list[Layout]:
     """Return the layouts of the space `extended` for an entry.
 
     All have the inner order AoSoA, as no matrix gained by another one. Of the papers' outer formats with padding there
-    are only slices of 32 rows, for entries of few members: no matrix of others gained more than 1 % by them, or by
-    ELLPACK-R or slices of 16 rows (docs/performance.md). Pair formats need entries with values.
+    are only slices of 32 rows, also of sorted rows, for entries of few members: no matrix of others gained more than
+    1 % by them, or by ELLPACK-R or slices of 16 rows (docs/performance.md). Pair formats need entries with values.
     """
     vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
     combinations = [
         (outer, vector) for outer, vector in product(EXTENDED_FORMATS, vectors) if (outer, vector) not in NEVER_BEST
     ]
     natural = [Layout(outer, "AoSoA", vector) for outer, vector in combinations]
-    natural += [Layout(WIDE_SLICES, "AoSoA", "AoS")] if len(entry.members) <= FEW_MEMBERS else []
+    wide = [Layout(WIDE_SLICES, "AoSoA", "AoS")] if len(entry.members) <= FEW_MEMBERS else []
+    natural += wide
     natural += [Layout(outer, "AoSoA", "AoS") for outer in TILE_ROWS if entry.members]
     clustered = (*CLUSTERED, *TILE_ROWS)
-    return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in clustered]
+    return [
+        *natural,
+        *(replace(layout, ordering="clustered") for layout in natural if layout.outer in clustered),
+        *(replace(layout, ordering="sigma") for layout in wide),
+    ]
 
 
 DYNAMIC = "dynamic"
