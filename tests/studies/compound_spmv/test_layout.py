@@ -37,5 +37,5 @@ def test_only_formats_without_a_stride_are_clustered():
     for outer in CLUSTERED:
         assert Layout.parse(f"{outer}-AoS-AoS@clustered").ordering == "clustered"
     for outer in ("ELL", "ELLPACK"):
-        with pytest.raises(ReproError, match="not stored clustered"):
+        with pytest.raises(ReproError, match="not stored with rows in the order clustered"):
             Layout.parse(f"{outer}-AoS-AoS@clustered")

@@ -35,8 +35,8 @@ def variants_of(target, entry):
 
 
 def from_columns(columns):
-    """Make a variant of nothing but the columns of its row."""
-    ordering = "clustered" if columns["clustered"] else columns["ordering"]
+    """Make a variant of the columns of its row; of its layout's text alone the order in which rows are stored."""
+    ordering = Layout.parse(columns["layout"]).ordering
     layout = Layout(columns["outer"], columns["inner"], columns["vector"], ordering)
     shape = (columns[name] for name in ("n_t", "n_b", "width", "unroll", "load", "ahead", "rolled"))
     return VariantId(layout, Schedule(columns["schedule"], *shape))
