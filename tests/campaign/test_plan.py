@@ -220,7 +220,7 @@ class TestDevice:
     @pytest.fixture(autouse=True)
     def _one_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(selection, "find_gpus", lambda: [GPU])
-        monkeypatch.setattr(opening, "find_spec", lambda name: object())
+        monkeypatch.setattr(opening, "has_bindings", lambda: True)
 
     def test_auto_is_the_gpu(self) -> None:
         made = plan(device="auto")
@@ -228,7 +228,7 @@ class TestDevice:
         assert made.common_manifest == "modules/sm_90/common.json"
 
     def test_auto_is_the_cpu_where_nothing_drives_the_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(opening, "find_spec", lambda name: None)
+        monkeypatch.setattr(opening, "has_bindings", lambda: False)
         assert plan(device="auto").device == "opencl:0"
 
     def test_auto_is_the_cpu_where_there_is_no_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,8 @@ def test_a_gpu_without_its_compiler_cannot_be_used(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(selection, "find_gpus", lambda: [GPU])
     monkeypatch.setattr(nvcc, "find", lambda: None)
     monkeypatch.setattr(nvrtc, "is_installed", lambda: False)
-    monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "pycuda" else None)
+    monkeypatch.setattr(selection, "has_bindings", lambda: True)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     found = {finding.what: finding for finding in doctor.check_cuda()}
     assert not found["cuda:0"].good
     assert "lacks a compiler" in found["cuda:0"].found
@@ -78,7 +79,8 @@ def test_nvrtc_is_compiler_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvcc, "find", lambda: None)
     monkeypatch.setattr(nvrtc, "is_installed", lambda: True)
     monkeypatch.setattr(nvrtc, "version", lambda: "NVRTC 13.0")
-    monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "pycuda" else None)
+    monkeypatch.setattr(selection, "has_bindings", lambda: True)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     found = {finding.what: finding for finding in doctor.check_cuda()}
     assert found["cuda:0"].good and found["NVRTC"].found == "13.0" and found["nvcc"].optional
 
@@ -87,7 +89,8 @@ def test_a_gpu_with_all_it_needs_can_be_used(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(selection, "find_gpus", lambda: [GPU])
     monkeypatch.setattr(nvcc, "find", lambda: Path("/opt/bin/nvcc"))
     monkeypatch.setattr(nvcc, "version", lambda: "nvcc 12")
-    monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "pycuda" else None)
+    monkeypatch.setattr(selection, "has_bindings", lambda: True)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     found = {finding.what: finding for finding in doctor.check_cuda()}
     assert found["cuda:0"].good
     assert found["cuda:0"].device

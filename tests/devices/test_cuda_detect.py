@@ -145,7 +145,7 @@ def fake_cuda(monkeypatch):
 
 
 def test_missing_packages_are_one_message_that_says_what_to_install(fake_cuda, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pycuda.driver", None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
     with pytest.raises(ReproError, match=r"not installed\n[\s\S]*\.\[cuda\]"):
         open_cuda(0)
 

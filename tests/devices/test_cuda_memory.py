@@ -8,9 +8,9 @@ from support.device_memory import count_taken
 from support.fake_cuda import install
 
 
-@pytest.fixture
-def machine(monkeypatch):
-    return install(monkeypatch, 2)
+@pytest.fixture(params=[True, False], ids=["PyCUDA", "bindings"])
+def machine(request, monkeypatch):
+    return install(monkeypatch, 2, request.param)
 
 
 @pytest.fixture(params=[0, 1], ids=["resident", "guest"])

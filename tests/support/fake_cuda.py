@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import struct
 import sys
@@ -285,7 +286,7 @@ def make_driver(machine, pycuda):
 
     @entry
     def cuEventCreate(flags):  # noqa: N802
-        assert flags == "no clock"
+        assert flags in ("no clock", 0, 2)
         return SimpleNamespace(gpu=machine.current, at=0)
 
     @entry
@@ -302,7 +303,7 @@ def make_driver(machine, pycuda):
 
     @entry
     def cuStreamCreate(flags):  # noqa: N802
-        assert flags == "no order with the default stream"
+        assert flags in ("no order with the default stream", 0)
         return pycuda.Stream().handle
 
     @entry
@@ -329,12 +330,147 @@ def make_driver(machine, pycuda):
         machine.streams[stream].add(nbytes // BYTES_PER_MS)
         return (CUresult.CUDA_SUCCESS,)
 
-    driver.cuDeviceGet = lambda ordinal: (0, ordinal)
+    add_what_pycuda_does(driver, machine, pycuda)
+    driver.cuDeviceGet = lambda ordinal: (CUresult.CUDA_SUCCESS, ordinal)
     driver.cuDeviceGetUuid = lambda gpu: (0, SimpleNamespace(bytes=bytes([gpu] * 16)))
     driver.CUresult = CUresult
     driver.CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING="no order with the default stream")
     driver.CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING="no clock")
     return driver
+
+
+def add_what_pycuda_does(driver, machine, pycuda):  # noqa: PLR0915
+    """Add to the driver what `repro.devices.bindings_driver` calls, by the objects of the fake PyCUDA."""
+    done, kernels, programs, host = (CUresult.CUDA_SUCCESS,), {}, {}, {}
+
+    def entry(function):  # needs a context, and is not counted as a call of the bindings
+        def call(*arguments):
+            assert machine.current is not None
+            if machine.lost:
+                return (CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,)
+            answer = function(*arguments)
+            return answer if isinstance(answer, tuple) else (CUresult.CUDA_SUCCESS, answer)
+
+        setattr(driver, function.__name__, call)
+
+    def plain(name, answer):  # needs no current context
+        setattr(driver, name, lambda *arguments: (CUresult.CUDA_SUCCESS, answer(*arguments)))
+
+    plain("cuDriverGetVersion", lambda: 12080)
+    plain("cuDeviceGetCount", lambda: 8)
+    plain("cuDeviceGetAttribute", lambda attribute, gpu: {75: 9, 76: 0, 16: 132, 38: 50 << 20}[attribute])
+    plain("cuDeviceGetName", lambda length, gpu: b"Fake".ljust(length, b"\0"))
+    plain("cuDeviceGetPCIBusId", lambda length, gpu: f"0000:0{gpu}:00.0".encode().ljust(length, b"\0"))
+    plain("cuDeviceTotalMem", lambda gpu: 1 << 30)
+    plain("cuDevicePrimaryCtxRetain", Context)
+    plain("cuDevicePrimaryCtxRelease", lambda gpu: None)
+    plain("cuInit", lambda flags: None)
+    plain("cuCtxPushCurrent", lambda context: context.push())
+    plain("cuCtxPopCurrent", Context.pop)
+    driver.CUdevice_attribute = driver.CUfunction_attribute = int
+
+    @entry
+    def cuEventElapsedTime(start, end):  # noqa: N802
+        return float(end.at - start.at)
+
+    @entry
+    def cuEventSynchronize(event):  # noqa: N802
+        return done
+
+    @entry
+    def cuStreamSynchronize(stream):  # noqa: N802
+        machine.streams[stream].synchronize()
+        return done
+
+    @entry
+    def cuStreamQuery(stream):  # noqa: N802
+        return done
+
+    @entry
+    def cuModuleLoad(path):  # noqa: N802
+        programs[len(programs)] = pycuda.module_from_file(path)
+        return len(programs) - 1
+
+    @entry
+    def cuModuleUnload(module):  # noqa: N802
+        return done
+
+    @entry
+    def cuModuleGetFunction(module, name):  # noqa: N802
+        kernels[len(kernels)] = programs[module].get_function(name.decode())
+        return len(kernels) - 1
+
+    @entry
+    def cuFuncGetAttribute(attribute, function):  # noqa: N802
+        assert attribute == 8
+        return kernels[function].get_attribute("most shared")
+
+    @entry
+    def cuFuncSetAttribute(function, attribute, value):  # noqa: N802
+        try:
+            kernels[function].set_attribute(attribute, value)
+        except pycuda.Error:
+            return (CUresult.CUDA_ERROR_INVALID_HANDLE,)
+        return done
+
+    @entry
+    def cuLaunchKernel(function, *sizes):  # noqa: N802
+        *_, shared, stream, parameters, extra = sizes
+        assert not parameters
+        words = (ctypes.c_void_p * 5).from_address(extra)
+        assert (words[0], words[2], words[4]) == (1, 2, None)
+        size = ctypes.c_size_t.from_address(words[3]).value
+        packed = ctypes.string_at(words[1], size)
+        kernels[function]._launch_kernel(sizes[:3], sizes[3:6], packed, shared, machine.streams[stream])
+        return done
+
+    @entry
+    def cuMemAlloc(nbytes):  # noqa: N802
+        try:
+            return int(pycuda.mem_alloc(nbytes))
+        except pycuda.MemoryError:
+            return (CUresult.CUDA_ERROR_OUT_OF_MEMORY,)
+
+    def free(address):
+        machine.memory[address].free()
+        return done
+
+    driver.cuMemFree = free
+
+    @entry
+    def cuMemGetInfo():  # noqa: N802
+        return CUresult.CUDA_SUCCESS, machine.room[machine.current], 0
+
+    @entry
+    def cuMemsetD8Async(address, byte, nbytes, stream):  # noqa: N802
+        machine.streams[stream].add(FLUSH)
+        return done
+
+    def copied(name, size, stream):
+        def copy(*arguments):
+            machine.streams[arguments[stream]].add(arguments[size] / BYTES_PER_MS)
+            return done
+
+        copy.__name__ = name
+        entry(copy)
+
+    for name in ("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"):
+        copied(name, 2, 3)
+
+    @entry
+    def cuMemHostAlloc(nbytes, flags):  # noqa: N802
+        memory = ctypes.create_string_buffer(nbytes)
+        host[ctypes.addressof(memory)] = memory
+        return ctypes.addressof(memory)
+
+    @entry
+    def cuMemHostGetDevicePointer(address, flags):  # noqa: N802
+        return address
+
+    @entry
+    def cuMemFreeHost(address):  # noqa: N802
+        del host[address]
+        return done
 
 
 class Graph:
@@ -351,8 +487,8 @@ class Graph:
         pass
 
 
-def install(monkeypatch, gpus):
-    """Put a machine of so many GPUs in place of the real one and return it."""
+def install(monkeypatch, gpus, has_pycuda=True):
+    """Put a machine of so many GPUs in place of the real one and return it, with PyCUDA or without."""
     machine = Machine(gpus)
     runtime = ModuleType("cuda.bindings.runtime")
     runtime.cudaRuntimeGetVersion = lambda: (0, 12080)
@@ -369,6 +505,8 @@ def install(monkeypatch, gpus):
         "cuda.bindings.runtime": runtime,
         "repro.devices.cuda_bindings": graph,
     }
+    if not has_pycuda:
+        modules |= {"pycuda": None, "pycuda.driver": None, "pycuda.tools": None}
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -376,6 +514,7 @@ def install(monkeypatch, gpus):
     monkeypatch.setattr(cuda_device.CudaDevice, "_resident", None)
     monkeypatch.setattr(nvml, "_library", lambda: None)
     # it binds the driver when it is imported: what is put back at the end is a module that is imported anew
-    monkeypatch.setitem(sys.modules, "repro.devices.cuda_link", None)
-    del sys.modules["repro.devices.cuda_link"]
+    for name in ("repro.devices.cuda_link", "repro.devices.bindings_driver"):
+        monkeypatch.setitem(sys.modules, name, None)
+        del sys.modules[name]
     return machine

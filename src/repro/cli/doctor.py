@@ -134,13 +134,14 @@ def _commit() -> Iterator[Finding]:
 def check_cuda() -> Iterator[Finding]:
     """Check GPUs, driver, compiler and cuSPARSE."""
     from repro.codegen import nvcc, nvrtc
-    from repro.devices.selection import find_gpus
+    from repro.devices.selection import find_gpus, has_bindings
 
     gpus, compiler, has_nvrtc = find_gpus(), nvcc.find(), nvrtc.is_installed()
-    launcher = find_spec("pycuda") is not None
     for gpu in gpus:
         missing_parts = [
-            name for name, part in (("PyCUDA", launcher), ("a compiler", compiler or has_nvrtc)) if not part
+            name
+            for name, part in (("cuda-bindings", has_bindings()), ("a compiler", compiler or has_nvrtc))
+            if not part
         ]
         yield Finding(
             f"cuda:{gpu.ordinal}",

@@ -1,5 +1,7 @@
 """An NVIDIA GPU, driven through PyCUDA on the primary context, which cuSPARSE and CUDA graphs use too.
 
+Without PyCUDA, which has no wheel, `repro.devices.bindings_driver` takes its place.
+
 Launches are timed by events around each launch and by replays of a graph. While the host fills the queue, a kernel
 blocks the stream. The measured work then runs without gaps that would come from the host.
 """
@@ -666,7 +668,7 @@ class CudaDevice:
             self._current.device = None
 
     def _mapped(self) -> AbstractContextManager[None]:
-        """Run the body with this device's context current and convert PyCUDA's errors."""
+        """Run the body with this device's context current and convert the driver's errors."""
         return _DriverCall(self, self._cuda)
 
     def failure(self, error: object) -> LaunchError:
@@ -710,7 +712,7 @@ def _uuid(ordinal: int) -> str:
 
 
 def open_cuda(ordinal: int) -> CudaDevice:
-    """Open a GPU by its number in PCI order. Raise `ReproError` if PyCUDA, the driver, the GPU or its target is
+    """Open a GPU by its number in PCI order. Raise `ReproError` if packages, the driver, the GPU or its target are
     missing.
     """
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # number GPUs as NVML and `find_gpus` do
@@ -719,7 +721,10 @@ def open_cuda(ordinal: int) -> CudaDevice:
     where = f"device: cuda:{ordinal}"
     try:
         import_module("cuda.bindings.driver")
-        cuda: Any = import_module("pycuda.driver")
+        try:
+            cuda: Any = import_module("pycuda.driver")
+        except ModuleNotFoundError:
+            cuda = import_module("repro.devices.bindings_driver")
     except ModuleNotFoundError as error:
         raise ReproError(
             "the packages for NVIDIA GPUs are not installed", where=where, actual=error, todo=install("cuda")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache, partial
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
 from typing import Any
@@ -128,9 +129,8 @@ class Memory:
     def _take(self, nbytes: int) -> Any:
         if self._pooling:
             if self._pool is None:
-                from pycuda.tools import DeviceMemoryPool
-
-                self._pool = DeviceMemoryPool()
+                tools = self._cuda if hasattr(self._cuda, "DeviceMemoryPool") else import_module("pycuda.tools")
+                self._pool = tools.DeviceMemoryPool()
             return self._pool.allocate(nbytes)
         try:
             return self._cuda.mem_alloc(nbytes)

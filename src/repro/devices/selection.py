@@ -41,6 +41,11 @@ class Gpu:
     uuid: str
 
 
+def has_bindings() -> bool:
+    """Return whether NVIDIA's Python bindings are installed, without which no GPU is driven."""
+    return bool(find_spec("cuda") and find_spec("cuda.bindings"))
+
+
 def find_gpus() -> list[Gpu]:
     """Return the GPUs visible to CUDA in this process, in PCI order; empty without a driver or NVML.
 
@@ -142,7 +147,7 @@ def resolve_device(setting: str) -> str:
             fallback=("opencl", "takes the CPU"),
         )
     if setting == "auto":
-        return "cuda:0" if gpus and find_spec("pycuda") else "opencl:0"
+        return "cuda:0" if gpus and has_bindings() else "opencl:0"
     ordinals = (
         range(max(len(gpus), 1))
         if number_list == "all"
