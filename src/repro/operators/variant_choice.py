@@ -34,6 +34,7 @@ QUICK_SLICES = (
     "Sl-32-AoSoA-AoS@sigma/direct-256-4-u4",
     "Sl-32-AoSoA-AoS@sigma/direct-256-4-u8-cs",
     "Sl-32-AoSoA-AoS/direct-128-8-w2-u4-cs",
+    "CSR-AoSoA-AoS/merge-128-8-u7-cs",
 )
 QUICK = (
     "CSR-AoSoA-AoS/direct-64-8-w8-u2",
