@@ -28,14 +28,17 @@ PROBLEM = real_problem(poisson((24, 24), 5))
 def names(arrays, whose=()):
     """Return the names of the calls with one library's arrays: ours, and those of the library."""
     refills = {"NumPy": ["new"], "CuPy": ["new", "out"], "PyTorch": ["out"]}[arrays]
-    ours = ["set-up/new", "product/new", "product/out", "spmm/new", "spgemm/new",
+    ours = ["set-up/new", "set-up-now/new", "product/new", "product/out", "product-now/new",
+            "product-now/out", "spmm/new", "spgemm/new",
             *(f"refill/{result}" for result in refills), "insert/new", "dynamic-product/new", "dynamic-product/out",
             "cg/new"]  # fmt: skip
     both = [*(("repro", call) for call in ours), *((library, call) for library, calls in whose for call in calls)]
     return {f"{call.split('/')[0]}/{library}/{arrays}/{call.split('/')[1]}" for library, call in both}
 
 
-NUMPY = names("NumPy", [("SciPy", ["product/new", "spmm/new", "spgemm/new", "dynamic-product/new", "cg/new"])])
+NUMPY = names(
+    "NumPy", [("SciPy", ["product/new", "product-now/new", "spmm/new", "spgemm/new", "dynamic-product/new", "cg/new"])]
+)
 
 
 def made(precision="double", problem=PROBLEM, functions=FUNCTIONS, say=pytest.fail):
@@ -64,14 +67,16 @@ def test_on_a_cpu_there_are_numpys_calls_and_all_are_right(precision):
         function, library, arrays, result = name.split("/")
         about = {"function": function, "library": library, "arrays": arrays, "result": result}
         assert error <= 1 and about.items() <= columns.items(), name
-        has_kernel = library == "repro" and function in ("product", "refill", "dynamic-product")
+        has_kernel = library == "repro" and function in ("product", "product-now", "refill", "dynamic-product")
         assert (columns["kernel_seconds"] is not None) == has_kernel
         assert not has_kernel or columns["kernel_seconds"] > 0
 
 
 def test_functions_that_take_long_are_left_out_of_large_matrices(monkeypatch):
     monkeypatch.setitem(MOST_ENTRIES, "opencl", PROBLEM.nnz - 1)
-    assert {name.split("/")[0] for name in errors(made())} == {"set-up", "product", "spmm", "insert", "dynamic-product"}
+    assert {name.split("/")[0] for name in errors(made())} == {
+        "set-up", "set-up-now", "product", "product-now", "spmm", "insert", "dynamic-product"
+    }  # fmt: skip
     assert errors(made(functions=("spgemm",))) == {}
 
 

@@ -305,20 +305,20 @@ def _square_error(setting: _Setting) -> Callable[[Any], float]:
     return lambda square: error(square @ x.astype(np.float64))
 
 
-def _product_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
-    A = stack.enter_context(operator(setting.matrix, device=setting.runtime.words))
-    return setting.products("product", A, setting.matrix)
+def _product_calls(function: str, tuned: str, setting: _Setting, stack: ExitStack) -> list[UserCall]:
+    A = stack.enter_context(operator(setting.matrix, tuned, device=setting.runtime.words))
+    return setting.products(function, A, setting.matrix)
 
 
-def _set_up_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
+def _set_up_calls(function: str, tuned: str, setting: _Setting, stack: ExitStack) -> list[UserCall]:
     x = setting.vector()
     error = _product_error(setting.matrix, x)
 
     def make(library: Library) -> tuple[Callable[[], Any], Any]:
-        return partial(operator, library.csr(setting.matrix), device=setting.runtime.words), None
+        return partial(operator, library.csr(setting.matrix), tuned, device=setting.runtime.words), None
 
     return [
-        UserCall("set-up", OURS, library, partial(make, library), lambda A: error(A @ x))
+        UserCall(function, OURS, library, partial(make, library), lambda A: error(A @ x))
         for library in setting.libraries
     ]
 
@@ -458,8 +458,10 @@ def _cg_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
 
 #: Functions that make the calls of each public function.
 GROUPS: dict[str, Callable[[_Setting, ExitStack], list[UserCall]]] = {
-    "set-up": _set_up_calls,
-    "product": _product_calls,
+    "set-up": partial(_set_up_calls, "set-up", "default"),
+    "set-up-now": partial(_set_up_calls, "set-up-now", "now"),
+    "product": partial(_product_calls, "product", "default"),
+    "product-now": partial(_product_calls, "product-now", "now"),
     "spmm": _spmm_calls,
     "spgemm": _spgemm_calls,
     "refill": _refill_calls,

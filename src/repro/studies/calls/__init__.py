@@ -8,7 +8,9 @@ from __future__ import annotations
 STUDY_NAME = "calls"
 REFERENCE = "no paper: the public functions of this package, called as a user calls them."
 #: Functions in the order of tables; a configuration can leave some out (`parts`).
-FUNCTIONS = ("set-up", "product", "spmm", "spgemm", "refill", "insert", "dynamic-product", "cg")
+FUNCTIONS = (
+    "set-up", "set-up-now", "product", "product-now", "spmm", "spgemm", "refill", "insert", "dynamic-product", "cg",
+)  # fmt: skip
 #: The library of our own functions.
 OURS = "repro"
 #: Libraries of arrays in the order of tables, and the library whose functions take them.

@@ -116,6 +116,7 @@ def calls(campaign: Campaign, published: Published) -> Table:
         "arrays, in the same shuffled rounds.",
         PROTOCOL,
         "Kernel alone: what our call launches, by the graph clock; none where a call launches no fixed sequence.",
+        "set-up-now and product-now: an operator that is tuned now.",
         "spmm: 8 columns; insert: 1,000 entries, all of them at occupied places; cg: 50 iterations.",
         "No library has a set-up, an insert or a refill.",
         absent_note(campaign),
