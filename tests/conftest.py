@@ -30,8 +30,9 @@ from repro.filesystem import write_whole
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
 from repro.studies import get_study
+from support.sampled import mark_unsampled
 
-pytest_plugins = ("support.coverage_of_first_tests",)
+pytest_plugins = ("pytester", "support.coverage_of_first_tests")
 REPOSITORY = Path(__file__).parents[1]
 #: Asked of the CPU's compiler beside the usual flags, unless REPRO_OPTIMISED is set.
 UNOPTIMISED = () if os.environ.get("REPRO_OPTIMISED") else ("-cl-opt-disable",)
@@ -47,6 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         given = getattr(item, "callspec", None)
         if given and (given.params.get("device"), given.params.get("precision")) == ("cuda", "single"):
             item.add_marker(pytest.mark.exhaustive)
+    mark_unsampled(items)
     if not os.environ.get("REPRO_MIRROR"):
         skip = pytest.mark.skip(reason="REPRO_MIRROR does not point at a folder of real inputs")
         for item in items:
