@@ -36,9 +36,12 @@ def test_alone(): pass
     ("selected", "kept"),
     [
         ("not exhaustive", "some[0] some[4] some[7] one[0] all[0] all[1] all[2] by_its_file[0] by_its_file[3] alone"),
-        ("exhaustive", "some[1] some[2] some[3] some[5] some[6] one[1] one[2] by_its_file[1] by_its_file[2] by_its_file[6]"),
+        (
+            "exhaustive",
+            "some[1] some[2] some[3] some[5] some[6] one[1] one[2] by_its_file[1] by_its_file[2] by_its_file[6]",
+        ),
     ],
-)  # fmt: skip
+)
 def test_sets_that_are_evenly_spread_stay(pytester: pytest.Pytester, selected: str, kept: str) -> None:
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_it=FUNCTIONS)

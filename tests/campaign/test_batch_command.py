@@ -176,6 +176,7 @@ def test_the_copy_of_a_batch_is_timed_once_and_the_floor_of_each_case(configure:
         assert set(rows[name].key) & set(rows["a"].key) == set()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_is_stale_is_measured_again_and_nothing_else(
     configure: Configure, repro: Command, run_all: Command
@@ -192,6 +193,7 @@ def test_what_is_stale_is_measured_again_and_nothing_else(
     assert "0 of 3 to measure" in repro("batch", CASES, *NAMES)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_fails_is_recorded_and_stops_no_other(configure: Configure, repro: Command) -> None:
     plan = configure()
@@ -257,6 +259,7 @@ def test_the_registry_is_not_read_again_for_a_problem_that_cannot_be_had(
     assert json.loads(record.read_text())["status"] == "unavailable"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_batch_that_is_killed_goes_on_where_it_was(configure: Configure, repro: Command) -> None:
     plan = configure(screen_launches=3000, cpu_budget=0.02)

@@ -61,6 +61,7 @@ def test_what_is_tried_is_compiled_and_nothing_again(problem: Matrix) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in SINGLE.rglob("*.clbin")}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_predicted_search_compiles_what_it_tries(problem: Matrix) -> None:
     record = Path(f"results/first/raw/problems/{NAME}.json")

@@ -144,6 +144,7 @@ def test_without_a_gpu_an_export_says_that_there_is_none(
     assert "no usable GPU: " in failed.value.stderr
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", CASES)
 def test_an_exported_product_is_right(
     program: Path, tmp_path: Path, small_problem: Callable[..., Matrix], case: str
@@ -169,6 +170,7 @@ def rectangular(entry: str, shape: tuple[int, int]) -> Matrix:
     return Matrix("rectangular", entry, shape[0], indptr, np.nonzero(present)[1].astype(np.int32), values, shape[1])
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("shape", [(300, 40), (40, 300), (1, 70), (70, 1)])
 @pytest.mark.parametrize(
     "case",
@@ -188,6 +190,7 @@ def test_an_exported_product_of_a_rectangular_matrix_is_right(
     assert said == expected(operands, variant, rows)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "shape", [{"n": 300}, {"n": 64}, {"n": 130, "hub": 40}, {"n": 5}, {"n": 150, "diagonal": False}]
 )
@@ -248,6 +251,7 @@ def find_order(program: Path, problem: Matrix, folder: Path) -> np.ndarray:
     return np.fromfile(folder / "order", np.int32).astype(np.int64)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CLUSTERED)
 def test_rows_are_stored_in_an_order_that_is_given(
     program: Path, tmp_path: Path, small_problem: Callable[..., Matrix], case: str
@@ -260,6 +264,7 @@ def test_rows_are_stored_in_an_order_that_is_given(
     assert said == expected(operands, variant, rows)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("case", CLUSTERED)
 def test_a_long_row_has_a_block_of_its_own(program: Path, tmp_path: Path, case: str, given: bool) -> None:

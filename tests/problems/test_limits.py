@@ -120,6 +120,7 @@ def test_a_packed_bomb_is_not_unpacked(tmp_path: Path) -> None:
     assert nbytes < 2000 * MIB
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pack", [gzip.compress, partial(lzma.compress, preset=0)], ids=["gzip", "xz"])
 @pytest.mark.parametrize("tarred", [False, True])
 def test_the_ratio_holds_for_every_packing(tmp_path: Path, pack, tarred: bool) -> None:
@@ -173,6 +174,7 @@ def test_entries_that_are_not_there_take_no_memory(tmp_path: Path) -> None:
     assert nbytes < 100 * MIB
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -99,6 +99,7 @@ def deployed(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> De
     return Deployment(checkout, tmp_path_factory.mktemp("deployment"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_workflow_is_run_as_a_module_of_another(deployed: Deployment) -> None:
     run = ["--cores", "2", *USAGE["mandatory-flags"]["flags"].split()]

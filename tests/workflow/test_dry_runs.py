@@ -29,6 +29,7 @@ def planned(checkout: Checkout) -> Callable[..., Said]:
     return cache(lambda *words: checkout.snakemake("--dry-run", "all", *words))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "problems", "scalar", "entries", "graphs", "poisson", "fields"),
     [
@@ -64,6 +65,7 @@ def test_every_job_is_planned(
     assert jobs["tables_compound_spmv"] == jobs["figures_compound_spmv"] == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_given_file_stands_alone_and_keys_of_the_line_lie_over_it(checkout: Checkout) -> None:
     """As for `repro plan`: a study that the file does not name is not run, though the default file names both."""
@@ -151,6 +153,7 @@ def test_the_profile_is_loaded_by_itself(planned: Callable[..., Said]) -> None:
     assert "unlock" not in said.text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("named", "what"),
     [
@@ -188,6 +191,7 @@ NAMES = ("gpu", "runtime", "mem_mb", "slurm_extra")
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("device", "gpus", "batch"), [("cuda", 1, 1), ("cuda:0,1", 2, 2), ("opencl", 0, 2)])
 def test_jobs_ask_for_gpus_time_and_memory(
     device: str, gpus: int, batch: int, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
@@ -240,6 +244,7 @@ def called(text: str) -> set[str]:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("key", "message"),
     [
@@ -301,6 +306,7 @@ def test_an_interruption_while_the_plan_is_made_is_a_word(checkout: Checkout) ->
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("obstacle", ["a file", "read-only"])
 def test_results_that_cannot_be_written_are_one_message(
     obstacle: str, tmp_path_factory: pytest.TempPathFactory

@@ -71,6 +71,7 @@ def test_what_is_right_is_verified_and_timed(tried, library, entry, precision, k
     assert blocks % (size + (4 if keys else 4 * k * k)) == 0
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "status", "message"),
     [

@@ -155,6 +155,7 @@ def test_all_phases_in_one_launch_give_the_bits_of_a_launch_a_phase(emulate, mon
     assert few[0] == few[1]
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.medium
 @pytest.mark.parametrize(
