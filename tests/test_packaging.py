@@ -118,7 +118,8 @@ def test_make_test_installs_what_tests_need_as_well() -> None:
 
 
 def test_each_tier_of_tests_has_all_of_the_one_before() -> None:
-    selected = {target: [marked(command) for command in recipe(target)] for target in ("test-all", "test", "test-fast", "coverage")}
+    targets = ("test-all", "test", "test-fast", "coverage")
+    selected = {target: [marked(command) for command in recipe(target)] for target in targets}
     (fast,), (most,) = selected["test-fast"], selected["test"]
     assert {*re.findall(r"not (\w+)", most)} == {"slow", "wording", "exhaustive"}
     assert {*re.findall(r"not (\w+)", fast)} == {"slow", "wording", "medium", "gpu", "exhaustive"}

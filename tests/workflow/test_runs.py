@@ -80,10 +80,7 @@ def test_logs_are_plain_lines(checkout: Checkout, config: str) -> None:
 
 
 def test_again_there_is_nothing_to_do(checkout: Checkout, config: str) -> None:
-    began = time.monotonic()
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
-    # 2 s on two idle cores; with other tests beside it, it may take many times as long
-    assert time.monotonic() - began < 300
 
 
 @pytest.mark.sampled(1)
