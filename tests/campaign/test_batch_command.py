@@ -161,6 +161,7 @@ def test_a_batch_leaves_what_jobs_of_one_problem_each_leave(
             assert list(now[column].fillna(0)) == list(before[column].fillna(0)), (step, column)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_copy_of_a_batch_is_timed_once_and_the_floor_of_each_case(configure: Configure, run_all: Command) -> None:
     configure()
@@ -290,6 +291,7 @@ def test_a_batch_that_is_killed_goes_on_where_it_was(configure: Configure, repro
     assert not Freshness(plan, until_measured(plan)).stale
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_crash_costs_a_row_of_its_case_and_the_batch_goes_on(
     configure: Configure, templates: Path, run_all: Command, cpu_device: OpenClDevice

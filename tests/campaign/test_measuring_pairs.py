@@ -97,6 +97,7 @@ def test_a_format_of_pairs_has_a_floor_of_its_own(measured: Callable[[Matrix], d
         assert of_layout.bytes.max() < plain.bytes.min()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_is_not_symmetric_has_none(measured: Callable[[Matrix], dict[str, pd.DataFrame]]) -> None:
     problem = disturbed(symmetric_problem("complex", HERMITIAN))

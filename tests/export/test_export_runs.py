@@ -332,6 +332,7 @@ def test_a_matrix_without_entries_gives_zero(program: Path, tmp_path: Path) -> N
         assert not y.any(), case
 
 
+@pytest.mark.exhaustive
 def test_the_example_checks_its_product_and_writes_it(
     tmp_path: Path, templates: Path, small_problem: Callable[..., Matrix]
 ) -> None:

@@ -225,7 +225,7 @@ def test_a_second_run_in_the_folder_is_refused(checkout: Checkout, config: str) 
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("words", "woken"), [([], False), (["--max-jobs-per-timespan", "50/1s"], True)])
 def test_the_scheduler_wakes_itself_for_a_limit_that_was_asked_for_alone(
     words: list[str], woken: bool, checkout: Checkout

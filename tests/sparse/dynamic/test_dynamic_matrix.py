@@ -112,6 +112,7 @@ class Operations(RuleBasedStateMachine):
             self.compare()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("small", [MAX_SMALL_BATCH, 2])
 def test_any_operations_in_any_order(on_cpu, make_batch, monkeypatch, small):
     """Also if all but the smallest batches are shared out to several blocks."""

@@ -152,7 +152,7 @@ def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, monkeypatch: py
         assert errors.max() <= 1  # and no NaN
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("layout", HEIGHTS)
