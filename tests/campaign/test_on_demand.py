@@ -75,6 +75,7 @@ def test_a_predicted_search_compiles_what_it_tries(problem: Matrix) -> None:
     assert len(found) < len(pd.read_parquet(search)) / 4
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_kernel_that_does_not_compile_is_a_row(problem: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.studies.compound_spmv.study.render_module", lambda *_: "no kernel")

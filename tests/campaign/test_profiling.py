@@ -208,6 +208,7 @@ def test_counters_are_rows_that_are_added_and_replaced(config_file, monkeypatch)
     assert list(third.dram_read_bytes) == [4000, 2000, 2000]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fake", "message"),
     [

@@ -43,6 +43,7 @@ def test_the_drawn_index_is_like_what_is_public_of_the_collections() -> None:
     assert 10 < 750e9 / sum(matrix.nonzeros for matrix in index) < 50
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_thousands_of_cases_are_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -121,6 +121,7 @@ def test_both_ways_agree_as_far_as_thin_triangles_let_them(degree, thickness):
     np.testing.assert_allclose(edge @ ones, 1, atol=4e-15)
 
 
+@pytest.mark.sampled(2)
 @degrees
 def test_the_filtered_error_falls_with_order_2k_plus_2(degree):
     errors = {"dG": [], "filtered": []}

@@ -81,6 +81,7 @@ def test_what_is_packed_for_these_tests_is_whole(tmp_path: Path) -> None:
     assert gzip.decompress(zeros(tmp_path / "a.gz", HEAD, b"%\n", 2 * MIB).read_bytes()) == HEAD + b"%\n" * MIB
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_plan_reads_a_header_and_no_more(tmp_path: Path, packed: bool) -> None:
     paths = []
@@ -172,7 +173,7 @@ def test_entries_that_are_not_there_take_no_memory(tmp_path: Path) -> None:
     assert nbytes < 100 * MIB
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "text"),
     [

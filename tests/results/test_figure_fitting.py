@@ -102,7 +102,7 @@ def read() -> dict[str, Campaign]:
     return {}
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_recorded_figure_fits_a_column(

@@ -55,6 +55,7 @@ def test_the_catalogs_flags_are_what_the_profile_says_of_when_and_how_jobs_run()
     }
 
 
+@pytest.mark.exhaustive
 def test_the_catalogs_snakefile_makes_what_the_other_makes(checkout: Checkout) -> None:
     words = ["--dry-run", "--forceall", "--configfile", "config/paper.yaml", "--config", "device=opencl"]
     here, there = checkout.snakemake(*words).jobs, checkout.snakemake("--snakefile", "workflow/Snakefile", *words).jobs

@@ -29,7 +29,7 @@ def planned(checkout: Checkout) -> Callable[..., Said]:
     return cache(lambda *words: checkout.snakemake("--dry-run", "all", *words))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("words", "problems", "scalar", "entries", "graphs", "poisson", "fields"),
     [
@@ -86,6 +86,7 @@ def test_a_given_file_stands_alone_and_keys_of_the_line_lie_over_it(checkout: Ch
     assert planned == merged.model_copy(update={"device": "opencl:0"}).model_dump(mode="json")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_keys_of_the_line_lie_over_the_default_file(checkout: Checkout) -> None:
     words = ["--config", "campaign=y", "device=opencl", "seed=3"]
@@ -96,6 +97,7 @@ def test_keys_of_the_line_lie_over_the_default_file(checkout: Checkout) -> None:
     assert {"compound_spmv", "compressed_coo"} <= set(planned["studies"])
 
 
+@pytest.mark.exhaustive
 def test_a_file_beside_the_configuration_is_found_from_another_folder(checkout: Checkout) -> None:
     matrix = checkout.folder / "beside/matrices/two.mtx"
     matrix.parent.mkdir(parents=True)
@@ -127,6 +129,7 @@ def test_the_paper_names_its_thirteen_problems(planned: Callable[..., Said]) -> 
         assert f"Building {name}\n" in said.text
 
 
+@pytest.mark.exhaustive
 def test_one_table_can_be_asked_for(checkout: Checkout) -> None:
     said = checkout.snakemake("--dry-run", "results/default/tables/compound_spmv/table-9.csv")
     assert said.code == 0, said.text
@@ -191,7 +194,7 @@ NAMES = ("gpu", "runtime", "mem_mb", "slurm_extra")
 """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("device", "gpus", "batch"), [("cuda", 1, 1), ("cuda:0,1", 2, 2), ("opencl", 0, 2)])
 def test_jobs_ask_for_gpus_time_and_memory(
     device: str, gpus: int, batch: int, checkout: Checkout, monkeypatch: pytest.MonkeyPatch

@@ -57,6 +57,7 @@ def edited(path: Path, edit: Callable[[str], str]) -> Iterator[None]:
         path.write_text(kept)
 
 
+@pytest.mark.exhaustive
 def test_a_replay_that_fails_deletes_nothing_that_is_recorded(record: Checkout) -> None:
     before = made(record)
     assert {path.suffix for path in before} >= {".csv", ".md", ".svg"}

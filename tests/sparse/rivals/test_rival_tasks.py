@@ -60,6 +60,7 @@ def make_graph_bench(cpu_device, modules_folder):
     yield from graph_benches(Devices([cpu_device]), modules_folder)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("name", "of", "status", "message"),
     [

@@ -81,6 +81,7 @@ def test_what_crashes_exits_or_hangs_costs_its_own_trial(library, monkeypatch, c
     assert begun == trials
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(nvcc.find() is None, reason="there is no nvcc")
 def test_without_a_gpu_a_source_is_compiled_and_its_kernel_looked_for(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -128,6 +128,7 @@ def test_a_tolerance_below_what_rounding_leaves(make, method):
     assert solution.residual < 1e-5 * solution.norm_of_b
 
 
+@pytest.mark.sampled(1)
 @needs_compiler
 @pytest.mark.medium
 @methods
