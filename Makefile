@@ -27,7 +27,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 PYTEST = $(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder
 FAST := not slow and not wording and not medium and not gpu and not exhaustive
 
-.PHONY: help all demo test test-fast test-all test-exhaustive lint messages docs census times minutes environment lock clean
+.PHONY: help all demo test test-fast test-all test-exhaustive coverage lint messages docs census times minutes environment lock clean
 
 help:  ## Print this.
 	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [EXTRAS=cpu,mesh] [LOCKED=no]"
@@ -45,15 +45,19 @@ test: $(call stamps,dev)  ## Run the tests but the slow ones and those of wordin
 test-fast: $(call stamps,dev)  ## Run of these the ones that take no seconds: for after each edit.
 	$(PYTEST) -m "$(FAST)" $(ARGS)
 
-# Coverage is measured in the fast tier alone, and there of the first three tests of a function: it doubles the time of
-# a test, and the rest adds little to it.
-test-all: $(call stamps,dev)  ## Run all tests but the exhaustive ones, the fast ones with coverage: what has to pass.
-	$(PYTEST) -m "$(FAST)" --cov --cov-report=term $(ARGS)
+# The fast ones first: what fails there is known in minutes.
+test-all: $(call stamps,dev)  ## Run all tests but the exhaustive ones: what has to pass.
+	$(PYTEST) -m "$(FAST)" $(ARGS)
 	$(PYTEST) -m "not ($(FAST)) and not exhaustive" $(ARGS)
 
 # The CPU's compiler optimises in these, as it does for users: elsewhere it would take most of the time.
 test-exhaustive: $(call stamps,dev)  ## Run the tests that repeat at length what others show: before a release.
 	REPRO_OPTIMISED=yes $(PYTEST) -m exhaustive $(ARGS)
+
+# Coverage doubles the time of a test: it is measured in the fast tier alone, of the first three tests of a function,
+# since the others add little to it.
+coverage: $(call stamps,dev)  ## Measure how much of the code the fast tests run, beside the least that pyproject.toml asks.
+	$(PYTEST) -m "$(FAST)" --cov --cov-report=term $(ARGS)
 
 # all of them, whatever an earlier one finds
 lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workflow.

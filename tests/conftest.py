@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from repro.bench import yardsticks
 from repro.bench.runnable import Workspace
 from repro.bench.trial import Bench, DeviceSamples
 from repro.codegen import opencl_runtime
@@ -30,8 +31,9 @@ from repro.filesystem import write_whole
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
 from repro.studies import get_study
+from support.sampled import mark_unsampled
 
-pytest_plugins = ("support.coverage_of_first_tests",)
+pytest_plugins = ("pytester", "support.coverage_of_first_tests")
 REPOSITORY = Path(__file__).parents[1]
 #: Asked of the CPU's compiler beside the usual flags, unless REPRO_OPTIMISED is set.
 UNOPTIMISED = () if os.environ.get("REPRO_OPTIMISED") else ("-cl-opt-disable",)
@@ -47,6 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         given = getattr(item, "callspec", None)
         if given and (given.params.get("device"), given.params.get("precision")) == ("cuda", "single"):
             item.add_marker(pytest.mark.exhaustive)
+    mark_unsampled(items)
     if not os.environ.get("REPRO_MIRROR"):
         skip = pytest.mark.skip(reason="REPRO_MIRROR does not point at a folder of real inputs")
         for item in items:
@@ -173,6 +176,14 @@ def compiled_once(built_folder: Path) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opencl_runtime, "build", once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_copy() -> Iterator[None]:
+    """Have the CPU copy a megabyte where its bandwidth is measured: its full size takes most of a small campaign."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(yardsticks.COPY_BYTES, "opencl", 1 << 20)
         yield
 
 

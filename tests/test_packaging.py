@@ -81,7 +81,7 @@ def test_the_papers_are_cited() -> None:
 
 def test_make_prints_its_targets() -> None:
     said = subprocess.run(["make"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
-    for target in ("all", "test", "test-fast", "test-all", "lint", "census", "clean"):
+    for target in ("all", "test", "test-fast", "test-all", "coverage", "lint", "census", "clean"):
         assert re.search(rf"^  {target} +\S", said, re.MULTILINE)
 
 
@@ -118,11 +118,13 @@ def test_make_test_installs_what_tests_need_as_well() -> None:
 
 
 def test_each_tier_of_tests_has_all_of_the_one_before() -> None:
-    selected = {target: [marked(command) for command in recipe(target)] for target in ("test-all", "test", "test-fast")}
+    targets = ("test-all", "test", "test-fast", "coverage")
+    selected = {target: [marked(command) for command in recipe(target)] for target in targets}
     (fast,), (most,) = selected["test-fast"], selected["test"]
     assert {*re.findall(r"not (\w+)", most)} == {"slow", "wording", "exhaustive"}
     assert {*re.findall(r"not (\w+)", fast)} == {"slow", "wording", "medium", "gpu", "exhaustive"}
     assert selected["test-all"] == [fast, f"not ({fast}) and not exhaustive"]
+    assert selected["coverage"] == [fast]
 
 
 def marked(command: str) -> str:

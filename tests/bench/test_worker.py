@@ -69,17 +69,15 @@ def started(script=WAITING):
 )
 def test_what_asks_the_one_to_end_is_passed_on(number, end):
     process, _ = started()
-    began = time.monotonic()
     process.send_signal(number)
-    assert process.communicate(timeout=20)[0] == f"{End(end.code, int(number))}\n"
-    assert time.monotonic() - began < 10
+    assert process.communicate(timeout=60)[0] == f"{End(end.code, int(number))}\n"
 
 
 def test_a_worker_ends_with_the_one_it_works_for():
     process, pid = started()
     process.kill()
-    process.communicate(timeout=20)
-    deadline = time.monotonic() + 10
+    process.communicate(timeout=60)
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and is_running(pid):
         time.sleep(0.05)
     assert not is_running(pid)

@@ -161,6 +161,7 @@ def test_a_batch_leaves_what_jobs_of_one_problem_each_leave(
             assert list(now[column].fillna(0)) == list(before[column].fillna(0)), (step, column)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_copy_of_a_batch_is_timed_once_and_the_floor_of_each_case(configure: Configure, run_all: Command) -> None:
     configure()
@@ -176,6 +177,7 @@ def test_the_copy_of_a_batch_is_timed_once_and_the_floor_of_each_case(configure:
         assert set(rows[name].key) & set(rows["a"].key) == set()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_is_stale_is_measured_again_and_nothing_else(
     configure: Configure, repro: Command, run_all: Command
@@ -192,6 +194,7 @@ def test_what_is_stale_is_measured_again_and_nothing_else(
     assert "0 of 3 to measure" in repro("batch", CASES, *NAMES)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_fails_is_recorded_and_stops_no_other(configure: Configure, repro: Command) -> None:
     plan = configure()
@@ -257,6 +260,7 @@ def test_the_registry_is_not_read_again_for_a_problem_that_cannot_be_had(
     assert json.loads(record.read_text())["status"] == "unavailable"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_batch_that_is_killed_goes_on_where_it_was(configure: Configure, repro: Command) -> None:
     plan = configure(screen_launches=3000, cpu_budget=0.02)
@@ -287,6 +291,7 @@ def test_a_batch_that_is_killed_goes_on_where_it_was(configure: Configure, repro
     assert not Freshness(plan, until_measured(plan)).stale
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_crash_costs_a_row_of_its_case_and_the_batch_goes_on(
     configure: Configure, templates: Path, run_all: Command, cpu_device: OpenClDevice

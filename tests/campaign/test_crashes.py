@@ -89,6 +89,7 @@ def test_what_crashes_and_what_hangs_costs_its_rows_and_the_rest_is_measured(
     assert done.stdout.count("going on in a new") == crashed.sum() + hung.sum()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -101,6 +102,7 @@ def test_what_is_asked_to_end_ends_with_all_its_processes(command: Callable[...,
         os.killpg(process.pid, 0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_was_stopped_for_longer_than_the_timeout_is_not_given_up(command: Callable[..., list[str]]) -> None:
     seconds = 2.5

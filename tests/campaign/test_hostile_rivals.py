@@ -17,7 +17,7 @@ from support.small_case import LAYOUTS, NAME, STUDY, config
 pytestmark = pytest.mark.medium
 
 
-@pytest.mark.parametrize("count", [SHORT, pytest.param(len(CHANGES), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [SHORT, pytest.param(len(CHANGES), marks=pytest.mark.exhaustive)])
 def test_hostile_rivals_cost_only_themselves(measuring, templates, count) -> None:
     Path("config").symlink_to(templates.parent / "config")
     shutil.copytree("results/c", "results/plain")

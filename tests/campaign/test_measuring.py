@@ -238,6 +238,7 @@ def test_a_predicted_search_learns_from_other_campaigns_and_measures_a_few(measu
     assert set(choices["name"]) <= set(found["report"]["name"]) & set(found["search"]["name"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_random_search_measures_as_many(measuring):
     search = run(search="random", budget=0.05, space="paper")["search"]

@@ -39,6 +39,7 @@ def damage(binary: Path) -> None:
     binary.write_bytes(content)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("spoil", [damage, Path.unlink])
 def test_a_damaged_module_is_named_and_compiled_again(modules, measuring, templates, spoil):
@@ -94,6 +95,7 @@ def trip(*_):
     raise ZeroDivisionError("by 0")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("failure", "reason", "traced"),
     [(refuse, "no such module\n  where: here\n  what to do: compile it", False),

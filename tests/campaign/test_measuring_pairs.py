@@ -97,6 +97,7 @@ def test_a_format_of_pairs_has_a_floor_of_its_own(measured: Callable[[Matrix], d
         assert of_layout.bytes.max() < plain.bytes.min()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_is_not_symmetric_has_none(measured: Callable[[Matrix], dict[str, pd.DataFrame]]) -> None:
     problem = disturbed(symmetric_problem("complex", HERMITIAN))
@@ -110,6 +111,7 @@ def test_what_is_not_symmetric_has_none(measured: Callable[[Matrix], dict[str, p
     assert OWN_FLOOR not in set(found["report"].kind) | set(found["baseline"].kind)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_search_with_a_budget_tries_pairs_where_the_matrix_is_symmetric(
     measured: Callable[..., dict[str, pd.DataFrame]],
@@ -123,6 +125,7 @@ def test_a_search_with_a_budget_tries_pairs_where_the_matrix_is_symmetric(
     assert set(without.space) >= {"paper"} and set(without.status) == {"ok"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_predicted_search_learns_from_what_was_recorded_of_pairs(
     monkeypatch: pytest.MonkeyPatch, measured: Callable[..., dict[str, pd.DataFrame]]

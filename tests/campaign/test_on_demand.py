@@ -61,6 +61,7 @@ def test_what_is_tried_is_compiled_and_nothing_again(problem: Matrix) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in SINGLE.rglob("*.clbin")}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_predicted_search_compiles_what_it_tries(problem: Matrix) -> None:
     record = Path(f"results/first/raw/problems/{NAME}.json")
@@ -74,6 +75,7 @@ def test_a_predicted_search_compiles_what_it_tries(problem: Matrix) -> None:
     assert len(found) < len(pd.read_parquet(search)) / 4
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_kernel_that_does_not_compile_is_a_row(problem: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.studies.compound_spmv.study.render_module", lambda *_: "no kernel")

@@ -172,6 +172,7 @@ def counted(config_file: Path, *names: str) -> pd.DataFrame:
     return pd.read_parquet(path).set_index("name")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_file_that_is_named_keeps_the_counters_of_other_cases(config_file):
     config, output = load(config_file), Path("counters.parquet")
@@ -207,6 +208,7 @@ def test_counters_are_rows_that_are_added_and_replaced(config_file, monkeypatch)
     assert list(third.dram_read_bytes) == [4000, 2000, 2000]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fake", "message"),
     [

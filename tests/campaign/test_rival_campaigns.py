@@ -66,6 +66,7 @@ def points_of(canvas: Canvas) -> set[float]:
     return {float(x) for line in lines for x in line.get_xdata()}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_figures(
     measuring, templates, capsys, monkeypatch

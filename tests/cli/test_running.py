@@ -87,6 +87,7 @@ def test_a_campaigns_name_in_place_of_its_file_is_one_message(
     assert "what to do: repro run config/demo.yaml" in capsys.readouterr().err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.medium
 @pytest.mark.parametrize("command", [["repro", "plan", "../mine.yaml"], ["repro", "run", "../mine.yaml", "--", "-n"],
                                      ["snakemake", "-n", "--cores", "1", "--configfile", "../mine.yaml"]])  # fmt: skip

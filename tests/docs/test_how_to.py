@@ -14,6 +14,8 @@ from support.pages import HOW_TO, REPOSITORY, blocks
 
 COPIED = (".gitignore", "src", "config", "kernels", "tests", "workflow", "profiles", "Snakefile", "pyproject.toml")
 EXAMPLES = [page for page in HOW_TO if any(block.how == "run" for block in blocks(page))]
+#: Whose examples are run each time: a problem that is measured, and a study; the others take twice as long.
+SHORT = ("add-a-problem", "add-a-study")
 
 
 @pytest.fixture
@@ -57,7 +59,11 @@ def test_every_page_has_an_example():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=() if page.stem in SHORT else pytest.mark.exhaustive) for page in EXAMPLES],
+    ids=[page.stem for page in EXAMPLES],
+)
 def test_the_example_works_as_the_page_says(copy, page):
     said = ""
     for block in blocks(page):

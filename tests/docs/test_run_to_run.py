@@ -60,6 +60,7 @@ def test_every_number_of_a_paragraph_is_printed_by_its_command(
     assert [number for number in said if number not in shown] == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.wording
 def test_the_choices_are_those_that_are_printed(printed: list[str]) -> None:
     prose = " ".join(section().split())

@@ -149,6 +149,7 @@ def test_a_wish_that_cannot_be_is_one_message(tmp_path):
             import_module(name).main(["--tuned", "best", *DEVICE] + ["--surface", "blob"] * (name[0] == "s"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("degree", "cells"), [(1, (8, 16)), (2, (6, 12))])
 def test_the_filter_raises_the_order_of_advection(tmp_path, capsys, degree, cells):
     example = import_module("advection_siac")
@@ -204,6 +205,7 @@ def test_heat_spreads_as_scipy_says_and_as_the_disc_s_modes_do(capsys):
     assert "on the chip" in capsys.readouterr().out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("theta", "more"), [(0.0, 0), (0.08, 3)])
 def test_a_plate_heats_up_as_a_direct_solver_says(tmp_path, capsys, theta, more):
     example = import_module("nonlinear_heat")

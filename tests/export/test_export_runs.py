@@ -153,6 +153,7 @@ def stored_order(program: Path, problem: Matrix, tmp_path: Path, case: str) -> n
     return find_order(program, problem, tmp_path) if case in CLUSTERED else None
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("case", CASES)
 def test_an_exported_product_is_right(
     program: Path, tmp_path: Path, small_problem: Callable[..., Matrix], case: str
@@ -178,6 +179,7 @@ def rectangular(entry: str, shape: tuple[int, int]) -> Matrix:
     return Matrix("rectangular", entry, shape[0], indptr, np.nonzero(present)[1].astype(np.int32), values, shape[1])
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("shape", [(300, 40), (40, 300), (1, 70), (70, 1)])
 @pytest.mark.parametrize(
     "case",
@@ -197,6 +199,7 @@ def test_an_exported_product_of_a_rectangular_matrix_is_right(
     assert said == expected(operands, variant, rows)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "shape", [{"n": 300}, {"n": 64}, {"n": 130, "hub": 40}, {"n": 5}, {"n": 150, "diagonal": False}]
 )
@@ -257,6 +260,7 @@ def find_order(program: Path, problem: Matrix, folder: Path) -> np.ndarray:
     return np.fromfile(folder / "order", np.int32).astype(np.int64)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CLUSTERED)
 def test_rows_are_stored_in_an_order_that_is_given(
     program: Path, tmp_path: Path, small_problem: Callable[..., Matrix], case: str
@@ -269,6 +273,7 @@ def test_rows_are_stored_in_an_order_that_is_given(
     assert said == expected(operands, variant, rows)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("case", CLUSTERED)
 def test_a_long_row_has_a_block_of_its_own(program: Path, tmp_path: Path, case: str, given: bool) -> None:
@@ -336,6 +341,7 @@ def test_a_matrix_without_entries_gives_zero(program: Path, tmp_path: Path) -> N
         assert not y.any(), case
 
 
+@pytest.mark.exhaustive
 def test_the_example_checks_its_product_and_writes_it(
     tmp_path: Path, templates: Path, small_problem: Callable[..., Matrix]
 ) -> None:

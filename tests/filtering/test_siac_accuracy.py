@@ -37,6 +37,7 @@ def around_centre(count, reach):
     return 0.5 + np.random.default_rng(3).uniform(-reach, reach, (count, 2))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.slow
 @degrees
 @ways
@@ -55,6 +56,7 @@ def test_polynomials_that_a_field_holds_are_kept_on_any_mesh(values, way, degree
     np.testing.assert_allclose(filtered, np.prod(points[:, None] ** powers, axis=2), rtol=0, atol=1e-13)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.slow
 @degrees
 @ways
@@ -81,6 +83,7 @@ def wave(x, y):
     return np.sin(2 * np.pi * x) * np.sin(2 * np.pi * y)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.slow
 @degrees
 @ways

@@ -59,6 +59,7 @@ def rows_of(name, degree, count):
     return contour_rows(MESHES[name], anywhere(count), degree)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.slow
 @degrees
 @ways
@@ -70,6 +71,7 @@ def test_a_field_is_filtered_as_by_numpy(any_device, load, way, degree, name):
     assert (np.abs(result - rows @ modes.ravel()) <= bound_of(rows, modes, mesh, degree)).all()
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @degrees
 @pytest.mark.parametrize("name", MESHES)
@@ -144,6 +146,7 @@ def test_nan_in_one_of_many_fields_reaches_its_values_alone(any_device, load):
     assert np.isfinite(np.delete(products, 3, axis=1)).all()
 
 
+@pytest.mark.sampled(6)
 @ways
 def test_points_on_vertices_edges_and_knot_lines(any_device, load, way):
     mesh = MESHES["structured"]

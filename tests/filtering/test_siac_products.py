@@ -43,6 +43,7 @@ def products(matrix, modes, fields, shares):
     return launches.download(result, POINTS * fields, np.float64).reshape(POINTS, fields)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fields", [8, 16, 29])
 @pytest.mark.parametrize("shares", [1, 2])
 def test_products_are_those_of_the_matrix(case, fields, shares):
@@ -69,6 +70,7 @@ def test_what_is_not_finite_stays_in_rows_with_an_entry(case, number):
     np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.sampled(3)
 def test_warps_that_share_tiles_make_the_product_of_one_warp(case):
     matrix, mesh = case
     modes = np.random.default_rng(5).standard_normal((len(mesh.triangles), mode_count(matrix.degree, 2), 16))

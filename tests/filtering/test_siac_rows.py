@@ -37,6 +37,7 @@ def anywhere(count, seed=0):
     return np.random.default_rng(seed).uniform(-0.5, 1.5, (count, 2))
 
 
+@pytest.mark.sampled(8)
 @ways
 @degrees
 @pytest.mark.parametrize(("name", "part"), [("structured", 0.9), ("sheared", 0.8), ("delaunay", 0.6)])
@@ -81,6 +82,7 @@ def test_projections_of_polynomials_are_restored_on_a_structured_mesh(rows, degr
     assert worst(1.3 / n) > 1e-10
 
 
+@pytest.mark.sampled(36)
 @ways
 @meshes
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
@@ -92,6 +94,7 @@ def test_a_constant_is_kept(rows, name, degree, h):
     np.testing.assert_allclose(rows(mesh, anywhere(5), degree, scale=h) @ ones.ravel(), 1, atol=4e-15)
 
 
+@pytest.mark.sampled(16)
 @meshes
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
 @pytest.mark.parametrize("h", [None, 0.31, 0.07])
@@ -118,6 +121,7 @@ def test_both_ways_agree_as_far_as_thin_triangles_let_them(degree, thickness):
     np.testing.assert_allclose(edge @ ones, 1, atol=4e-15)
 
 
+@pytest.mark.sampled(2)
 @degrees
 def test_the_filtered_error_falls_with_order_2k_plus_2(degree):
     errors = {"dG": [], "filtered": []}
@@ -169,6 +173,7 @@ def test_a_box_may_lie_anywhere_and_have_any_sides(rows):
     np.testing.assert_allclose(rows(longer, points * 9, 2) @ ones, 1, atol=4e-15)
 
 
+@pytest.mark.sampled(12)
 @ways
 @degrees
 @pytest.mark.parametrize("offset", [0.0, 1e-16, 1e-15, 1e-12, -1e-16, -1e-8])

@@ -55,6 +55,7 @@ def arrays_of(matrix, modes):
             (modes, modes.nbytes)]  # fmt: skip
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @degrees
 @pytest.mark.parametrize("mesh", [hexagonal(5), structured(1)], ids=["delaunay", "two"])

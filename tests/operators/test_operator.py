@@ -37,6 +37,7 @@ def spd():
     return sp.bsr_array(half @ half.T + sp.eye_array(60), blocksize=(3, 3))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("tuned", VARIANTS)
 @pytest.mark.parametrize("entry", ENTRIES)

@@ -40,6 +40,7 @@ def in_place(monkeypatch):
     monkeypatch.setattr(sparse_products, "_operand", convert)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_two_matrices_are_multiplied_where_they_lie(bring, in_place, dtype, index):

@@ -22,6 +22,7 @@ CALLS = int(os.environ.get("REPRO_THREAD_CALLS", "400"))
 LONG_CALLS = CALLS if "REPRO_THREAD_CALLS" in os.environ else CALLS // THREADS
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
 def test_threads_get_their_own_answers(group):
@@ -42,6 +43,7 @@ def test_what_a_thread_made_others_use_after_its_end():
     assert near(answers[0], matrices()["real"] @ draw(1))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("made", ["repro.operator(M, device=D)", "repro.DynamicCSR.from_csr(M, device=D).reader()"])
 def test_a_program_may_end_while_a_daemon_thread_multiplies(made):
     program = f"""

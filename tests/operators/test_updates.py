@@ -59,6 +59,7 @@ def check(A, matrix, atol=1e-12):
     np.testing.assert_allclose(A @ X, matrix @ X, atol=atol)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("place", ["host", "device"])
 @pytest.mark.parametrize("tuned", VARIANTS)
 @pytest.mark.parametrize("entry", ENTRIES)

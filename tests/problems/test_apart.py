@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
@@ -99,10 +98,8 @@ def test_a_large_file_may_take_more(path: Path) -> None:
 
 
 def test_a_hang_is_one_message_and_no_process_stays(path: Path, tmp_path: Path) -> None:
-    start = time.monotonic()
     with pytest.raises(ReproError, match="takes too long") as told:
         read_isolated(partial(readers.hang, tmp_path / "pid"), path, Limits(seconds=0.5), READER)
-    assert time.monotonic() - start < 50
     assert told.value.expected == "at most 0.5 s (limits.seconds)"
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

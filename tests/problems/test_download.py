@@ -96,10 +96,8 @@ def answer(headers: dict[str, str], body: bytes, status: int = 200) -> Callable[
 )
 def test_a_byte_now_and_then_does_not_go_on_for_ever(server: Any, settings: Settings, start: bytes) -> None:
     server.moods["toy.txt"] = [trickle(start)]
-    begun = time.monotonic()
     message = refusal(settings(max_seconds=1), f"{server.url}/toy.txt")
     assert "not done in 1 s (fetch.max_seconds)" in message
-    assert time.monotonic() - begun < 60
     assert server.hits == ["toy.txt"]
 
 
@@ -121,9 +119,7 @@ def test_importing_what_downloads_is_no_part_of_the_time(
 
 def test_trying_again_is_part_of_the_time(server: Any, settings: Settings) -> None:
     server.moods["toy.txt"] = [503]
-    begun = time.monotonic()
     assert "HTTP 503" in refusal(settings(max_seconds=1, retries=100), f"{server.url}/toy.txt")
-    assert time.monotonic() - begun < 30
     assert len(server.hits) == 2
 
 
@@ -213,9 +209,7 @@ def test_a_length_that_is_not_the_files(server: Any, settings: Settings, length:
     ["http://[", "http://", "gopher://localhost/toy.txt", "http://localhost:port/toy.txt", "//", "toy", "http://\x00"],
 )
 def test_a_malformed_address_is_said_and_not_tried_again(settings: Settings, url: str) -> None:
-    begun = time.monotonic()
     assert "malformed address" in refusal(settings(), url)
-    assert time.monotonic() - begun < 60
 
 
 @pytest.mark.parametrize("mirror", ["http://[", "gopher://mirror"])

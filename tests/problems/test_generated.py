@@ -19,6 +19,7 @@ from repro.problems.problem import describe_pattern
 pytestmark = pytest.mark.medium
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_defaults_have_the_size_that_is_known_before_and_repeat(kind: str) -> None:
     matrix = generate(kind)

@@ -102,6 +102,7 @@ def test_a_row_cannot_be_longer_than_the_matrix_is_wide() -> None:
         assemble_graph(LengthTargets(10, 80, 0, 20, 8, 15), 19, "web", 1)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.medium
 @pytest.mark.parametrize("item", STAND_INS, ids=lambda item: item.name)
 def test_the_lengths_of_every_stand_in_are_those_of_the_tables(item: Generated) -> None:

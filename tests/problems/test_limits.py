@@ -31,7 +31,7 @@ pytestmark = pytest.mark.medium
 HEAD = b"%%MatrixMarket matrix coordinate real general\n"
 MIB = 1 << 20
 PROGRAM = """
-import json, resource, sys, time
+import json, resource, sys
 from pathlib import Path
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
@@ -48,20 +48,19 @@ read = {"plan": lambda path: describe_file(OwnProblem(path=path)), "matrix": lam
         "mesh": lambda path: read_surface(Path(path))}[how]
 before, found = peak(), []
 for path in paths:
-    start = time.monotonic()
     try:
         said = repr(read(path))
     except ReproError as error:
         said = str(error)
-    found.append([said, time.monotonic() - start, peak() - before])
+    found.append([said, peak() - before])
 print(json.dumps(found))
 """
 
 
-def measure(how: str, *paths: Path) -> list[tuple[str, float, int]]:
-    """Read files in a fresh process: what each said, its seconds, and the bytes of memory that all so far took."""
+def measure(how: str, *paths: Path) -> list[tuple[str, int]]:
+    """Read files in a fresh process: what each said, and the bytes of memory that all so far took."""
     done = subprocess.run([sys.executable, "-c", PROGRAM, how, *paths], capture_output=True, text=True, check=True)
-    found: list[tuple[str, float, int]] = json.loads(done.stdout)
+    found: list[tuple[str, int]] = json.loads(done.stdout)
     return found
 
 
@@ -82,6 +81,7 @@ def test_what_is_packed_for_these_tests_is_whole(tmp_path: Path) -> None:
     assert gzip.decompress(zeros(tmp_path / "a.gz", HEAD, b"%\n", 2 * MIB).read_bytes()) == HEAD + b"%\n" * MIB
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_plan_reads_a_header_and_no_more(tmp_path: Path, packed: bool) -> None:
     paths = []
@@ -91,11 +91,10 @@ def test_a_plan_reads_a_header_and_no_more(tmp_path: Path, packed: bool) -> None
             zeros(paths[-1], HEAD, line, 300 * MIB)
         else:
             paths[-1].write_bytes(HEAD + line * (20 * MIB // len(line)))
-    for said, seconds, nbytes in measure("plan", *paths):
+    for said, nbytes in measure("plan", *paths):
         assert "does not state its size in its first lines" in said
         assert "at most 1,048,576 bytes (limits.header)" in said
         assert "raise limits.header" in said
-        assert seconds < 60
         assert nbytes < 16 * MIB
 
 
@@ -113,13 +112,14 @@ def test_a_packed_bomb_is_not_unpacked(tmp_path: Path) -> None:
     path = zeros(tmp_path / "a.mtx.gz", HEAD + b"9 9 100000000\n", b"1 1 1.5\n", 600 * MIB)
     size = path.stat().st_size
     assert size * Limits().ratio > ALWAYS
-    ((said, _, nbytes),) = measure("matrix", path)
+    ((said, nbytes),) = measure("matrix", path)
     assert "too large once it is unpacked" in said
     assert f"at most {int(250 * size):,} bytes (limits.ratio)" in said
     assert f"from {size:,} packed ones" in said
     assert nbytes < 2000 * MIB
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pack", [gzip.compress, partial(lzma.compress, preset=0)], ids=["gzip", "xz"])
 @pytest.mark.parametrize("tarred", [False, True])
 def test_the_ratio_holds_for_every_packing(tmp_path: Path, pack, tarred: bool) -> None:
@@ -168,11 +168,12 @@ def test_what_a_header_asks_for_is_refused_before_it_is_taken(tmp_path: Path, si
 def test_entries_that_are_not_there_take_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.mtx"
     path.write_bytes(HEAD + b"50000 50000 900000000\n1 1 1\n")
-    ((said, _, nbytes),) = measure("matrix", path)
+    ((said, nbytes),) = measure("matrix", path)
     assert "900,000,000 entries, as line 2 says" in said
     assert nbytes < 100 * MIB
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -184,10 +185,9 @@ def test_entries_that_are_not_there_take_no_memory(tmp_path: Path) -> None:
 )
 def test_a_mesh_takes_memory_in_proportion_to_its_file(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    ((said, seconds, nbytes),) = measure("mesh", tmp_path / name)
+    ((said, nbytes),) = measure("mesh", tmp_path / name)
     assert "the mesh file is truncated" in said
     assert "00,000,000" in said
-    assert seconds < 60
     assert nbytes < 200 * MIB
 
 

@@ -42,6 +42,7 @@ def published(table: str, name: str) -> dict[str, str]:
         return next(row for row in csv.DictReader(file) if row["problem"] == item(name).stand_in)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STAND_INS)
 def test_the_size_is_that_of_table_1(name: str) -> None:

@@ -98,6 +98,7 @@ def test_the_registry_and_the_recipes_name_each_other() -> None:
     assert all(item.checksum and item.made for item in items)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @needs_packages
 @pytest.mark.parametrize("name", EVERY)
@@ -110,6 +111,7 @@ def test_size(made: Callable[[str], Any], name: str) -> None:
     assert low <= lengths.max() <= high
 
 
+@pytest.mark.exhaustive
 @needs_packages
 @pytest.mark.slow
 def test_the_large_mesh_is_larger_than_the_cache(made: Callable[[str], Any]) -> None:
@@ -133,6 +135,7 @@ def test_soundness(made: Callable[[str], Any], name: str) -> None:
     assert _components(tets) == 1
 
 
+@pytest.mark.sampled(3)
 @needs_packages
 @pytest.mark.parametrize(
     "name",

@@ -54,6 +54,7 @@ def two_panels() -> Any:
     return drawn
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.medium
 @pytest.mark.parametrize(("width", "font"), [(3.3, "STIXGeneral"), (COLUMN_WIDTH, None), (5, "DejaVu Serif")])
 def test_words_neither_meet_nor_leave_the_figure(width: float, font: str | None) -> None:
@@ -101,6 +102,7 @@ def read() -> dict[str, Campaign]:
     return {}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_recorded_figure_fits_a_column(

@@ -11,6 +11,12 @@ from repro.cli.results import table
 from support.campaigns import REPOSITORY, RESULTS, recorded_campaigns
 
 KEPT = ("*.csv", "*.md")
+#: Records of several studies each, whose tables take a minute; the others have tables of each study.
+LARGE = ("h100", "h200")
+CAMPAIGNS = [
+    pytest.param(name, marks=pytest.mark.exhaustive if name in LARGE else ())
+    for name in recorded_campaigns(configured=True)
+]
 
 
 def kept(tables: Path) -> dict[str, str]:
@@ -18,7 +24,7 @@ def kept(tables: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("campaign", recorded_campaigns(configured=True))
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_a_records_tables_are_made_of_its_rows(campaign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in recorded_campaigns():  # some are held against others
         folder = tmp_path / name

@@ -127,6 +127,7 @@ SHAPES = st.one_of(
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.medium
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("entry", entries())

@@ -117,6 +117,7 @@ LARGE = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", LARGE)
 def test_boxes_read_as_little_of_x_as_parts_of_the_bisected_graph(name: str) -> None:
     problem = LARGE[name]

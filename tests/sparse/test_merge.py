@@ -107,6 +107,7 @@ def schedule_for(device, shape="u3"):
     return f"merge-64-3-{shape}" if device.target.dialect == "opencl" else f"merge-128-4-{shape}"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.medium
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("entry", sorted(entries()))
@@ -120,6 +121,7 @@ def test_rows_of_all_lengths_are_split_with_the_same_bits_each_time(device, load
         assert results[0].tobytes() == results[1].tobytes(), name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.medium
 @pytest.mark.parametrize(
     ("layout", "shape"),

@@ -36,6 +36,7 @@ def in_columns(x, parts):
     return x.reshape(len(x), -1, parts).transpose(1, 0, 2)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("precision", "count"), CASES)
 @pytest.mark.parametrize("entry", sorted(entries()))
 def test_columns_are_multiplied_as_vectors_are(device, load, templates, small_problem, entry, precision, count):

@@ -55,6 +55,7 @@ def test_the_catalogs_flags_are_what_the_profile_says_of_when_and_how_jobs_run()
     }
 
 
+@pytest.mark.exhaustive
 def test_the_catalogs_snakefile_makes_what_the_other_makes(checkout: Checkout) -> None:
     words = ["--dry-run", "--forceall", "--configfile", "config/paper.yaml", "--config", "device=opencl"]
     here, there = checkout.snakemake(*words).jobs, checkout.snakemake("--snakefile", "workflow/Snakefile", *words).jobs
@@ -99,6 +100,7 @@ def deployed(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> De
     return Deployment(checkout, tmp_path_factory.mktemp("deployment"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_workflow_is_run_as_a_module_of_another(deployed: Deployment) -> None:
     run = ["--cores", "2", *USAGE["mandatory-flags"]["flags"].split()]

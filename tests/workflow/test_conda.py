@@ -66,6 +66,7 @@ def test_a_dry_run_says_what_would_be_deployed_and_calls_its_repro(checkout: Che
     assert len(re.findall(r"Conda environment .*environment-.*\.yml will be created", said.text)) == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_jobs_run_in_the_one_environment_that_is_deployed(checkout: Checkout, conda: Path) -> None:
     wanted = [f"results/default/problems/{name}.npz" for name in ("dirac_torus", "elasticity_mapped")]

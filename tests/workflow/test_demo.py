@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 
 import pytest
 
@@ -11,15 +10,10 @@ from support.checkouts import REPOSITORY, Checkout
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
-#: Seconds that the demo may take on two cores that do nothing else.
-MINUTE = 60.0
 
-
-def test_the_demo_takes_a_minute_and_says_where_its_page_is(checkout: Checkout) -> None:
+def test_the_demo_says_where_its_page_is(checkout: Checkout) -> None:
     assert "--configfile config/demo.yaml" in (REPOSITORY / "Makefile").read_text()
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = checkout.snakemake("all", "--configfile", "config/demo.yaml")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert said.code == 0, said.text
     assert "report   results/demo/report.html" in said.text
     ending = said.text.partition("The fastest kernels")[2]
@@ -31,6 +25,3 @@ def test_the_demo_takes_a_minute_and_says_where_its_page_is(checkout: Checkout) 
     page = (checkout.folder / "results/demo/report.html").read_text()
     text = re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)  # a figure's line says what it stands for
     assert '<strong class="number">rehearsal</strong>' in text and "as fast as" not in text
-    # the time of its processes, since other tests may run beside this one
-    busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert busy < 2 * MINUTE

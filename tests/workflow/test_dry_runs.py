@@ -29,6 +29,7 @@ def planned(checkout: Checkout) -> Callable[..., Said]:
     return cache(lambda *words: checkout.snakemake("--dry-run", "all", *words))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("words", "problems", "scalar", "entries", "graphs", "poisson", "fields"),
     [
@@ -64,6 +65,7 @@ def test_every_job_is_planned(
     assert jobs["tables_compound_spmv"] == jobs["figures_compound_spmv"] == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_given_file_stands_alone_and_keys_of_the_line_lie_over_it(checkout: Checkout) -> None:
     """As for `repro plan`: a study that the file does not name is not run, though the default file names both."""
@@ -84,6 +86,7 @@ def test_a_given_file_stands_alone_and_keys_of_the_line_lie_over_it(checkout: Ch
     assert planned == merged.model_copy(update={"device": "opencl:0"}).model_dump(mode="json")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_keys_of_the_line_lie_over_the_default_file(checkout: Checkout) -> None:
     words = ["--config", "campaign=y", "device=opencl", "seed=3"]
@@ -94,6 +97,7 @@ def test_keys_of_the_line_lie_over_the_default_file(checkout: Checkout) -> None:
     assert {"compound_spmv", "compressed_coo"} <= set(planned["studies"])
 
 
+@pytest.mark.exhaustive
 def test_a_file_beside_the_configuration_is_found_from_another_folder(checkout: Checkout) -> None:
     matrix = checkout.folder / "beside/matrices/two.mtx"
     matrix.parent.mkdir(parents=True)
@@ -125,6 +129,7 @@ def test_the_paper_names_its_thirteen_problems(planned: Callable[..., Said]) -> 
         assert f"Building {name}\n" in said.text
 
 
+@pytest.mark.exhaustive
 def test_one_table_can_be_asked_for(checkout: Checkout) -> None:
     said = checkout.snakemake("--dry-run", "results/default/tables/compound_spmv/table-9.csv")
     assert said.code == 0, said.text
@@ -151,6 +156,7 @@ def test_the_profile_is_loaded_by_itself(planned: Callable[..., Said]) -> None:
     assert "unlock" not in said.text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("named", "what"),
     [
@@ -188,6 +194,7 @@ NAMES = ("gpu", "runtime", "mem_mb", "slurm_extra")
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("device", "gpus", "batch"), [("cuda", 1, 1), ("cuda:0,1", 2, 2), ("opencl", 0, 2)])
 def test_jobs_ask_for_gpus_time_and_memory(
     device: str, gpus: int, batch: int, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
@@ -240,6 +247,7 @@ def called(text: str) -> set[str]:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("key", "message"),
     [
@@ -301,6 +309,7 @@ def test_an_interruption_while_the_plan_is_made_is_a_word(checkout: Checkout) ->
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("obstacle", ["a file", "read-only"])
 def test_results_that_cannot_be_written_are_one_message(
     obstacle: str, tmp_path_factory: pytest.TempPathFactory

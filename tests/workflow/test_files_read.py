@@ -65,6 +65,7 @@ def named_files(path: Path) -> Iterator[str]:
         yield from (*earlier.outputs, *named_files(Path(earlier_path)))
 
 
+@pytest.mark.exhaustive
 def test_each_file_that_a_step_reads_is_in_a_receipt(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(checkout.folder)
     Path("own.mtx").write_text(MATRIX)

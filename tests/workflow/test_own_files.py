@@ -57,7 +57,9 @@ def run_in(checkout: Checkout, *command: str) -> Said:
     return run_to_its_end([sys.executable, "-P", *command], checkout.folder, checkout.environment)
 
 
-def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
+@pytest.fixture(scope="module")
+def configured(checkout: Checkout) -> dict[str, Any]:
+    """README's configuration for few kernels, with its files and one that is refused, written into the checkout."""
     for folder in ("matrices", "meshes"):
         (checkout.folder / folder).mkdir()
     (checkout.folder / "matrices/cavity.mtx.gz").write_bytes(gzip.compress(f"{HERMITIAN}\n".encode()))
@@ -65,7 +67,7 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
     (checkout.folder / "matrices/both.mtx").write_text(BOTH)
     meshio.write_points_cells(checkout.folder / "meshes/part.msh", POINTS, [("tetra", TETRAHEDRA)], file_format="gmsh")
     data = example()
-    [(study, settings)] = data["studies"].items()
+    [(_study, settings)] = data["studies"].items()
     settings |= {
         "problems": [*settings["problems"], {"path": "matrices/both.mtx"}],
         "timing": QUICK,
@@ -75,8 +77,19 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
         "artifacts": ["table-problems"],
     }
     (checkout.folder / "mine.yaml").write_text(yaml.safe_dump(data | {"device": "opencl"}))
+    return data
 
-    said = checkout.snakemake("all", "--configfile", "mine.yaml")
+
+@pytest.fixture(scope="module")
+def first_run(checkout: Checkout, configured: dict[str, Any]) -> Said:
+    """The campaign's first run, with the file that is refused."""
+    return checkout.snakemake("all", "--configfile", "mine.yaml")
+
+
+def test_a_refused_file_costs_the_others_nothing(
+    checkout: Checkout, configured: dict[str, Any], first_run: Said
+) -> None:
+    said, [study] = first_run, configured["studies"]
     assert said.code == 1
     assert "missing or failed: 1" in said.text
     assert "matrices/both.mtx" in said.text
@@ -91,7 +104,7 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
     assert len(inputs.split(", ")) == 3  # what is wrong is not buried
     assert "repro export part" in ended or "repro export --variant" in ended  # what won of the others
     assert re.search(r"^logs of the steps  \S+\nSnakemake's own    \S+\.snakemake\.log$", said.text, re.MULTILINE)
-    results = checkout.folder / "results" / data["campaign"]
+    results = checkout.folder / "results" / configured["campaign"]
     table = (results / f"tables/{study}/table-problems.md").read_text()
     for problem in ("cavity", "graph", "part"):
         choices = pq.read_table(results / f"raw/{study}/{problem}/double/choices.parquet").to_pylist()
@@ -100,6 +113,12 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
     assert "both" in table
     assert (results / "report.html").exists()
 
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("first_run")
+def test_what_the_end_of_a_run_prints_works_as_printed(checkout: Checkout, configured: dict[str, Any]) -> None:
+    """Once the refused file is mended."""
+    [study] = configured["studies"]
     (checkout.folder / "matrices/both.mtx").write_text(BOTH.replace("2 2 3", "2 2 2").replace("1 2 5\n", ""))
     said = checkout.snakemake("all", "--configfile", "mine.yaml")
     assert said.code == 0, said.text
@@ -108,7 +127,7 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
         if line.strip().startswith("repro export"):
             done = run_in(checkout, "-m", *shlex.split(line))
             assert done.code == 0, done.text
-    told = run_in(checkout, "-m", "repro", "best", data["campaign"], "--json")
+    told = run_in(checkout, "-m", "repro", "best", configured["campaign"], "--json")
     best = {won["problem"]: won for won in json.loads(told.text)["winners"]}
     for problem, entry in (("part", "block3"), ("graph", "real")):
         # a CPU's choice says nothing of a GPU: the default is exported

@@ -36,6 +36,7 @@ class WithPackage(Checkout):
         return run_to_its_end([sys.executable, "-m", "repro", *words], self.folder, self.environment)
 
 
+@pytest.mark.exhaustive
 def test_a_layout_of_a_package_outside_runs_in_a_campaign(tmp_path: Path) -> None:
     checkout = WithPackage(tmp_path)
     assert LAYOUT in checkout.repro("list", "layouts").text

@@ -169,6 +169,7 @@ def test_columns_of_a_product_are_those_of_every_study_of_products(study: Module
         assert {column: columns[column] for column in study.STUDY.columns} == dict(study.STUDY.columns)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.workflow
 @pytest.mark.slow
 def test_the_whole_campaign_of_the_study(tmp_path: Path) -> None:

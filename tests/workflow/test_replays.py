@@ -57,6 +57,7 @@ def edited(path: Path, edit: Callable[[str], str]) -> Iterator[None]:
         path.write_text(kept)
 
 
+@pytest.mark.exhaustive
 def test_a_replay_that_fails_deletes_nothing_that_is_recorded(record: Checkout) -> None:
     before = made(record)
     assert {path.suffix for path in before} >= {".csv", ".md", ".svg"}
@@ -107,6 +108,7 @@ def test_a_report_that_cannot_be_written_leaves_the_last_one(record: Checkout) -
     assert made(record) == before
 
 
+@pytest.mark.exhaustive
 def test_snakemakes_own_report_has_the_figures_and_tables_of_the_replay(record: Checkout) -> None:
     words = ("--configfile", f"config/{RECORD}.yaml")
     said = record.snakemake("--report", "shown.html", *words, cores=False)

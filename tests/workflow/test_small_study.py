@@ -64,6 +64,7 @@ def test_the_study_is_found_by_its_folder(checkout: Checkout) -> None:
     assert {"compound_spmv", "compressed_coo", "small"} <= set(names)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("device", "parts"), [("opencl", 1), pytest.param("opencl:0/2", 2, marks=pytest.mark.exhaustive)]
 )

@@ -148,6 +148,7 @@ def test_what_is_installed_is_not_written_over(installed: Installed, tmp_path: P
     assert "belongs to the installed package" in said
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_campaign_for_a_gpu_of_ones_own_is_planned_without_the_recorded_one(installed: Installed) -> None:
     """A wheel has no records; the file says what to write then."""

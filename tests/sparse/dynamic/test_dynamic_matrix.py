@@ -112,6 +112,7 @@ class Operations(RuleBasedStateMachine):
             self.compare()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("small", [MAX_SMALL_BATCH, 2])
 def test_any_operations_in_any_order(on_cpu, make_batch, monkeypatch, small):
     """Also if all but the smallest batches are shared out to several blocks."""
@@ -128,6 +129,7 @@ def test_any_operations_in_any_order(on_cpu, make_batch, monkeypatch, small):
 # insertion
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     "m", [1, 2, 100, MAX_SMALL_BATCH, MAX_SMALL_BATCH + 1, 3 * MAX_SMALL_BATCH + 5, MAX_MEDIUM_BATCH + 1]
 )
@@ -268,6 +270,7 @@ def test_matrices_of_any_shape(on_cpu, make_batch, shape):
         assert dynamic.to_csr()[shape[0] - 1, shape[1] - 1] == 1
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("m", [1, MAX_SMALL_BATCH + 1, MAX_MEDIUM_BATCH + 1])
 @pytest.mark.parametrize(("row", "column"), [(-1, 0), (5, 0), (2**31 - 1, 0), (-(2**31), 0), (0, -1), (0, 7)])
 @pytest.mark.parametrize("existing", [None, "replace"])

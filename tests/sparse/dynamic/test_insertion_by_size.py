@@ -39,6 +39,7 @@ pytestmark = pytest.mark.medium
 FEW, SEVERAL = MAX_SMALL_BATCH + 1, 9000
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("m", COUNTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_inserted_entry_for_entry_as_on_the_host(on_cpu, kind, m):
@@ -46,6 +47,7 @@ def test_a_batch_is_inserted_entry_for_entry_as_on_the_host(on_cpu, kind, m):
     assert len(assert_inserted(dynamic, drawn_batch(kind, m), slack=2)) == 0
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("m", GROUPED_COUNTS)
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed])
 def test_a_grouped_batch_is_inserted_as_any_other(on_cpu, kind, m):
@@ -53,6 +55,7 @@ def test_a_grouped_batch_is_inserted_as_any_other(on_cpu, kind, m):
     assert len(assert_inserted(dynamic, grouped_batch(kind, m), slack=2, grouped=True)) == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, few_rows])
 def test_batches_follow_each_other_until_chains_are_full(on_cpu, kind):
     dynamic, lefts = on_cpu(grown(ROWS, segments=3, capacity=1_000_000)), []
@@ -61,6 +64,7 @@ def test_batches_follow_each_other_until_chains_are_full(on_cpu, kind):
     assert lefts[-1] > 0
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("m", COUNTS)
 @pytest.mark.parametrize("kind", [uniform, one_row, half_in_one_row, one_part_of_many_rows])
 def test_rows_whose_chain_is_full_take_nothing(on_cpu, kind, m):
@@ -70,6 +74,7 @@ def test_rows_whose_chain_is_full_take_nothing(on_cpu, kind, m):
     assert len(assert_inserted(dynamic, batch, slack=2)) >= m // 2
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("m", [FEW, MAX_MEDIUM_BATCH])
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, one_part_of_many_rows, two_windows_of_a_part])
@@ -85,6 +90,7 @@ def test_what_was_left_is_inserted_in_the_order_of_the_batch(on_cpu, kind):
     assert_all_inserted(on_cpu(before), before, drawn_batch(kind, SEVERAL))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("m", COUNTS)
 @pytest.mark.parametrize(
     ("kind", "bad"), [(uniform, (-1, 0)), (one_row, (ROWS, 0)), (uniform, (0, COLUMNS)), (one_row, (0, -1))]

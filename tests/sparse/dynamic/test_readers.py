@@ -62,6 +62,7 @@ def test_a_matrix_at_rest_is_multiplied(load_module, on_cpu, make_batch, cpu_dev
     np.testing.assert_allclose(result, matrix.to_csr() @ x, rtol=0, atol=1e-4 if precision == "single" else 1e-12)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("width", [1, 16])
 @pytest.mark.parametrize("rows", [SHORT, LONG], ids=["short", "long"])
 def test_values_of_a_row_change_together(reader, careless, on_cpu, make_batch, cpu_device, rows, width):
@@ -79,6 +80,7 @@ def test_values_of_a_row_change_together(reader, careless, on_cpu, make_batch, c
     assert race(careless, PATIENCE).torn  # rows are seen half changed by who does not look
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("width", [1, 16])
 @pytest.mark.parametrize("rows", [SHORT, LONG], ids=["short", "long"])
 def test_entries_go_and_come_together(reader, careless, on_cpu, make_batch, cpu_device, rows, width):

@@ -96,6 +96,7 @@ def test_aggregates_stay_where_other_entries_are_strong(device, refreshed):
     assert abs(to_csr(levels[1].a) - p.T @ a @ p).max() < 1e-12
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dense_rows", [1024, 10])
 def test_a_solver_takes_the_new_values(device, load, levels_of, monkeypatch, dense_rows):
     monkeypatch.setattr("repro.sparse.multigrid.solver.DENSE_ROWS", dense_rows)

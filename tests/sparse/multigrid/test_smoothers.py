@@ -33,6 +33,7 @@ def test_the_polynomial_is_pyamgs(degree):
     np.testing.assert_allclose(ours / ours[-1], theirs / theirs[-1], rtol=1e-12)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -56,6 +57,7 @@ def test_the_cycle_is_symmetric_and_positive_definite(name):
     assert np.linalg.eigvalsh((dense + dense.T) / 2).min() > 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_chebyshev_takes_fewer_steps_than_jacobis_method(device, solver_of, name):

@@ -71,6 +71,7 @@ def test_what_is_right_is_verified_and_timed(tried, library, entry, precision, k
     assert blocks % (size + (4 if keys else 4 * k * k)) == 0
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "status", "message"),
     [
@@ -319,6 +320,7 @@ def test_a_rival_has_one_form(keys) -> None:
         Rival(name="mine", **keys)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc.find() is None, reason="there is no nvcc")
 def test_the_examples_in_cuda_compile_once_for_each_case(tmp_path: Path, monkeypatch) -> None:

@@ -60,6 +60,7 @@ def make_graph_bench(cpu_device, modules_folder):
     yield from graph_benches(Devices([cpu_device]), modules_folder)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("name", "of", "status", "message"),
     [
@@ -84,6 +85,7 @@ def test_tasks_of_python_are_tried(cpu_device, name, of, status, message) -> Non
     assert re.search(message, outcome.message)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("own", [0, 1])
 @pytest.mark.parametrize(
     ("spoilt", "of", "status", "message"),
@@ -136,6 +138,7 @@ def test_memory_of_the_harness_is_guarded(cpu_device, library) -> None:
     assert (single.status, single.message) == ("unsupported", "it does not say why")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("problem", [as_problem(five_point(12)), of_blocks(9)[0]], ids=["real", "blocks"])
 def test_the_study_times_them_beside_its_own(make_amg_bench, library, problem) -> None:
     bench = make_amg_bench(problem)
@@ -181,6 +184,7 @@ def updates_of(rivals: list[Rival], problem) -> list:
     return [runnable for group in groups for runnable in group if runnable.kind == "outside"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_study_of_growth_times_them_in_the_groups_of_its_updates(make_graph_bench, library, name) -> None:
     problem = PROBLEMS[name]
@@ -208,6 +212,7 @@ def test_the_study_of_growth_times_them_in_the_groups_of_its_updates(make_graph_
     assert all(row.graph_median is None for row in rows)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_scipys_sum_is_right(cpu_device, make_graph_bench, precision) -> None:
     sums = Rival(name="sums", python=f"{EXAMPLES / 'updates.py'}:SciPySum", of="updates")

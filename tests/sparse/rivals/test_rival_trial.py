@@ -81,6 +81,7 @@ def test_what_crashes_exits_or_hangs_costs_its_own_trial(library, monkeypatch, c
     assert begun == trials
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(nvcc.find() is None, reason="there is no nvcc")
 def test_without_a_gpu_a_source_is_compiled_and_its_kernel_looked_for(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -105,6 +106,7 @@ def test_without_a_gpu_a_source_is_compiled_and_its_kernel_looked_for(tmp_path, 
         assert re.search(said, done.output), done.output
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_so_do_updates(library, monkeypatch) -> None:
     monkeypatch.setattr(trial, "trials_of", lambda rival: [Trial("real", "double")])
@@ -164,6 +166,7 @@ def test_a_teardown_that_fails_is_a_warning_below_the_trials_and_follows_no_refu
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("names", "code"), [(["Unable"], 1), (["Right", "Unable"], 0), (["Wrong", "Unable"], 1)])
 def test_a_rival_that_cannot_be_tried_is_a_remark_beside_another_that_can(names, code, tmp_path) -> None:
     written = tmp_path / "mine.yaml"

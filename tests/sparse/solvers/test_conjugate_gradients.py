@@ -64,6 +64,7 @@ def definite(entry, n=200):
     return laplacian(15) if entry == "real" else dominant(entry, {"block3": "symmetric"}.get(entry, "hermitian"), n)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("entry", PRODUCTS)
 def test_all_solve_to_the_tolerance_in_as_many_iterations(make_bench, load, chip, over, templates, entry, precision):

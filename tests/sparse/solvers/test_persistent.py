@@ -128,6 +128,7 @@ def test_a_tolerance_below_what_rounding_leaves(make, method):
     assert solution.residual < 1e-5 * solution.norm_of_b
 
 
+@pytest.mark.sampled(1)
 @needs_compiler
 @pytest.mark.medium
 @methods
@@ -155,6 +156,7 @@ def test_all_phases_in_one_launch_give_the_bits_of_a_launch_a_phase(emulate, mon
     assert few[0] == few[1]
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.medium
 @pytest.mark.parametrize(

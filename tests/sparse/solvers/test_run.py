@@ -97,6 +97,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("mistake", WRONG)
@@ -161,6 +162,7 @@ def test_what_is_expected_is_computed_once(make_bench, monkeypatch):
     bench.release()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_where_rounding_takes_over_only_what_comes_before_is_compared(make_bench, solver_modules, precision):
     """Random numbers off the diagonal: after a few iterations two right solves have nothing in common."""

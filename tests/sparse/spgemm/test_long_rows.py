@@ -142,6 +142,7 @@ def long_rows(most):
     return sp.csr_array(sp.vstack([first, few, sp.csr_array((1, b.shape[0])), first, few])), b
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["one", "symbolic", "numeric"])
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_sizes_are_known_of_what_was_uploaded(on_device):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.exhaustive), np.float64])
 def test_every_shape(multiply, launches, device, monkeypatch, dtype):
     ours = launches[np.dtype(dtype)]
     for shape in single_shapes(device.target, dtype().itemsize):

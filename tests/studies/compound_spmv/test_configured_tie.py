@@ -33,6 +33,7 @@ def tables(maker: Maker, tie: float, *names: str) -> list[str]:
     return [(maker.results / maker.campaign / "tables" / STUDY / f"{name}.md").read_text() for name in names]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("tie", "verdict"), [(0.01, "both"), (0.05, "none")])
 def test_a_verdict_is_by_the_configured_tie(configured: Maker, tie: float, verdict: str) -> None:
     caption = tables(configured, tie, "table-8")[0].splitlines()[0]
@@ -56,6 +57,7 @@ def test_the_report_speaks_of_the_configured_tie(configured: Maker) -> None:
     assert "a difference of at most 5 %" in page and "a difference within 5 %" in page
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("tie", "said"), [(0.01, "0 a tie, 2 apart"), (0.05, "2 a tie, 0 apart")])
 def test_winners_are_compared_by_the_configured_tie(
     configured: Maker, tmp_path: Path, tie: float, said: str, capsys: pytest.CaptureFixture[str]

@@ -130,6 +130,7 @@ def early(
     return run
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.medium
 @pytest.mark.parametrize("text", [*VARIANTS, *PAIRS])

@@ -240,6 +240,7 @@ def test_no_label_is_cut_off_beside_the_note(extended: Campaign, published: Publ
     assert box.x1 < width + 0.01 and box.y1 < height + 0.01
 
 
+@pytest.mark.exhaustive
 def test_tables_are_the_same_bytes_when_made_again(extended: Campaign, published: Published, tmp_path: Path) -> None:
     for artifact in artifacts(STUDY, "table"):
         one, other = (

@@ -66,6 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pairs")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("entry", "kind"), KINDS)
 def test_every_kernel_is_right(
@@ -152,6 +153,7 @@ def test_a_tile_that_does_not_fit_into_shared_memory_is_not_tried(
     assert f"which has room for {(STATIC_SHARED - 128) // 24}" in row.message
 
 
+@pytest.mark.sampled(5)
 @needs_compiler
 @pytest.mark.parametrize("shape", ["", "-u4-cs", "-w2-u2-cg", "-w4", "-u2-el", "-w2-cs-p", "-u2-p", "-u2-cs-a"])
 @pytest.mark.parametrize("outer", TILE_ROWS)
@@ -188,6 +190,7 @@ def test_all_shapes_as_cuda_on_the_cpu(built_folder: Path, templates: Path, shap
     assert emulated(problem, "double", id, templates, built_folder).max() <= 1
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("vector", VECTOR)
 @pytest.mark.parametrize("entry", ["block3", "complex"])

@@ -33,6 +33,7 @@ def make_matrix(entry, shape, density=0.2):
     return Matrix("rectangular", entry, shape[0], indptr, indices, values, shape[1]).validate()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.medium
 @pytest.mark.parametrize("entry", ["real", "complex", "pattern"])
 def test_every_layout_multiplies_a_rectangular_matrix_or_says_why_not(tmp_path, templates, make_bench, entry):

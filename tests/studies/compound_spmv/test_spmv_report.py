@@ -95,6 +95,7 @@ def test_where_ours_was_not_searched_the_papers_lead_and_the_caption_says_so_fir
     assert ">–<" not in "".join(re.findall(r"<t[hd].*?</t[hd]>", first)[:12])
 
 
+@pytest.mark.exhaustive
 def test_page_is_the_same_again(text: str, gpu: Campaign, published: Published, tmp_path: Path) -> None:
     assert written(gpu, published, tmp_path) == text
 

@@ -1,4 +1,3 @@
-import time
 from itertools import product
 
 import numpy as np
@@ -17,9 +16,7 @@ from repro.studies.compressed_coo.coordinate_format import (
     spelt,
 )
 from support.balanced_matrices import Csr, chunkings, cube, five_point, matrices, one_chunk
-
-#: Non-zeros a second that are aimed at on one core, and what a shared one reaches at the least.
-SPEED, SLACK = 10e6, 3
+from support.python_calls import python_calls
 
 
 def assert_equal(found: Balanced, expected: Balanced) -> None:
@@ -228,12 +225,7 @@ def test_frequent_values_are_in_the_table_among_many():
 @pytest.mark.parametrize(
     "chunking", [Chunking(256, 4, "padded"), Chunking(256, 8, "unpadded"), Chunking(64, 1, "aligned")]
 )
-@pytest.mark.parametrize("make", [lambda: five_point(1000), lambda: cube(40)], ids=["5-point", "27-point"])
-def test_ten_million_entries_take_a_second(make, chunking):
+@pytest.mark.parametrize("make", [lambda: five_point(240), lambda: cube(24)], ids=["5-point", "27-point"])
+def test_compression_has_no_loop_over_entries(make, chunking):
     csr = make()
-    seconds = []
-    for _ in range(3):
-        start = time.process_time()
-        compress(balance(*csr, chunking))
-        seconds.append(time.process_time() - start)
-    assert len(csr.values) / min(seconds) > SPEED / SLACK
+    assert python_calls(lambda: compress(balance(*csr, chunking))) < len(csr.values) / 8

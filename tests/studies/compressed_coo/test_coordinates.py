@@ -82,6 +82,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("encoding", "threads", "entries"), CASES)
 def test_every_encoding_is_decoded(modules, make_bench, encoding, threads, entries):
     bench = make_bench(encoded(encoding, threads, entries), study=STUDY_NAME)

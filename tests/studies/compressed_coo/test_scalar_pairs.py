@@ -239,6 +239,7 @@ def emulated(problem: Matrix, precision: str, variant: CoordinateId, templates: 
     return np.abs(numbers[:, None] - operands.reference) / np.maximum(operands.bound, 1e-300)
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize("entries", RUNS)
 @pytest.mark.parametrize("rows", TILES)
@@ -259,6 +260,7 @@ def test_all_shapes_as_cuda_on_the_cpu(built_folder: Path, templates: Path, shap
     assert emulated(problem_of("both", **SHAPES[shape]), "double", id, templates, built_folder).max() <= 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path, precision: str) -> None:

@@ -55,6 +55,7 @@ def modules(tmp_path_factory, templates):
     return module_of
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("layout", HEIGHTS)
 @pytest.mark.parametrize("precision", [pytest.param("single", marks=pytest.mark.exhaustive), "double"])
@@ -134,6 +135,7 @@ def emulated(problem: Matrix, precision: str, id: CoordinateId, templates: Path,
     return np.where(operands.bound > 0, off / np.maximum(operands.bound, 1e-300), off)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -150,6 +152,7 @@ def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, monkeypatch: py
         assert errors.max() <= 1  # and no NaN
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("layout", HEIGHTS)

@@ -120,6 +120,7 @@ def steps(name: str, **keys) -> dict[str, pd.DataFrame]:
     return {path.stem: pd.read_parquet(path) for path in paths}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
     tables = steps(FLAT)
@@ -214,6 +215,7 @@ def test_widths_in_space_are_searched_and_shown(field_campaign):
     assert [cell.value for cell in machine.rows[0]][2:4] == [6, 13]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_few_kernels_are_tried_where_a_campaign_is_recorded(field_campaign):
     recorded = RegionMaker(Path())

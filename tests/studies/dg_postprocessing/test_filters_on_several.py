@@ -79,6 +79,7 @@ def test_what_was_chosen_is_run_over_2_4_and_all():
     assert [runnable.devices for runnable in device_filters({}, CHOICES[:1], 4)] == [2, 2, 4, 4]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("degree", "variance"), [(1, "low"), (2, "high")])
 def test_everything_is_right_and_timed_on_two(halves, modules, make_bench, degree, variance):
@@ -91,6 +92,7 @@ def test_everything_is_right_and_timed_on_two(halves, modules, make_bench, degre
     assert row["copies"] > 2 * len(bench.operands.points) and row.space == "paper"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [3, 5])
 @pytest.mark.parametrize(("kind", "id"), MADE)
 def test_any_number_of_devices(modules, make_bench, count, kind, id):

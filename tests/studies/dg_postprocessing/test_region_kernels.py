@@ -103,6 +103,7 @@ def test_polynomials_up_to_twice_the_degree_and_one_pass_through_the_filter(degr
     np.testing.assert_allclose(sums.values, polynomial(chosen), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(
     "id",

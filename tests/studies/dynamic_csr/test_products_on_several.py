@@ -77,6 +77,7 @@ def test_nothing_is_measured_over_one_device_and_baselines_over_more(modules):
     assert {runnable.devices for runnable in device_runnables(built, 6)} == {1, 2, 4, 6}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_everything_is_right_and_timed_or_says_why_not(modules, make_bench, precision):
     bench = make_bench(around_limits(628, name="limits"), precision)
@@ -136,6 +137,7 @@ def test_all_are_timed_side_by_side_and_their_memory_is_given_back(modules, make
         every[0].launch()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [3, 5])
 @pytest.mark.parametrize("exchange", HERE)
 def test_any_number_of_devices(modules, make_bench, count, exchange):
@@ -148,6 +150,7 @@ def test_any_number_of_devices(modules, make_bench, count, exchange):
     assert (row.status, row.bytes) == ("ok", (count - 1) * 68 * 8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_kernels_store_to_others_that_they_reach(modules, make_bench, cpu_device, monkeypatch, precision, count):

@@ -89,6 +89,7 @@ def test_everything_is_measured_and_kernels_are_chosen(run):
     assert set(choices.name) <= set(search.name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_parts_and_baselines_that_are_not_asked_for_are_not_timed(run):
     rows = run(space="paper", parts=("setup",), baselines=())

@@ -40,6 +40,7 @@ cases = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sampled(3)
 @cases
 def test_everything_is_right_again_and_again_and_gives_all_memory_back(built, workspace_of, live, problem, precision):
     operands = make_operands(PROBLEMS[problem], precision, 1)
@@ -172,6 +173,7 @@ def test_a_solution_that_says_it_has_not_converged_is_not_taken_for_a_wrong_one(
     solution.release()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_every_kernel_of_every_bin_at_the_edges_of_bins(built, workspace_of, precision):
     a, wanted = around_limits()
