@@ -39,7 +39,9 @@ IN_WORDS = {
     "hamilton", "expansion", "csr_least", "consistency", "repeats", "second_csr", "k_suffices", "element_variance",
     "rates_fall", "patches", "devices", "tiling", "width_p1_best", "vectorized_p1", "full_width_p1", "width_p2_best",
     "width_p2_48", "width_p2_128", "full_width_p2", "streaming_all", "streaming_all_any", "batches_all",
-    "batches_all_any", "iterative_all", "adaptive_many", "memory_2",
+    "batches_all_any", "iterative_all", "adaptive_many", "memory_2", "layout_gain_k2000", "complex_gpus",
+    "quaternion_soa", "quaternion_gpus", "blocks_gpus", "dynamic_table", "peak_threads", "tuned_as_one",
+    "overhead_time", "similar_layouts", "unit_quaternions",
 }  # fmt: skip
 
 
