@@ -36,12 +36,13 @@ CLAIMS = [(study, claim) for study in study_names() for claim in load_claims(stu
 IN_WORDS = {
     "complex_slower", "complex_inner", "complex_outer", "aos_preferred", "ell_quaternion", "quaternion_inner",
     "quaternion_vector", "blocks_over_bsr", "blocks_inner", "blocks_vector", "dynamic_sensitive", "joint_tuning",
-    "hamilton", "expansion", "csr_least", "consistency", "repeats", "second_csr", "k_suffices", "gpus", "bicgstab_all", "bicgstab_damped", "memory_csr", "threads", "row_order", "element_variance",
-    "rates_fall", "patches", "devices", "tiling", "width_p1_best", "vectorized_p1", "full_width_p1", "width_p2_best",
-    "width_p2_48", "width_p2_128", "full_width_p2", "streaming_all", "streaming_all_any", "batches_all",
-    "batches_all_any", "iterative_all", "adaptive_many", "memory_2", "layout_gain_k2000", "complex_gpus",
-    "quaternion_soa", "quaternion_gpus", "blocks_gpus", "dynamic_table", "peak_threads", "tuned_as_one",
-    "overhead_time", "similar_layouts", "unit_quaternions",
+    "hamilton", "expansion", "csr_least", "consistency", "repeats", "second_csr", "k_suffices", "gpus", "bicgstab_all",
+    "bicgstab_damped", "memory_csr", "threads", "row_order", "element_variance", "rates_fall", "patches", "devices",
+    "tiling", "width_p1_best", "vectorized_p1", "full_width_p1", "width_p2_best", "width_p2_48", "width_p2_128",
+    "full_width_p2", "streaming_all", "streaming_all_any", "batches_all", "batches_all_any", "iterative_all",
+    "adaptive_many", "memory_2", "layout_gain_k2000", "complex_gpus", "quaternion_soa", "quaternion_gpus",
+    "blocks_gpus", "dynamic_table", "peak_threads", "tuned_as_one", "overhead_time", "similar_layouts",
+    "unit_quaternions",
 }  # fmt: skip
 
 
