@@ -42,7 +42,8 @@ IN_WORDS = {
     "full_width_p2", "streaming_all", "streaming_all_any", "batches_all", "batches_all_any", "iterative_all",
     "adaptive_many", "memory_2", "layout_gain_k2000", "complex_gpus", "quaternion_soa", "quaternion_gpus",
     "blocks_gpus", "dynamic_table", "peak_threads", "tuned_as_one", "overhead_time", "similar_layouts",
-    "unit_quaternions",
+    "unit_quaternions", "search_width", "values_read", "cells", "element_degree", "integration", "cpu_gain",
+    "more_patches", "reduction", "structured", "mesh_size", "width_cache", "width_p2_half",
 }  # fmt: skip
 
 
