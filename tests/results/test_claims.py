@@ -43,7 +43,10 @@ IN_WORDS = {
     "adaptive_many", "memory_2", "layout_gain_k2000", "complex_gpus", "quaternion_soa", "quaternion_gpus",
     "blocks_gpus", "dynamic_table", "peak_threads", "tuned_as_one", "overhead_time", "similar_layouts",
     "unit_quaternions", "search_width", "values_read", "cells", "element_degree", "integration", "cpu_gain",
-    "more_patches", "reduction", "structured", "mesh_size", "width_cache", "width_p2_half",
+    "more_patches", "reduction", "structured", "mesh_size", "width_cache", "width_p2_half", "binned", "by_size_cache",
+    "long_rows_2", "small_2", "linear_8", "hyb_memory", "rebuild", "galerkin_largest", "product_long_rows",
+    "shared_memory", "coo_to_csr", "coo_to_dcsr", "coo_to_hyb", "csr_to_dcsr", "csr_to_hyb", "dcsr_to_csr",
+    "defragmentation_products", "sort_products",
 }  # fmt: skip
 
 
