@@ -203,3 +203,11 @@ def test_every_artifact_of_the_cpu(tmp_path, name):
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])
 def test_a_picture_has_no_flaw(both, name):
     assert flaws(laid_out(get_artifact(STUDY_NAME, name).make(both, NUMBERS))) == []
+
+
+def test_widths_near_the_half_are_claimed_together(both):
+    by_id = lines(table(both, "table-claims"), "id")
+    half, others = (64, 80), [width for width in WIDTHS[2] if width not in (64, 80)]
+    expected = min(best(2, width) for width in others) / min(best(2, width) for width in half)
+    assert by_id["width_p2_half"]["measured"].value == pytest.approx(expected)
+    assert by_id["width_p2_8"]["measured"].value is None  # no width of the paper's own list

@@ -32,7 +32,7 @@ class Maker(Recorder):
         super().__init__(root, "cuda", STUDY_NAME, DynamicRow.own_columns())
         self.environment()
 
-    def graph(self, problem: str, updates, products=(), csr: str = "ok", tunings=()):
+    def graph(self, problem: str, updates, products=(), csr: str = "ok", tunings=(), others=(), **facts):
         def row(kind, name, micro, clocks=("event",), **columns):
             return self.row(problem, "double", kind, name, micro, clocks, phase="report", **columns)
 
@@ -48,8 +48,12 @@ class Maker(Recorder):
             ),
             *(row("rival", f"hyb/{what}", 100.0, what=what, format="hyb", **by_row) for what in ("stream", "iterate")),
             row("rival", "csr/it", 300.0 if csr == "ok" else None, what="iterate", format="csr", status=csr, **by_row),
+            *(
+                row(kind, f"other/{n}", micro, ("event", "graph"), **columns)
+                for n, (kind, micro, columns) in enumerate(others)
+            ),
         ]
-        self.record(problem, kind="updates")
+        self.record(problem, kind="updates", facts={STUDY_NAME: facts})
         self.write(problem, "double", "report", rows)
         self.choose(problem, "double", {(tuning, "graph"): (name, []) for tuning, name in tunings})
 
@@ -148,3 +152,107 @@ def test_tables_of_updates_show_what_is_published_beside_ours(tmp_path):
     campaign = replace(campaign, as_published=replace(campaign, name="letter"))
     _, lines = made("table-text")
     assert lines[0]["as_published"].notes == ("4.00 by campaign letter, which judges the claim; its cases: 1",)
+
+
+def conversion(source, target, micro, kind="variant"):
+    return kind, micro, {"what": "convert", "format": source, "to_format": target, "space": "extended"}
+
+
+def test_conversions_are_compared_with_the_table_graph_by_graph(tmp_path):
+    maker = Maker(tmp_path)
+    copy = conversion("csr", "csr", 10.0, "rival")
+    maker.graph("enron", [], others=[copy, conversion("csr", "dcsr", 25.8), conversion("coo", "hyb", 543.0, "rival")])
+    maker.graph("internet", [], others=[copy, conversion("csr", "dcsr", 39.0)])
+    maker.graph(
+        "indochina-2004", [], others=[copy, conversion("coo", "hyb", 10.0, "rival")]
+    )  # the table has none of it
+    maker.graph("mine", [], others=[copy, conversion("csr", "dcsr", 1000.0)])  # nor of a graph that is not the paper's
+    verdicts = judged(maker.load())
+    found = {id: {number.case: number.value for number in verdicts[id].numbers} for id in ("csr_to_dcsr", "coo_to_hyb")}
+    assert found["csr_to_dcsr"] == pytest.approx({"enron": 2.58 / 1.29, "internet": 3.9 / 1.3})
+    assert found["coo_to_hyb"] == pytest.approx({"enron": 54.3 / 27.15})
+    assert verdicts["csr_to_dcsr"].variants == "ours"  # the paper's kernels of conversions are not written down
+
+
+def test_operations_are_compared_with_the_table_in_products_of_the_same_kernels(tmp_path):
+    maker = Maker(tmp_path)
+    updates = [("defragment", 54.9, TEXT), ("defragment", 5.0, OURS)]
+    products = [
+        ("paper", 10.0, {"format": "csr", "space": "paper"}),
+        ("ours", 5.0, {"format": "csr", "space": "extended"}),
+    ]
+    maker.graph("enron", updates, products, others=[("rival", 160.0, {"what": "sort", "format": "hyb"})])
+    verdicts = judged(maker.load())
+    assert (verdicts["defragmentation_products"].value, verdicts["sort_products"].value) == (
+        pytest.approx(5.49 / 5.49), pytest.approx(16 / 8),
+    )  # fmt: skip
+    assert verdicts["defragmentation_products"].variants == "as_published"
+
+
+def test_a_rebuild_is_counted_for_each_batch_in_products(tmp_path):
+    maker = Maker(tmp_path)
+    rebuilt = ("rival", 1000.0, {"what": "insert", "format": "csr", "order": "sorted", "mode": "add"})
+    maker.graph(
+        "enron", [], [("csr", 4.0, {"format": "csr", "space": "paper"})], others=[rebuilt], batches={"count": 50}
+    )
+    maker.graph("internet", [], others=[rebuilt], batches={"count": 50})  # without a product
+    verdict = judged(maker.load())["rebuild"]
+    assert [(number.case, number.value) for number in verdict.numbers] == [("enron", pytest.approx(1000 / 50 / 4))]
+
+
+def test_bins_are_compared_with_one_kernel_for_all_rows(tmp_path):
+    maker = Maker(tmp_path)
+    rows = {"format": "dcsr", "state": "defragmented"}
+    products = [
+        ("vector", 30.0, {**rows, "space": "paper", "schedule": "vector"}),
+        ("streams", 20.0, {**rows, "space": "paper", "schedule": "streams"}),
+        ("sorted", 10.0, {**rows, "space": "paper", "schedule": "streams", "state": "sorted"}),
+    ]
+    tunings = [(name, "product/vector") for name in ("csr", "fragmented", "defragmented")]
+    maker.graph("enron", [], products, tunings=tunings)
+    assert judged(maker.load())["binned"].value == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(("status", "value"), [("out_of_memory", 1), ("ok", 0), ("incorrect", None)])
+def test_hyb_ran_out_of_memory_only_where_memory_ran_out(tmp_path, status, value):
+    maker = Maker(tmp_path)
+    kind, micro, columns = "rival", 5.0 if status == "ok" else None, {"what": "stream", "format": "hyb"}
+    maker.graph("indochina-2004", [], others=[(kind, micro, {**columns, "status": status})])
+    campaign = maker.load()
+    campaign = replace(campaign, report=campaign.report[campaign.report.name != "hyb/stream"])
+    assert judged(campaign)["hyb_memory"].value == value
+
+
+def test_memory_is_of_graphs_that_are_not_made_with_it(tmp_path):
+    maker = Maker(tmp_path)
+    memory = {"paper": {"CSR": 1.0, "HYB": 4.0, "DCSR-2": 2.0, "DCSR-3": 3.0, "DCSR-4": 5.0}}
+    maker.graph("enron", [], memory=memory)
+    verdicts = judged(maker.load())
+    found = {id: verdicts[id].value for id in ("memory_csr", "memory_2", "memory_3", "memory_4")}
+    assert found == {"memory_csr": 0.25, "memory_2": 0.5, "memory_3": 0.75, "memory_4": 1.25}
+
+
+def devices(one, two, eight):
+    """Rows of a product on one, two and eight devices, each a launch."""
+    return [
+        ("several", micro, {"what": "product", "exchange": "none", "steps": 1, "devices": number})
+        for number, micro in ((1, one), (2, two), (8, eight))
+    ]
+
+
+def test_graphs_that_devices_speed_up_less_are_compared_with_the_others(tmp_path):
+    maker = Maker(tmp_path)
+    for name, two, eight in (
+        ("rail4284", 8.0, 5.0),
+        ("enron", 12.5, 4.0),
+        ("eu-2005", 5.0, 1.25),
+        ("flickr", 5.0, 1.25),
+    ):
+        maker.graph(name, [], others=devices(10.0, two, eight))
+    verdicts = judged(maker.load())
+    assert verdicts["long_rows_2"].value == pytest.approx(1.25 / ((0.8 + 2 + 2) / 3))
+    assert verdicts["small_2"].value == pytest.approx(0.8 / ((1.25 + 2 + 2) / 3))
+    assert verdicts["linear_8"].value == 0.5
+    alone = Maker(tmp_path / "alone")
+    alone.graph("rail4284", [], others=devices(10.0, 8.0, 5.0))
+    assert "of others on 2 devices" in judged(alone.load())["long_rows_2"].reason

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations, pairwise
 from typing import Literal
 
 from repro.bench.rows import ClockName
+from repro.codegen.targets import INDEX_BYTES
 from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
@@ -23,7 +25,7 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
-from repro.results.significance import interval_of_ratio, ratio_of
+from repro.results.significance import geometric_mean, interval_of_ratio, ratio_of
 from repro.sparse.compound.runnables import DEPENDENT, OWN_FLOOR
 from repro.sparse.compound.variants import TILE_ROWS
 from repro.sparse.expansions import real_expansion
@@ -271,8 +273,10 @@ SMALLEST_BLOCKS = "fem/armadillo_1000.1"
 SOA_VECTORS = ("fem/armadillo_1000.1", "fem/nut_37k")
 #: The matrix and the layouts, in double precision and with static schedules, whose registers section 5.4 counts.
 COUNTED_MATRIX, COUNTED_LAYOUTS = "fem/NX_MotorH67k", ("CSR-AoS-AoS", "ELL-SoA-AoS")
-#: Bytes of a unit of memory in Table 9, and of a complex number in double precision.
-BYTES, COMPLEX_BYTES = {"KiB": 2**10, "MiB": 2**20}, 16
+#: Bytes of a unit of memory in Table 9, and of a real and a complex number in double precision.
+BYTES, REAL_BYTES, COMPLEX_BYTES = {"KiB": 2**10, "MiB": 2**20}, 8, 16
+#: A matrix whose ELL takes more times CSR's memory has a few long rows; section 5.5 names these four.
+MANY_TIMES = 5
 
 
 @dataclass(frozen=True)
@@ -394,15 +398,158 @@ def _compiled(column: Literal["registers", "spills"], statistic: StatisticName) 
     """Return a function that measures a property of the compiled variants that section 5.4 of CGF 2020 is about."""
 
     def measure(data: ClaimCases) -> Measured:
-        numbers = []
-        for times in data.cases:
-            if (times.line.published, times.case.precision) == (COUNTED_MATRIX, "double"):
-                searched = paper_rows(times.case.campaign, times.case.problem, times.case.precision)
-                rows = [row for layout in COUNTED_LAYOUTS for row in searched.select(layout=layout, schedule="static")]
-                numbers += [CaseNumber(float(value), row.name) for row in rows if (value := row[column]) is not None]
+        rows = [row for found in _counted_rows(data).values() for row in found]
+        numbers = [CaseNumber(float(value), row.name) for row in rows if (value := row[column]) is not None]
         return Measured(numbers, [] if numbers else [MissingCase(COUNTED_MATRIX, "not searched in this campaign")])
 
     return Quantity(measure, statistic)
+
+
+def _counted_rows(data: ClaimCases) -> dict[str, Selection[CompoundRow]]:
+    """Return the static variants that section 5.4 of CGF 2020 is about, by layout; empty if they were not searched."""
+    searched = [
+        paper_rows(times.case.campaign, times.case.problem, times.case.precision)
+        for times in data.cases
+        if (times.line.published, times.case.precision) == (COUNTED_MATRIX, "double")
+    ]
+    rows = {name: one.select(layout=name, schedule="static") for one in searched for name in COUNTED_LAYOUTS}
+    return rows if all(rows.values()) else {}
+
+
+def _threads(row: CompoundRow) -> int:
+    """Threads of a static variant on a multiprocessor: those of a block times the blocks."""
+    return (row.n_t or 0) * (row.n_b or 0)
+
+
+def _peak_threads(data: ClaimCases) -> Measured:
+    """Return the threads of the fastest static CSR-AoS-AoS variant over those of the fastest ELL-SoA-AoS variant."""
+    best = {name: time for name, rows in _counted_rows(data).items() if (time := rows.fastest("event"))}
+    if len(best) < len(COUNTED_LAYOUTS):
+        return Measured([], [MissingCase(COUNTED_MATRIX, "not searched in this campaign")])
+    csr, ell = (_threads(best[name].row) for name in COUNTED_LAYOUTS)
+    return Measured([CaseNumber(csr / ell, f"{csr:,} and {ell:,} threads")])
+
+
+def _tuned_as_one(data: ClaimCases) -> Measured:
+    """Return the slowest time over the fastest of the static variants of one layout with equally many threads."""
+    numbers = []
+    for name, rows in _counted_rows(data).items():
+        times: dict[int, list[float]] = {}
+        for row in rows:
+            if (seconds := row.seconds("event")) is not None:
+                times.setdefault(_threads(row), []).append(seconds)
+        numbers += [
+            CaseNumber(max(of) / min(of), f"{name}, {threads:,} threads")
+            for threads, of in sorted(times.items())
+            if len(of) > 1
+        ]
+    return Measured(numbers, [] if numbers else [MissingCase(COUNTED_MATRIX, "not searched in this campaign")])
+
+
+def _prefers_as_published(data: ClaimCases) -> Measured:
+    """Return, for each case, 1 if it prefers dynamic schedules where Table 8 does on the newest GPU of the papers."""
+    gpu = gpus(data.published)[-1]
+    preferred = {item["problem"]: item["preferred"] for item in data.published["dynamic"] if item["gpu"] == gpu}
+    numbers = []
+    for times in data.cases:
+        words, number = preferred.get(str(times.line.published)), _prefers_dynamic(times)
+        if words and number:
+            is_published = words in ("both", ABBREVIATIONS[times.case.precision])
+            numbers.append(number._replace(value=float((number.value > 0) == is_published)))
+    return Measured(numbers, [] if numbers else [MissingCase("the cases of table 8", "not timed")])
+
+
+def _similar_layouts(data: ClaimCases) -> Measured:
+    """Return 1 for each two matrices of the same entries and precision that are fastest in one outer format, else 0."""
+    timed = [(times, best.row.outer) for times in data.cases if (best := times[PAPERS])]
+    numbers = [
+        CaseNumber(float(outer == other_outer), f"{_name(times)} and {_name(other)}")
+        for (times, outer), (other, other_outer) in combinations(timed, 2)
+        if (times.line.entry, times.case.precision) == (other.line.entry, other.case.precision)
+    ]
+    return Measured(numbers, [] if numbers else [MissingCase("two matrices of the same entries", "not timed")])
+
+
+def _ell_memory(data: ClaimCases) -> Measured:
+    """Return ELL's bytes over CSR's for the matrices to which Table 9 gives many times CSR's memory."""
+    numbers, missing_cases = [], []
+    for name in _long_rows(data.published):
+        found = [times for times in data.cases if times.line.published == name and times.case.precision == "double"]
+        layouts = memory_of(found[0].line.record).get("double", {}) if found else {}
+        if not layouts:
+            missing_cases.append(MissingCase(name, "not in this campaign"))
+        elif found[0].line.record and found[0].line.record.stand_in:
+            missing_cases.append(MissingCase(found[0].line.problem, "a stand-in, made with the published memory"))
+        else:
+            numbers.append(CaseNumber(layouts["ELL"] / layouts["CSR"], found[0].line.problem))
+    return Measured(numbers, missing_cases)
+
+
+def _long_rows(published: Published) -> list[str]:
+    return [item["problem"] for item in published["memory"] if float(item["ELL"]) > MANY_TIMES]
+
+
+def _ell_over_best(times: Times) -> CaseNumber | None:
+    """Return the time of the fastest ELL variant over that of the fastest variant, both by the search."""
+    searched = paper_rows(times.case.campaign, times.case.problem, times.case.precision)
+    ell, best = searched.select(outer="ELL").fastest("event"), searched.fastest("event")
+    return _case(times, ratio_of(ell, best))
+
+
+def _time_of_overhead(data: ClaimCases) -> Measured:
+    names = _long_rows(data.published)
+    return _quantity(_ell_over_best, "mean", lambda times: times.line.published in names).measure(data)
+
+
+def _library_memory(data: ClaimCases) -> Measured:
+    """Return the bytes of quaternions as 4×4 real blocks over those of CSR in double precision, by Table 1's sizes."""
+    numbers = []
+    for item in data.published["sizes"]:
+        if item["entry"] == "quaternion":
+            rows, entries = int(item["rows"]), int(item["nonzeros"])
+            blocks, csr = (
+                entries * (INDEX_BYTES + REAL_BYTES * values) + INDEX_BYTES * (rows + 1)
+                for values in (real_expansion("quaternion").size ** 2, len(get_entry("quaternion").members))
+            )
+            numbers.append(CaseNumber(blocks / csr, item["problem"]))
+    return Measured(numbers)
+
+
+def _published_gain(data: ClaimCases, gpu: str, entry: str) -> float:
+    """Return the geometric mean of the gains by layouts that Tables 2 to 7 print for one GPU and kind of entry."""
+    items = [item for item in data.published["layouts"] if (item["gpu"], item["entry"]) == (gpu, entry)]
+    return geometric_mean([float(item["speedup"]) for item in items]) or 0.0
+
+
+def _gain_by_gpu(*entries: str, numerator: str, denominators: Sequence[str]) -> Quantity[ClaimCases]:
+    """Return a function that measures one GPU's published gain by layouts over the largest of other GPUs."""
+
+    def measure(data: ClaimCases) -> Measured:
+        return Measured(
+            [
+                CaseNumber(
+                    _published_gain(data, numerator, entry)
+                    / max(_published_gain(data, gpu, entry) for gpu in denominators),
+                    ENTRY_WORDS[entry],
+                )
+                for entry in entries
+            ]
+        )
+
+    return Quantity(measure, "least")
+
+
+def _falling_gains(data: ClaimCases) -> Measured:
+    """Return each GPU's published gain by layouts for 3×3 blocks over that of the next newer one."""
+    gains = [(gpu, _published_gain(data, gpu, "block3")) for gpu in gpus(data.published)]
+    return Measured(
+        [CaseNumber(gain / newer, f"{gpu} over {other}") for (gpu, gain), (other, newer) in pairwise(gains)]
+    )
+
+
+def _unit_quaternions(data: ClaimCases) -> Measured:
+    """Return the share of a quaternion's values that the norm of a unit quaternion gives."""
+    return Measured([CaseNumber(1 / len(get_entry("quaternion").members), "any matrix of unit quaternions")])
 
 
 def _dense_over_ell(data: ClaimCases) -> Measured:
@@ -482,6 +629,21 @@ CLAIMS: ClaimQuantities[ClaimCases] = {
     "memory_sl16_rfdevice": _memory("Sl-16", "worst", "RFdevice"),
     "memory_sl32_rfdevice": _memory("Sl-32", "worst", "RFdevice"),
     "memory_dense_over_ell": Quantity(_dense_over_ell),
+    "layout_gain_k2000": _gain_by_gpu(
+        "complex", "quaternion", "block3", numerator="K2000", denominators=("GTX 980", "GP100")
+    ),
+    "complex_gain_by_gpu": _gain_by_gpu("complex", numerator="GP100", denominators=("GTX 980",)),
+    "quaternion_gain_by_gpu": _gain_by_gpu("quaternion", numerator="GP100", denominators=("GTX 980",)),
+    "block_gain_by_gpu": Quantity(_falling_gains, "least"),
+    "quaternion_soa_share": _share(lambda best: best.row.inner == "SoA", _entry("quaternion", "double")),
+    "peak_threads": Quantity(_peak_threads),
+    "tuned_as_one": Quantity(_tuned_as_one, "median"),
+    "dynamic_as_published": Quantity(_prefers_as_published, "arithmetic mean"),
+    "ell_over_csr": Quantity(_ell_memory, "mean"),
+    "ell_over_best": Quantity(_time_of_overhead, "mean"),
+    "library_over_csr": Quantity(_library_memory, "mean"),
+    "similar_layouts": Quantity(_similar_layouts, "arithmetic mean"),
+    "unit_quaternion_share": Quantity(_unit_quaternions),
     "expansion_growth": Quantity(_expansion_growth),
     "joint_over_separate_mean": _quantity(_speedup_over_separate, "mean"),
 }

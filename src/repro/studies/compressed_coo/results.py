@@ -223,6 +223,10 @@ def kernels_note(campaign: Campaign) -> str:
 AS_PUBLISHED: Mapping[str, object] = {"n_t": 256, "chunks": 1, "load": "ca"}
 #: The numbers of entries per thread that the paper names: "typically 2 or 4 elements suffice".
 PAPERS_K = (2, 4)
+#: Fewer threads of a block than the 192 that the paper finds too few; the least that were searched.
+FEWER_THREADS = 128
+#: The speedup that the paper prints for both of its GPUs.
+MEDIAN_SPEEDUP = "median speedup of SpMV over cuSPARSE"
 #: Matrices of the paper's Table 2.
 PAPERS_MATRICES = 60
 LITERAL = Method(
@@ -236,16 +240,21 @@ class ClaimTimes:
 
     times: Times
     variants: JudgedBy
+    published: Published
 
     @property
     def compressed(self) -> Time | None:
         """Time of compressed COO; as published, the fastest with a K that the paper names, by the search's events."""
         return self.literal(PAPERS_K) if self.variants == "as_published" else self.times[COMPRESSED_COO]
 
-    def literal(self, entries_per_thread: Sequence[int] | None = None) -> Time | None:
-        """Return the fastest kernel as published, by the search's events, of any K that was searched by default."""
+    def literal(self, entries_per_thread: Sequence[int] | None = None, **other: object) -> Time | None:
+        """Return the fastest kernel as published, by the search's events, of any K that was searched by default.
+
+        `other` columns differ from the paper's.
+        """
         case = self.times.case
-        columns = {**LITERAL.columns, **({"per_thread": tuple(entries_per_thread)} if entries_per_thread else {})}
+        named = {"per_thread": tuple(entries_per_thread)} if entries_per_thread else {}
+        columns = {**LITERAL.columns, **named, **other}
         return case.searched.select(cache=case.campaign.cache, **columns).fastest("event")
 
     @property
@@ -299,6 +308,42 @@ def _k_suffices(case: ClaimTimes) -> CaseNumber | None:
     return _number(case, ratio_of(named, best), named, best)
 
 
+def _fewer_threads(case: ClaimTimes) -> CaseNumber | None:
+    """Return the time with blocks of 128 threads over that with the paper's 256, each with its best K."""
+    if case.variants != "as_published":
+        return None
+    fewer, published = case.literal(n_t=FEWER_THREADS), case.literal()
+    return _number(case, ratio_of(fewer, published), fewer, published)
+
+
+def _less_than_csr(case: ClaimTimes) -> CaseNumber | None:
+    """Return 1 if compressed COO takes fewer bytes than CSR, else 0."""
+    memory = case.times.memory(case.compressed)
+    return None if memory is None else _number(case, float(memory < 1))
+
+
+def _is_faster_solver(case: ClaimTimes) -> CaseNumber | None:
+    number = _bicgstab(case)
+    return number and number._replace(value=float(number.value > 1), interval=None)
+
+
+def _damped(case: ClaimTimes) -> CaseNumber | None:
+    """Return the speedup of BiCGSTAB over that of the product, of the same kernels by the same clock."""
+    solver, product = _bicgstab(case), _speedup_over_csr(case)
+    return _number(case, solver.value / product.value) if solver and product else None
+
+
+def _gain_by_gpu(cases: list[ClaimTimes]) -> Measured:
+    """Return the median speedup over CSR that the paper prints for the V100, over the larger end of the A100's."""
+    if not cases:
+        return Measured([])
+    volta, ampere = (
+        max(map(float, cases[0].published.quantity(MEDIAN_SPEEDUP, "double", gpu).split(" to ")))
+        for gpu in ("V100", "A100")
+    )
+    return Measured([CaseNumber(volta / ampere, "60 matrices")])
+
+
 def _second_csr(case: ClaimTimes) -> CaseNumber | None:
     """Return the time of the library's second routine for CSR over that of its default."""
     routines = case.times.case.select(lambda row: "spmv-csr-alg2" in row.name, **CSR.columns)
@@ -345,6 +390,11 @@ CLAIMS: ClaimQuantities[list[ClaimTimes]] = {
     "bicgstab_median": _quantity(_bicgstab, "median"),
     "gflops_most": _quantity(_gflops, "most"),
     "memory_above_coo": _quantity(_more_than_coo, "arithmetic mean"),
+    "bicgstab_share": _quantity(_is_faster_solver, "arithmetic mean"),
+    "bicgstab_over_product": _quantity(_damped, "median"),
+    "memory_below_csr": _quantity(_less_than_csr, "sum"),
+    "fewer_threads": _quantity(_fewer_threads, "median"),
+    "gain_by_gpu": Quantity(_gain_by_gpu),
     "k_suffices": _quantity(_k_suffices, "median"),
     "csr_least": _quantity(_speedup_over_csr, "least"),
     "second_csr_median": _quantity(_second_csr, "median"),

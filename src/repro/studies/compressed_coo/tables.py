@@ -600,6 +600,6 @@ def claims(campaign: Campaign, published: Published) -> Table:
     def data(source: Campaign, variants: JudgedBy) -> list[ClaimTimes]:
         clock: ClockName = "event" if variants == "as_published" else "graph"
         cases, _ = median_cases_and_note(all_times(source, published, precision_of(source), clock))
-        return [ClaimTimes(times, variants) for times in cases]
+        return [ClaimTimes(times, variants, published) for times in cases]
 
     return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from repro.results.campaign_data import Campaign, Method
@@ -21,10 +21,11 @@ from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import Table
-from repro.studies.dg_postprocessing import CITED, CUBES, PATCHES, STUDY_NAME
+from repro.studies.dg_postprocessing import CITED, CUBES, FILTER_CLOCK, PATCHES, STUDY_NAME
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
 from repro.studies.dg_postprocessing.results import (
     ELEMENT,
+    ELEMENT_TUNED,
     LOW_VARIANCE,
     PUBLISHED_PAIRS,
     VECTOR,
@@ -37,6 +38,8 @@ from repro.studies.dg_postprocessing.results import (
 #: The per-point and the per-element method by which claims are judged.
 PAIRS = dict(zip(("as_published", "paper_tuned"), PUBLISHED_PAIRS, strict=True))
 DEVICE_COUNTS = (2, 4, 8)
+#: Size of the per-element method's cells in longest edges (section 3.2.2).
+PAPERS_CELL = 0.5
 #: Points of the mesh of chapter 4: 4 for P = 1 on each of 6 tetrahedra in each of 10³ hexahedra (section 4.1).
 POINTS_OF_MESH = 4 * 6 * 10**3
 #: Vector widths whose gain over the full width section 4.4 names.
@@ -160,17 +163,16 @@ def _space_quantity(
     return Quantity(measure)
 
 
-def _lead(width: int) -> Callable[[WidthTimes], float | None]:
-    """Return a function that gives the time of the fastest other width over the time of the given width."""
+def _lead(*widths: int) -> Callable[[WidthTimes], float | None]:
+    """Return a function that gives the time of the fastest other width over the time of the fastest of these widths."""
+
+    def fastest(times: WidthTimes, of_widths: Iterable[int]) -> Time | None:
+        found = [time for width in of_widths if (time := times.of_width(width))]
+        return min(found, key=lambda time: time.seconds, default=None)
 
     def lead_of(times: WidthTimes) -> float | None:
-        other_times = [
-            time
-            for other_width in WIDTHS[times.degree]
-            if other_width != width and (time := times.of_width(other_width))
-        ]
-        fastest: Time | None = min(other_times, key=lambda time: time.seconds, default=None)
-        return ratio_of(fastest, times.of_width(width))
+        others = [width for width in WIDTHS[times.degree] if width not in widths]
+        return ratio_of(fastest(times, others), fastest(times, widths))
 
     return lead_of
 
@@ -193,17 +195,75 @@ def _shared_bytes(times: WidthTimes) -> float | None:
     return min(sizes, default=None)
 
 
-def _over_variance(data: ClaimFields) -> Measured:
-    """The per-element method's speedup at high variance over that at low variance, for each degree and mesh size."""
-    speedups: dict[str, dict[str, CaseNumber]] = {}
-    for item in data.fields.published.tables.get("sizes", []):
-        field = data.fields.plane.get(item["problem"])
-        if field and (numbers := _element_over_point(field, data.variants).numbers):
-            speedups.setdefault(f"{item['printed']}, P = {item['degree']}", {})[item["variance"]] = numbers[0]
-    pairs = {name: (of["high"].value, of[LOW_VARIANCE].value) for name, of in speedups.items() if len(of) > 1}
-    numbers = [CaseNumber(high / low, name) for name, (high, low) in pairs.items()]
-    missing = [] if numbers else [MissingCase("meshes of both variances", "not timed with both methods")]
-    return Measured(numbers, missing)
+def _compared_speedups(
+    mesh: Callable[[Record], str], side: Callable[[Record], str], wanted: Sequence[str], missing: str
+) -> Quantity[ClaimFields]:
+    """Return a function that measures the per-element method's speedup on each wanted side over that on the last.
+
+    Fields are compared that `mesh` gives the same name and `side` different ones.
+    """
+    *others, base = wanted
+
+    def measure(data: ClaimFields) -> Measured:
+        speedups: dict[str, dict[str, float]] = {}
+        for item in data.fields.published.tables.get("sizes", []):
+            field = data.fields.plane.get(item["problem"])
+            if field and (found := _element_over_point(field, data.variants).numbers):
+                speedups.setdefault(mesh(item), {})[side(item)] = found[0].value
+        numbers = [
+            CaseNumber(of[other] / of[base], f"{name}, {other}" if others[1:] else name)
+            for name, of in speedups.items()
+            for other in others
+            if base in of and other in of
+        ]
+        return Measured(numbers, [] if numbers else [MissingCase(missing, "not timed with both methods")])
+
+    return Quantity(measure, "median")
+
+
+def _time_by_size(data: ClaimFields) -> Measured:
+    """Return the per-element method's time per triangle on the largest mesh over that on the smallest, for P = 1."""
+    if data.variants not in PAIRS:
+        return Measured([])
+    method = PAIRS[data.variants][1]
+    times = {
+        field.triangles: (time.seconds / field.triangles, name)
+        for name, field in data.fields.plane.items()
+        if (field.family, field.degree) == (LOW_VARIANCE, 1) and field.triangles and (time := field[method])
+    }
+    if len(times) < 2:
+        return Measured([], [MissingCase("meshes of low variance", "fewer than two were timed")])
+    (small, _), (large, name) = times[min(times)], times[max(times)]
+    return Measured([CaseNumber(large / small, name)])
+
+
+def _other_cells(field: Filtering, variants: JudgedBy) -> Measured:
+    """Return the search's time with the best other size of a cell over that with the paper's, per element."""
+    if variants != "paper_tuned":
+        return Measured([])
+    searched = field.case.searched.select(kind="variant", **ELEMENT_TUNED.columns)
+    other = searched.select(lambda row: row.cell != PAPERS_CELL).fastest(FILTER_CLOCK)
+    papers = searched.select(cell=PAPERS_CELL).fastest(FILTER_CLOCK)
+    ratio = ratio_of(other, papers)
+    return Measured([CaseNumber(ratio, field.line.problem, (), interval_of_ratio(other, papers))] if ratio else [])
+
+
+def _more_patches(field: Filtering, variants: JudgedBy) -> Measured:
+    """Return the memory that the most patches add over that of the fewest that were counted."""
+    counted = sorted(int(patches) for patches in field.facts.get("overhead", {}))
+    fewest, most = (field.overhead(counted[at]) for at in (0, -1)) if len(counted) > 1 else (None, None)
+    return Measured([CaseNumber(most / fewest, field.line.problem)] if fewest and most else [])
+
+
+def _search_widths(degree: int) -> float:
+    """Return the width that the per-point method searches, 2s + w, over that per element, s + w (section 3.2.2)."""
+    stencil = 3 * degree + 1  # w, in longest edges s
+    return (2 + stencil) / (1 + stencil)
+
+
+def _values_of_a_test(degree: int) -> float:
+    """Return the values that a test reads per point, of an element's modes and corners, over those per element."""
+    return ((degree + 1) * (degree + 2) / 2 + 3) / 2
 
 
 def _rate_by_degree(data: ClaimFields) -> Measured:
@@ -237,7 +297,23 @@ QUANTITIES: ClaimQuantities[ClaimFields] = {
     "element_over_point_low_p3": _plane_quantity(_element_over_point, "median", degree=3, variance=LOW_VARIANCE),
     "element_over_point_high": _plane_quantity(_element_over_point, "median", variance="high"),
     "element_over_point": _plane_quantity(_element_over_point, "median"),
-    "element_high_over_low": Quantity(_over_variance, "median"),
+    "element_high_over_low": _compared_speedups(
+        lambda item: f"{item['printed']}, P = {item['degree']}",
+        lambda item: item["variance"],
+        ("high", LOW_VARIANCE),
+        "meshes of both variances",
+    ),
+    "element_over_degree": _compared_speedups(
+        lambda item: f"{item['printed']}, {item['variance']} variance",
+        lambda item: f"P = {item['degree']}",
+        ("P = 2", "P = 3", "P = 1"),
+        "meshes with fields of several degrees",
+    ),
+    "time_by_size": Quantity(_time_by_size),
+    "other_cells": _plane_quantity(_other_cells, "median"),
+    "more_patches": _plane_quantity(_more_patches, "least"),
+    "search_widths": Quantity(lambda data: Measured([CaseNumber(_search_widths(1), "P = 1")])),
+    "values_of_a_test": Quantity(lambda data: Measured([CaseNumber(_values_of_a_test(1), "P = 1")])),
     "rate_p3_over_p1": Quantity(_rate_by_degree),
     "gflops_p1": _plane_quantity(_element_rate, "most", degree=1, variance=LOW_VARIANCE),
     "gflops_p2": _plane_quantity(_both_rates, "mean", degree=2, variance=LOW_VARIANCE),
@@ -255,6 +331,7 @@ QUANTITIES: ClaimQuantities[ClaimFields] = {
     "gain_of_best_p2": _space_quantity(2, _gain_of_best),
     "best_width_p1": _space_quantity(1, _lead(18)),
     "best_width_p2": _space_quantity(2, _lead(16)),
+    "half_width_p2": _space_quantity(2, _lead(64, 80)),
     "gain_p2_48_64": _space_quantity(2, _largest_gain(48, 64)),
     "shared_bytes_p1": _space_quantity(1, _shared_bytes, "none"),
     "shared_bytes_p2": _space_quantity(2, _shared_bytes, "none"),

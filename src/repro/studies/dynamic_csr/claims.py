@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import NamedTuple
 
 from repro.bench.rows import ClockName
@@ -34,11 +35,13 @@ from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
 from repro.results.tables import MICRO, Cell, Column, Table, table_of, time_column
-from repro.studies.dynamic_csr import CITED, PRODUCTS_PER_BATCH, STUDY_NAME
+from repro.studies.dynamic_csr import CITED, PRODUCTS_PER_BATCH, STUDY_NAME, number_of
 from repro.studies.dynamic_csr.results import (
     ANY,
     ANY_UNIQUE,
     BY_SIZE,
+    CONVERSIONS,
+    COPY,
     CSR,
     DCSR,
     DCSR_PUBLISHED,
@@ -52,6 +55,7 @@ from repro.studies.dynamic_csr.results import (
     LIBRARY,
     OPERATION_CLOCK,
     OURS,
+    OWN_PRODUCT,
     PRODUCT_CLOCK,
     REBUILD,
     SORTED,
@@ -72,10 +76,17 @@ from repro.studies.dynamic_csr.results import (
     product_times,
     streaming_pair,
     time_notes,
+    update_cost,
 )
 
 #: The two graphs for which CSR ran out of memory on a K20c, since rebuilding CSR needs memory for two matrices.
 LARGE_GRAPHS = ("ljournal-2008", "soc-LiveJournal1")
+#: The graph for which HYB ran out of memory on a K20c as well.
+LARGEST_GRAPH = ("indochina-2004",)
+#: Graphs that section 5.3.4 says several devices speed up less: of few, very long rows, and small ones.
+LONG_ROWS, SMALL_GRAPHS = ("rail4284",), ("internet", "enron")
+#: The share of linear from which a speedup is nearly linear.
+NEARLY_LINEAR = 0.9
 
 
 @dataclass(frozen=True)
@@ -86,12 +97,13 @@ class PaperGraphs:
     lines: tuple[ProblemLine, ...]
     #: The kernels whose times are compared.
     variants: JudgedBy
+    published: Published
 
     @classmethod
     def of(cls, campaign: Campaign, published: Published, variants: JudgedBy) -> PaperGraphs:
         sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
         lines = tuple(line for line in recorded_lines(campaign, published) if line.problem not in sweeps)
-        return cls(campaign, lines, variants)
+        return cls(campaign, lines, variants, published)
 
     def update(self, method: Method) -> Method | None:
         """Return one of our methods, or a published value in its place; the paper's updates were not tuned further."""
@@ -109,7 +121,7 @@ class PaperGraphs:
             yield line, DynamicCase(self.campaign, line.problem, precision or operation_precision(self.campaign))
 
     def memory(self, segments: str) -> Iterator[tuple[ProblemLine, float]]:
-        """Yield the ratio of bytes of dynamic CSR to HYB, counted as in the paper; `segments` such as `DCSR-4`."""
+        """Yield the ratio of a format's bytes to HYB's, counted as in the paper; `segments`: `DCSR-4`, or `CSR`."""
         for times in operation_times(self.campaign, self.lines):
             recorded_counts = times.facts.get("memory", {}).get("paper")
             if recorded_counts and recorded_counts["HYB"]:
@@ -235,20 +247,106 @@ def _device_quantity(devices: int, precision: str | None = None, graph: str | No
     return Quantity(measure, "worst" if graph else "arithmetic mean")
 
 
-def _out_of_memory(graphs: PaperGraphs) -> Measured:
-    """Count the graphs for which CSR ran out of memory; a graph for which it failed otherwise is missing."""
-    numbers, missing_cases = [], []
-    for name in LARGE_GRAPHS:
-        case = DynamicCase(graphs.campaign, name, operation_precision(graphs.campaign))
-        rows = case.select(**REBUILD.columns, what="iterate")
-        statuses = {row.status for row in rows}
-        if "out_of_memory" in statuses or any(row.timed for row in rows):
-            numbers.append(CaseNumber(float("out_of_memory" in statuses), name))
-        elif rows:
-            missing_cases.append(MissingCase(name, f"failed: {', '.join(sorted(statuses)).replace('_', ' ')}"))
-        else:
-            missing_cases.append(MissingCase(name, "not in this campaign" if not case.rows else "not tried"))
-    return Measured([] if missing_cases else numbers, missing_cases)
+def _out_of_memory(names: Sequence[str], format_method: Method, operation: str) -> Quantity[PaperGraphs]:
+    """Return a function that counts the graphs for which a format ran out of memory.
+
+    A graph for which it failed otherwise is missing.
+    """
+
+    def measure(graphs: PaperGraphs) -> Measured:
+        numbers, missing_cases = [], []
+        for name in names:
+            case = DynamicCase(graphs.campaign, name, operation_precision(graphs.campaign))
+            rows = case.select(**format_method.columns, what=operation)
+            statuses = {row.status for row in rows}
+            if "out_of_memory" in statuses or any(row.timed for row in rows):
+                numbers.append(CaseNumber(float("out_of_memory" in statuses), name))
+            elif rows:
+                reason = f"failed: {', '.join(sorted(statuses)).replace('_', ' ')}"
+                missing_cases.append(MissingCase(name, reason))
+            else:
+                missing_cases.append(MissingCase(name, "not in this campaign" if not case.rows else "not tried"))
+        return Measured([] if missing_cases else numbers, missing_cases)
+
+    return Quantity(measure, "sum")
+
+
+def _over_published(
+    file: str, column: str, pair: Callable[[PaperGraphs, DynamicCase], TimePair]
+) -> Quantity[PaperGraphs]:
+    """Return a function that measures a ratio of two times over the one that a table prints of the same graph."""
+
+    def measure(graphs: PaperGraphs) -> Measured:
+        printed = {item["problem"]: number_of(item[column]) for item in graphs.published[file]}
+        numbers = []
+        for line, case in graphs.cases():
+            ratio, theirs = _case_number(line, line.problem, pair(graphs, case)), printed.get(line.published or "")
+            if ratio and theirs:
+                interval = (ratio.interval[0] / theirs, ratio.interval[1] / theirs) if ratio.interval else None
+                numbers.append(ratio._replace(value=ratio.value / theirs, interval=interval))
+        return Measured(numbers)
+
+    return Quantity(measure, "median")
+
+
+def _conversion_pair(conversion: Method) -> Callable[[PaperGraphs, DynamicCase], TimePair]:
+    """Return a function that finds the times of a conversion and of a copy, both by kernels of ours."""
+
+    def pair(graphs: PaperGraphs, case: DynamicCase) -> TimePair:
+        if graphs.variants != "ours":
+            return None, None
+        return case.time(conversion, OPERATION_CLOCK), case.time(COPY, OPERATION_CLOCK)
+
+    return pair
+
+
+def _operation_pair(operation: Method) -> Callable[[PaperGraphs, DynamicCase], TimePair]:
+    """Return a function that finds the times of an operation and of one product with CSR, both by events."""
+
+    def pair(graphs: PaperGraphs, case: DynamicCase) -> TimePair:
+        method = graphs.update(operation)
+        product = OWN_PRODUCT if graphs.variants == "ours" else as_published(CSR)
+        return (case.time(method, OPERATION_CLOCK), case.time(product, OPERATION_CLOCK)) if method else (None, None)
+
+    return pair
+
+
+def _rebuild_over_product(graphs: PaperGraphs) -> Measured:
+    """Return the time of making CSR again with a batch over that of a product with it, the library's included."""
+    numbers = []
+    for times in operation_times(graphs.campaign, graphs.lines):
+        if cost := update_cost(times, REBUILD):
+            numbers.append(CaseNumber(cost.update / cost.product, times.line.problem))
+    return Measured(numbers, [] if numbers else [MissingCase("all graphs", "not both timed")])
+
+
+def _over_others(names: Sequence[str], devices: int) -> Quantity[PaperGraphs]:
+    """Return a function that measures some graphs' speedups by devices over the mean of all others."""
+
+    def measure(graphs: PaperGraphs) -> Measured:
+        every = _device_quantity(devices).measure(graphs)
+        published = {line.problem: line.published or line.problem for line in graphs.lines}
+        others = [number.value for number in every.numbers if published[number.case] not in names]
+        numbers = [
+            number._replace(value=number.value / fmean(others))
+            for number in every.numbers
+            if others and published[number.case] in names
+        ]
+        reason = f"no time of them and of others on {devices} devices in this campaign"
+        return Measured(numbers, [] if numbers else [MissingCase(", ".join(names), reason)])
+
+    return Quantity(measure, "most")
+
+
+def _nearly_linear(devices: int) -> Quantity[PaperGraphs]:
+    """Return a function that measures the share of graphs whose speedup by devices is nearly linear."""
+
+    def measure(graphs: PaperGraphs) -> Measured:
+        every = _device_quantity(devices).measure(graphs)
+        near = [number._replace(value=float(number.value >= NEARLY_LINEAR * devices)) for number in every.numbers]
+        return every._replace(numbers=near)
+
+    return Quantity(measure, "arithmetic mean")
 
 
 STATISTICS: Mapping[str, StatisticName] = {"mean": "arithmetic mean", "most": "most", "least": "least"}
@@ -276,7 +374,23 @@ QUANTITIES: ClaimQuantities[PaperGraphs] = {
         for graph in ("internet", "enron")
         for devices in (2, 4, 8)
     },
-    "csr_out_of_memory": Quantity(_out_of_memory, "sum"),
+    "csr_out_of_memory": _out_of_memory(LARGE_GRAPHS, REBUILD, "iterate"),
+    "hyb_out_of_memory": _out_of_memory(LARGEST_GRAPH, HYB, "stream"),
+    **{
+        conversion.key: _over_published("conversions", conversion.key, _conversion_pair(conversion))
+        for conversion in CONVERSIONS
+    },
+    **{
+        operation.key: _over_published("operations", operation.key, _operation_pair(operation))
+        for operation in (DEFRAGMENTATION, HYB_SORT)
+    },
+    "binned_mean": _product_quantity(DEFRAGMENTED, IN_ORDER),
+    "rebuild_over_product": Quantity(_rebuild_over_product, "median"),
+    "memory_3_mean": _memory("DCSR-3", "arithmetic mean"),
+    "memory_csr_most": _memory("CSR", "most"),
+    "long_rows_on_2": _over_others(LONG_ROWS, 2),
+    "small_graphs_on_2": _over_others(SMALL_GRAPHS, 2),
+    "nearly_linear_on_8": _nearly_linear(8),
 }
 
 

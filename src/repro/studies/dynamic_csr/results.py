@@ -100,6 +100,19 @@ DEFRAGMENTATION = Method(
 )
 HYB_SORT = Method("HYB_sort", "HYB sort", columns={"what": "sort", "format": "hyb"})
 
+
+def _conversion(name: str, key: str = "") -> Method:
+    source, target = name.lower().split("-")
+    columns = {"what": "convert", "format": source, "to_format": target}
+    return Method(key or name, name.replace("-", "→"), columns=columns)
+
+
+#: Source format and target format of each conversion, as in the paper's table.
+CONVERSIONS = tuple(map(_conversion, ("COO-CSR", "COO-DCSR", "COO-HYB", "CSR-DCSR", "CSR-HYB", "DCSR-CSR")))
+COPY = _conversion("CSR-CSR", "copy")
+#: Our fastest product with CSR, in whose times the paper's Table 5.4 counts.
+OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what": "product", "format": "csr"})
+
 # products ------------------------------------------------------------------------------------------------------------
 
 _PRODUCTS = {"what": "product", "devices": (None, 1)}

@@ -56,6 +56,8 @@ from repro.studies.dynamic_csr.claims import TARGET_QUANTITIES, PaperGraphs, Tar
 from repro.studies.dynamic_csr.ids import DynamicRow
 from repro.studies.dynamic_csr.results import (
     ANY,
+    CONVERSIONS,
+    COPY,
     DCSR,
     DEFRAGMENTATION,
     GAIN_EXPLANATION,
@@ -65,6 +67,7 @@ from repro.studies.dynamic_csr.results import (
     HYB_SORT,
     MULTIPLYING,
     OPERATION_CLOCK,
+    OWN_PRODUCT,
     PRODUCT_CLOCK,
     PRODUCT_COUNTS,
     SORTED,
@@ -222,17 +225,6 @@ def _ratio_columns(
     )
 
 
-def _conversion(name: str, key: str = "") -> Method:
-    source, target = name.lower().split("-")
-    columns = {"what": "convert", "format": source, "to_format": target}
-    return Method(key or name, name.replace("-", "→"), columns=columns)
-
-
-#: Source format and target format of each conversion, as in the paper's table.
-CONVERSIONS = tuple(map(_conversion, ("COO-CSR", "COO-DCSR", "COO-HYB", "CSR-DCSR", "CSR-HYB", "DCSR-CSR")))
-COPY = _conversion("CSR-CSR", "copy")
-
-
 @table(STUDY_NAME, "table-5-3", title="Conversions between formats", numbering=f"Table 5.3 of {CITED}")
 def conversions(campaign: Campaign, published: Published) -> Table:
     titles = {conversion.key: conversion.title for conversion in CONVERSIONS}
@@ -284,7 +276,6 @@ PUBLISHED_SENTENCE = (
     "DCSR: by our kernels. Published: by the paper’s algorithms 4, 5 and 7, a vector of four threads a row and the "
     "mean row as slack; by row, its entries come with the bounds of their rows, in any order sorting them counts."
 )
-OWN_PRODUCT = Method("product", "CSR product", columns={"kind": "variant", "what": "product", "format": "csr"})
 
 
 @table(
