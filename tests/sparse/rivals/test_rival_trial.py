@@ -107,7 +107,6 @@ def test_without_a_gpu_a_source_is_compiled_and_its_kernel_looked_for(tmp_path, 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_so_do_updates(library, monkeypatch) -> None:
     monkeypatch.setattr(trial, "trials_of", lambda rival: [Trial("real", "double")])
     for spoilt, status, message in (
