@@ -118,6 +118,7 @@ def test_so_do_updates(library, monkeypatch) -> None:
         assert (outcome.status, outcome.message) == (status, message)
 
 
+@pytest.mark.exhaustive
 def test_the_command_tries_a_file_and_all_rivals_of_a_configuration(tmp_path) -> None:
     def check(*words: str):
         return CliRunner().invoke(app.build(["rival"]), ["rival", "check", *words])
