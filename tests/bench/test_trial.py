@@ -8,7 +8,7 @@ import pytest
 from repro.bench import timing
 from repro.bench.runnable import Candidate
 from repro.bench.timing import SamplingPlan, fit_to_budget, initial_launches, time_quantiles
-from repro.bench.yardsticks import STREAM_WORD_BYTES, DeviceCopy, Empty, Floor
+from repro.bench.yardsticks import COPY_BYTES, STREAM_WORD_BYTES, DeviceCopy, Empty, Floor
 from repro.codegen.targets import CPU
 from repro.codegen.templates import StreamConfig, streams
 from repro.devices.base import LaunchError, OutOfDeviceMemory
@@ -301,7 +301,7 @@ def test_an_empty_kernel_and_a_copy_are_timed(make_bench, small_problem):
     bench = make_bench(small_problem("real"))
     assert bench.try_once(Empty(), "search", FULL).event_median > 0
     copy = bench.try_once(DeviceCopy(StreamConfig(64, 4)), "search", SamplingPlan(3))
-    assert copy.bytes == 1 << 26
+    assert copy.bytes == COPY_BYTES["opencl"]
     bench.release()
 
 

@@ -162,7 +162,6 @@ def test_a_batch_leaves_what_jobs_of_one_problem_each_leave(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_the_copy_of_a_batch_is_timed_once_and_the_floor_of_each_case(configure: Configure, run_all: Command) -> None:
     configure()
     run_all()
@@ -178,7 +177,6 @@ def test_the_copy_of_a_batch_is_timed_once_and_the_floor_of_each_case(configure:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_what_is_stale_is_measured_again_and_nothing_else(
     configure: Configure, repro: Command, run_all: Command
 ) -> None:
@@ -195,7 +193,6 @@ def test_what_is_stale_is_measured_again_and_nothing_else(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_what_fails_is_recorded_and_stops_no_other(configure: Configure, repro: Command) -> None:
     plan = configure()
     write_matrix("b", 41, diagonal="nan 0.0")
@@ -261,7 +258,6 @@ def test_the_registry_is_not_read_again_for_a_problem_that_cannot_be_had(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_batch_that_is_killed_goes_on_where_it_was(configure: Configure, repro: Command) -> None:
     plan = configure(screen_launches=3000, cpu_budget=0.02)
     repro("batch", "problems", *NAMES)
@@ -292,7 +288,6 @@ def test_a_batch_that_is_killed_goes_on_where_it_was(configure: Configure, repro
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_crash_costs_a_row_of_its_case_and_the_batch_goes_on(
     configure: Configure, templates: Path, run_all: Command, cpu_device: OpenClDevice
 ) -> None:

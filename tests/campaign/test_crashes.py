@@ -103,7 +103,6 @@ def test_what_is_asked_to_end_ends_with_all_its_processes(command: Callable[...,
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_what_was_stopped_for_longer_than_the_timeout_is_not_given_up(command: Callable[..., list[str]]) -> None:
     seconds = 2.5
     process = started(command({}, timeout=seconds, screen_launches=300), rows=5)

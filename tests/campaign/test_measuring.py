@@ -239,7 +239,6 @@ def test_a_predicted_search_learns_from_other_campaigns_and_measures_a_few(measu
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_random_search_measures_as_many(measuring):
     search = run(search="random", budget=0.05, space="paper")["search"]
     target = get_target("cpu")

@@ -98,7 +98,6 @@ def test_a_format_of_pairs_has_a_floor_of_its_own(measured: Callable[[Matrix], d
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_what_is_not_symmetric_has_none(measured: Callable[[Matrix], dict[str, pd.DataFrame]]) -> None:
     problem = disturbed(symmetric_problem("complex", HERMITIAN))
     values = problem.values.copy()
@@ -112,7 +111,6 @@ def test_what_is_not_symmetric_has_none(measured: Callable[[Matrix], dict[str, p
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_search_with_a_budget_tries_pairs_where_the_matrix_is_symmetric(
     measured: Callable[..., dict[str, pd.DataFrame]],
 ) -> None:
@@ -126,7 +124,6 @@ def test_a_search_with_a_budget_tries_pairs_where_the_matrix_is_symmetric(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_predicted_search_learns_from_what_was_recorded_of_pairs(
     monkeypatch: pytest.MonkeyPatch, measured: Callable[..., dict[str, pd.DataFrame]]
 ) -> None:

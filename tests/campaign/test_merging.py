@@ -107,8 +107,7 @@ def halves(recorded: Path, by: str) -> tuple[Wanted, Wanted]:
     return first, second
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("by", ["cases", "studies"])
 def test_halves_of_five_studies_equal_the_whole(five_studies: Path, tmp_path: Path, by: str) -> None:
     for name, wanted in zip(("first", "second"), halves(five_studies, by), strict=True):

@@ -62,7 +62,6 @@ def test_what_is_tried_is_compiled_and_nothing_again(problem: Matrix) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_predicted_search_compiles_what_it_tries(problem: Matrix) -> None:
     record = Path(f"results/first/raw/problems/{NAME}.json")
     record.parent.mkdir(parents=True)
@@ -76,7 +75,6 @@ def test_a_predicted_search_compiles_what_it_tries(problem: Matrix) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_kernel_that_does_not_compile_is_a_row(problem: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.studies.compound_spmv.study.render_module", lambda *_: "no kernel")
     found = run(search="random", budget=0.05, **PART)["search"]

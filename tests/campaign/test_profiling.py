@@ -173,7 +173,6 @@ def counted(config_file: Path, *names: str) -> pd.DataFrame:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_file_that_is_named_keeps_the_counters_of_other_cases(config_file):
     config, output = load(config_file), Path("counters.parquet")
     for precision in ("single", "double", "single"):

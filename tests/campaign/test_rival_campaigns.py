@@ -67,7 +67,6 @@ def points_of(canvas: Canvas) -> set[float]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_what_crashes_hangs_or_leaves_costs_its_row_and_stands_in_tables_and_figures(
     measuring, templates, capsys, monkeypatch
 ) -> None:

@@ -17,7 +17,7 @@ from repro.problems.registry import read_csv
 pytestmark = pytest.mark.medium
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_file_is_what_is_reckoned() -> None:
     with RECKONED.open(newline="") as file:
         kept = {name: float(value) for name, value in list(csv.reader(file))[1:]}
@@ -44,7 +44,6 @@ def test_the_drawn_index_is_like_what_is_public_of_the_collections() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_thousands_of_cases_are_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

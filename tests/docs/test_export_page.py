@@ -92,7 +92,6 @@ def test_two_matrices_of_the_page_share_the_order_of_their_rows(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.skipif(nvcc.find() is None or shutil.which("cmake") is None, reason="nvcc or CMake is not installed")
 def test_the_commands_of_the_page_build_the_example(exported: Path) -> None:
     lines = [line for block in blocks(PAGE) if block.language == "sh" for line in block.text.splitlines()]

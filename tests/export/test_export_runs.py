@@ -329,6 +329,7 @@ def test_rows_of_a_cluster_are_sorted_by_length(
         assert (np.diff(cluster) <= 0).all()
 
 
+@pytest.mark.exhaustive
 def test_a_matrix_without_entries_gives_zero(program: Path, tmp_path: Path) -> None:
     for case, (entry, precision, _) in CASES.items():
         nothing = np.zeros(0, np.int32)

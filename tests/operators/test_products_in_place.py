@@ -144,6 +144,7 @@ def planned(runtime, bring):
     return a, b, c, sparse_products.ProductPlan(runtime, load, factors, product, bring(c))
 
 
+@pytest.mark.exhaustive
 def test_a_refill_is_queued_on_the_stream_of_its_values(planned, runtime, monkeypatch):
     a, b, c, plan = planned
     put = install_cupy(monkeypatch, runtime)

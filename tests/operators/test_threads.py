@@ -22,7 +22,7 @@ CALLS = int(os.environ.get("REPRO_THREAD_CALLS", "400"))
 LONG_CALLS = CALLS if "REPRO_THREAD_CALLS" in os.environ else CALLS // THREADS
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
 def test_threads_get_their_own_answers(group):

@@ -180,7 +180,7 @@ def test_ids_of_an_svg_file_depend_on_no_last_bit_of_a_coordinate(tmp_path: Path
     assert set(re.findall(r"url\(#(\w+)\)", here)) <= set(defined)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.exhaustive
 @pytest.mark.medium
 @pytest.mark.parametrize("font", [None, "cmr10"])
 def test_matplotlib_has_no_word_with_the_user(font: str | None, tmp_path: Path) -> None:

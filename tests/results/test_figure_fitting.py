@@ -103,7 +103,6 @@ def read() -> dict[str, Campaign]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_recorded_figure_fits_a_column(
     read: dict[str, Campaign], monkeypatch: pytest.MonkeyPatch, figure: str

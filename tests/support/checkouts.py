@@ -63,7 +63,7 @@ def run_to_its_end(command: list[str], folder: Path, environment: dict[str, str]
         env=environment,
         text=True,
         check=False,
-        timeout=300,
+        timeout=1800,  # for what hangs: a busy machine takes many times as long as an idle one
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )

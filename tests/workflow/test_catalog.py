@@ -101,7 +101,6 @@ def deployed(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> De
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_the_workflow_is_run_as_a_module_of_another(deployed: Deployment) -> None:
     run = ["--cores", "2", *USAGE["mandatory-flags"]["flags"].split()]
     said = deployed.snakemake(*run)

@@ -67,7 +67,6 @@ def test_a_dry_run_says_what_would_be_deployed_and_calls_its_repro(checkout: Che
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_jobs_run_in_the_one_environment_that_is_deployed(checkout: Checkout, conda: Path) -> None:
     wanted = [f"results/default/problems/{name}.npz" for name in ("dirac_torus", "elasticity_mapped")]
     said = checkout.snakemake("--sdm=conda", *wanted, path=conda)

@@ -66,7 +66,6 @@ def test_every_job_is_planned(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_given_file_stands_alone_and_keys_of_the_line_lie_over_it(checkout: Checkout) -> None:
     """As for `repro plan`: a study that the file does not name is not run, though the default file names both."""
     (checkout.folder / "mine.yaml").write_text(
@@ -87,7 +86,6 @@ def test_a_given_file_stands_alone_and_keys_of_the_line_lie_over_it(checkout: Ch
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_keys_of_the_line_lie_over_the_default_file(checkout: Checkout) -> None:
     words = ["--config", "campaign=y", "device=opencl", "seed=3"]
     said = checkout.snakemake("results/y/problems/dirac_torus.npz", *words)
@@ -233,6 +231,7 @@ def test_jobs_ask_for_gpus_time_and_memory(
         assert int(cores) == (4 if (compiles and gpus) or (measures and not gpus) else 1)
 
 
+@pytest.mark.exhaustive
 def test_the_rules_call_the_repro_of_the_python_that_runs_snakemake(checkout: Checkout) -> None:
     """With a space in its path; no environment is on PATH."""
     done = dry_run_after(checkout, "sys.executable = '/my environments/bin/python'", "--printshellcmds")

@@ -125,6 +125,7 @@ def test_a_plan_that_is_only_looked_at_changes_nothing(checkout: Checkout, confi
     assert everything() == before
 
 
+@pytest.mark.exhaustive
 def test_an_edit_of_our_own_code_measures_again(checkout: Checkout, config: str) -> None:
     for source in ("bench/timing.py", "sparse/compound/packing.py"):
         path = checkout.folder / "src/repro" / source
@@ -344,6 +345,7 @@ def test_a_run_that_is_interrupted_says_so_and_goes_on_later(
     assert "WorkflowError" not in text and "Traceback" not in text, text
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_goes_on_where_it_was(checkout: Checkout) -> None:
     name = "killed"
     slow = {"screen_launches": 3000, "cpu_budget": 0.02}  # a variant is screened for so many seconds

@@ -149,7 +149,6 @@ def test_what_is_installed_is_not_written_over(installed: Installed, tmp_path: P
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_campaign_for_a_gpu_of_ones_own_is_planned_without_the_recorded_one(installed: Installed) -> None:
     """A wheel has no records; the file says what to write then."""
     words = ["--config", "config/second.yaml", "--cores", "1", "--", "--dry-run", "--config", "device=opencl"]

@@ -12,6 +12,7 @@ from support.dynamic_matrices import random_matrix
 pytestmark = pytest.mark.medium
 
 
+@pytest.mark.sampled(1)
 def test_a_product_sees_what_is_inserted_after_it_was_bound(load_module, device, on_cpu, make_batch):
     generator = np.random.default_rng(3)
     start = random_matrix(300, 200, 0.04)

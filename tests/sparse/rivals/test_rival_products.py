@@ -321,7 +321,6 @@ def test_a_rival_has_one_form(keys) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.skipif(nvcc.find() is None, reason="there is no nvcc")
 def test_the_examples_in_cuda_compile_once_for_each_case(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

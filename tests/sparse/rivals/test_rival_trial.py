@@ -107,7 +107,6 @@ def test_without_a_gpu_a_source_is_compiled_and_its_kernel_looked_for(tmp_path, 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_so_do_updates(library, monkeypatch) -> None:
     monkeypatch.setattr(trial, "trials_of", lambda rival: [Trial("real", "double")])
     for spoilt, status, message in (
@@ -119,6 +118,7 @@ def test_so_do_updates(library, monkeypatch) -> None:
         assert (outcome.status, outcome.message) == (status, message)
 
 
+@pytest.mark.exhaustive
 def test_the_command_tries_a_file_and_all_rivals_of_a_configuration(tmp_path) -> None:
     def check(*words: str):
         return CliRunner().invoke(app.build(["rival"]), ["rival", "check", *words])

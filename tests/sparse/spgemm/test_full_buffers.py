@@ -41,6 +41,7 @@ def assert_only_the_buffer_is_written(c: Storage, columns, values, lacking: int,
     assert_csr_product(c.download().to_csr()[stored], sp.csr_array(A[stored]), B)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("short", [0, 1])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(

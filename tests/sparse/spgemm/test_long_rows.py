@@ -124,6 +124,7 @@ def test_without_memory_for_all_products_a_sample_tells_how_much_is_needed(multi
     assert_product(multiplication().multiply_in_one_phase(factors), a, b)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 def test_long_rows_in_several_segments_and_columns_twice(multiplication, device):
     a, b = power_law(200), doubled(power_law(200, 2))

@@ -88,7 +88,7 @@ def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench
     assert all(row.event_median > 0 for row in rows)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", [pytest.param("single", marks=pytest.mark.exhaustive), "double"])
 @pytest.mark.parametrize("entry", sorted(entries()))

@@ -122,6 +122,7 @@ def test_a_rebuilt_problem_is_not_called_the_papers_own(maker: Maker, published:
         assert any("fem/NX_MotorH67k† " in text or "fem/NX_MotorH67k†," in text for text in texts(figure))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.medium
 def test_figures_of_an_unmeasured_campaign_say_so(maker: Maker, published: Published, tmp_path: Path) -> None:
     maker.problem(PROBLEMS[1])

@@ -174,6 +174,7 @@ def test_bars(extended: Campaign, gpu: Campaign, published: Published) -> None:
     ).caption.replace("Geometric", "geometric")
 
 
+@pytest.mark.exhaustive
 def test_tables_of_the_papers_are_the_same_with_ours_beside_them(
     extended: Campaign, gpu: Campaign, published: Published
 ) -> None:

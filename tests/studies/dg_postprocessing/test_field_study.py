@@ -121,7 +121,6 @@ def steps(name: str, **keys) -> dict[str, pd.DataFrame]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
     tables = steps(FLAT)
     assert set(tables["search"].way) == set(get_args(FilterMethod)) and set(tables["search"].status) == {"ok"}
@@ -216,7 +215,6 @@ def test_widths_in_space_are_searched_and_shown(field_campaign):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_few_kernels_are_tried_where_a_campaign_is_recorded(field_campaign):
     recorded = RegionMaker(Path())
     recorded.cubes("siac/other", 1, cells=6000)

@@ -143,7 +143,7 @@ def test_without_the_library_nothing_is_made(operands, load, makings, monkeypatc
     assert not makings
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_compiler
 def test_products_and_streams_of_ours_share_a_matrix(operands, load, makings):
     device = Gpu()

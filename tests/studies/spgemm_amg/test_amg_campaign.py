@@ -90,7 +90,6 @@ def test_everything_is_measured_and_kernels_are_chosen(run):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_parts_and_baselines_that_are_not_asked_for_are_not_timed(run):
     rows = run(space="paper", parts=("setup",), baselines=())
     assert set(rows["search"].space) == {"paper"}
