@@ -43,7 +43,7 @@ class ListTopic(StrEnum):
 def list_(
     topic: Annotated[
         ListTopic | None,
-        typer.Argument(metavar="WHAT", help="What to list; without it all there is to list.", show_default=False),
+        typer.Argument(metavar="WHAT", help="What to list; by default everything.", show_default=False),
     ] = None,
     config_file: ConfigFile = DEFAULT_CONFIG,
     as_json: AsJson = False,
@@ -205,7 +205,7 @@ SCHEMAS = Path("workflow/schemas")
 def config(
     files: ConfigFiles = None,
     schema: Annotated[bool, typer.Option("--schema", help="Write the JSON schemas instead, for editors.")] = False,
-    folder: Annotated[Path, typer.Option(help="Where the schemas go.")] = SCHEMAS,
+    folder: Annotated[Path, typer.Option(help="Folder of the schemas.")] = SCHEMAS,
 ) -> None:
     """Print the resolved configuration, every default included, as YAML.
 
@@ -278,19 +278,17 @@ CLUSTER_SIZES = (2, 4, 8)
 def plan(
     named: NamedFiles = None,
     files: ConfigFiles = None,
-    cores: Annotated[
-        int | None, typer.Option(min=1, help="Cores to compile on; all of this machine's by default.")
-    ] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Number of cores to compile on; by default all.")] = None,
     each: Annotated[
         bool | None,
         typer.Option(
             "--each/--summary",
-            help=f"A line for each problem, or for all of an entry and precision, the default above {EACH} cases.",
+            help=f"Print a line per problem, or per entry and precision; the default above {EACH} cases.",
         ),
     ] = None,
     gpu: Annotated[
         str | None,
-        typer.Option(help="A GPU to plan for, which need not be here: a name of config/gpus.csv, such as A100."),
+        typer.Option(help="Plan for this GPU, present or not: a name in config/gpus.csv, such as A100."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -611,10 +609,10 @@ def _size(nbytes: float) -> str:
 
 def run(
     files: ConfigFiles = None,
-    cores: Annotated[int | None, typer.Option(min=1, help="Cores to use; all of this machine's by default.")] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Number of cores; by default all.")] = None,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE -- WORDS", help="Configurations as by --config, and words for Snakemake."),
+        typer.Argument(metavar="FILE -- WORDS", help="Configurations as with --config, and arguments for Snakemake."),
     ] = None,
 ) -> None:
     """Run a campaign by `snakemake --cores N all`, in any folder; all results are written to this folder.

@@ -45,7 +45,7 @@ class Finding:
 def doctor(
     gpus: Annotated[
         Path | None,
-        typer.Option(help="Write which GPUs there are into this file, which REPRO_GPUS names where there are none."),
+        typer.Option(help="Write the GPUs to this file; on machines without GPUs, REPRO_GPUS names it."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 StudyName = Annotated[str, typer.Argument(help="A study; or `common`, the kernels that every campaign needs.")]
 Key = Annotated[
     str | None,
-    typer.Argument(metavar="MODULE", help="For example paper/block3-double/ELL-SoA-AoS; `common` has one only."),
+    typer.Argument(metavar="MODULE", help="For example paper/block3-double/ELL-SoA-AoS; `common` has only one."),
 ]
-Keys = Annotated[list[str] | None, typer.Argument(metavar="MODULE", help="As the modules' files are called.")]
+Keys = Annotated[list[str] | None, typer.Argument(metavar="MODULE", help="A key, as the modules' files are named.")]
 TargetName = Annotated[str, typer.Option("--target", help="sm_90, … for a GPU generation, or cpu for OpenCL.")]
 Kernels = Annotated[Path, typer.Option(help="Folder of the templates.")]
 
@@ -51,9 +51,9 @@ def compile_(
     target: TargetName = "cpu",
     kernels: Kernels = Path("kernels"),
     modules: Annotated[Path, typer.Option(help="Folder of the compiled modules.")] = Path("modules"),
-    jobs: Annotated[int, typer.Option(min=1, help="Compilers to run at a time.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of concurrent compilers.")] = 1,
     record_errors: Annotated[
-        bool, typer.Option("--record-errors", help="Write what the compiler refuses into the manifest; exit with 0.")
+        bool, typer.Option("--record-errors", help="Write compile errors into the manifest and exit with 0.")
     ] = False,
     receipt: Receipt = False,
 ) -> None:
@@ -131,7 +131,7 @@ class Action(StrEnum):
 
 
 def rival(
-    action: Annotated[Action, typer.Argument(metavar="check", help="What to do: `check` is all there is.")],
+    action: Annotated[Action, typer.Argument(metavar="check", help="The action; only `check`.")],
     file: Annotated[
         str,
         typer.Argument(
@@ -141,16 +141,16 @@ def rival(
         ),
     ],
     of: Annotated[str, typer.Option(help="What it computes, as in a configuration.")] = "spmv",
-    kernel: Annotated[str | None, typer.Option(help="Of a source: the kernel to launch.")] = None,
-    block: Annotated[int, typer.Option(help="Threads a block of this kernel.")] = 256,
-    threads_per_row: Annotated[int, typer.Option(help="Threads that this kernel has for each row.")] = 1,
-    format: Annotated[str, typer.Option(help="How it wants matrices: csr or bsr.")] = "csr",
+    kernel: Annotated[str | None, typer.Option(help="For a source: the kernel to launch.")] = None,
+    block: Annotated[int, typer.Option(help="Threads per block of this kernel.")] = 256,
+    threads_per_row: Annotated[int, typer.Option(help="Threads per row of this kernel.")] = 1,
+    format: Annotated[str, typer.Option(help="Matrix format: csr or bsr.")] = "csr",
     offsets: Annotated[int, typer.Option(help="Bits of each row's offset: 32 or 64.")] = 32,
     device: Annotated[str, typer.Option(help="What to try it on, as in a configuration.")] = "auto",
     seconds: Annotated[
-        float, typer.Option(min=1, help="Seconds that one trial may take, compiling and importing aside.")
+        float, typer.Option(min=1, help="Time limit of one trial in seconds, without compiling and importing.")
     ] = 20.0,
-    target: Annotated[str, typer.Option(help="Of a source where there is no GPU: what to compile it for.")] = "sm_90",
+    target: Annotated[str, typer.Option(help="For a source, without a GPU: what to compile it for.")] = "sm_90",
 ) -> None:
     """Check your own kernel (a rival) on small matrices, and print its errors, in Python with the traceback.
 

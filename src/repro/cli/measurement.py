@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 StudyName = Annotated[str, typer.Argument(help="A study of the configuration, for example compound_spmv.")]
 ProblemName = Annotated[str, typer.Argument(help="A problem that `repro problem` has built.")]
-Precision = Annotated[models.Precision, typer.Argument(help="Of values and results.")]
+Precision = Annotated[models.Precision, typer.Argument(help="Precision of values and results.")]
 RecordFailures = Annotated[
     bool,
     typer.Option(
@@ -48,7 +48,7 @@ Jobs = Annotated[
         "--jobs",
         "-j",
         min=1,
-        help="Compilers at once, with `compile: on_demand`.",
+        help="Number of concurrent compilers, with `compile: on_demand`.",
     ),
 ]
 
@@ -255,7 +255,7 @@ Runnables = Annotated[
         show_default=False,
     ),
 ]
-Launches = Annotated[int, typer.Option(min=1, help="Launches of each.")]
+Launches = Annotated[int, typer.Option(min=1, help="Number of launches of each.")]
 
 
 def launch(
@@ -266,7 +266,7 @@ def launch(
     config_file: ConfigFile = DEFAULT_CONFIG,
     launches: Launches = 4,
     record: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what was launched as JSON.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="Write the launches as JSON.", show_default=False)
     ] = None,
 ) -> None:
     """Prepare and verify the named kernels and routines, then launch each a few times without timing.

@@ -33,10 +33,10 @@ ConfigFiles = Annotated[
         "--configfile",
         "-c",
         metavar="FILE",
-        help="A configuration file in place of config/config.yaml; given again, later ones lie over earlier ones.",
+        help="A configuration file instead of config/config.yaml; repeatable, later files override earlier ones.",
     ),
 ]
-NamedFiles = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="The same as by --config.")]
+NamedFiles = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="The same as --config.")]
 RecordedConfig = Annotated[
     Path | None,
     typer.Option(
@@ -63,7 +63,7 @@ CampaignArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="CAMPAIGN",
-        help="The same as by --campaign.",
+        help="The same as --campaign.",
         autocompletion=complete_campaign,
         show_default=False,
     ),
@@ -81,9 +81,7 @@ Campaigns = Annotated[
 ]
 StudyName = Annotated[
     str | None,
-    typer.Option(
-        "--study", help="A study of the campaign; all that it holds by default.", autocompletion=complete_study
-    ),
+    typer.Option("--study", help="A study of the campaign; all by default.", autocompletion=complete_study),
 ]
 Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON, for programs.")]

@@ -112,11 +112,13 @@ def problem(
     config_file: ConfigFile = DEFAULT_CONFIG,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; else <fetch.cache>/problems/NAME.npz."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write; by default <fetch.cache>/problems/NAME.npz."
+        ),
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option("--record", metavar="FILE", help="Write all but the arrays to a JSON file as well."),
+        typer.Option("--record", metavar="FILE", help="Also write everything but the arrays to a JSON file."),
     ] = None,
     mesh: Annotated[
         Path | None,
@@ -127,12 +129,12 @@ def problem(
         ),
     ] = None,
     info: Annotated[
-        bool, typer.Option("--info", help="Print what the problem is; build it where it is out of date.")
+        bool, typer.Option("--info", help="Print a description of the problem; build it if it is out of date.")
     ] = False,
     record_unavailable: Annotated[
         bool,
         typer.Option(
-            "--record-unavailable", help="Where it cannot be had, write a file that says why, and exit with 0."
+            "--record-unavailable", help="If it is unavailable, write a file with the reason and exit with 0."
         ),
     ] = False,
     receipt: WithReceipt = False,
@@ -256,10 +258,10 @@ def _text(value: object) -> str:
 
 
 def resolve(
-    name: Annotated[str, typer.Argument(metavar="SET", help="A set that one of the registry's collections makes.")],
+    name: Annotated[str, typer.Argument(metavar="SET", help="A set of one of the registry's collections.")],
     index: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A copy of the collection's ssstats.csv, in place of the network."),
+        typer.Option(metavar="FILE", help="Use this copy of the collection's ssstats.csv instead of the network."),
     ] = None,
     config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:

@@ -87,7 +87,7 @@ def merge(
     ],
     to: Annotated[str, typer.Option("--to", metavar="NAME", help="The merged campaign's name.", show_default=False)],
     keep_apart: Annotated[
-        bool, typer.Option("--keep-apart", help="Merge rows of other code, another protocol or environment as well.")
+        bool, typer.Option("--keep-apart", help="Also merge rows of different code, protocols or environments.")
     ] = False,
     results: Results = RESULTS,
 ) -> None:
@@ -135,9 +135,12 @@ class Precision(StrEnum):
 
 
 def export(
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to make.", show_default=False)],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to create.", show_default=False)],
     problem: Annotated[
-        str | None, typer.Argument(metavar="PROBLEM", help="Whose tuned kernel; not needed with --variant.")
+        str | None,
+        typer.Argument(
+            metavar="PROBLEM", help="The problem whose tuned kernel is exported; not needed with --variant."
+        ),
     ] = None,
     precision: Annotated[
         Precision | None,
@@ -159,12 +162,12 @@ def export(
     name: Annotated[
         str | None, typer.Option(help="Namespace, library and files; ENTRY_PRECISION by default.", show_default=False)
     ] = None,
-    matrix: Annotated[
-        bool, typer.Option("--matrix", help="Also write the problem's matrix, for the example to multiply with.")
-    ] = False,
+    matrix: Annotated[bool, typer.Option("--matrix", help="Also write the problem's matrix, for the example.")] = False,
     study: Annotated[
         str | None,
-        typer.Option(help="Study of the campaign; by default that whose kernels can be exported.", show_default=False),
+        typer.Option(
+            help="Study of the campaign; by default the one whose kernels can be exported.", show_default=False
+        ),
     ] = None,
     results: Results = RESULTS,
     config_file: ConfigFile = DEFAULT_CONFIG,
@@ -305,10 +308,8 @@ TIME_AGAIN = "another program ran meanwhile; to time these again: repro measure"
 
 def check(
     config_file: RecordedConfig = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write this file where nothing is missing.")
-    ] = None,
-    each: Annotated[bool, typer.Option("--each", help="Name each one, and do not count those of one reason.")] = False,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write this file if nothing is missing.")] = None,
+    each: Annotated[bool, typer.Option("--each", help="List each failure instead of counting equal reasons.")] = False,
     named: CampaignArgument = None,
     campaign: CampaignName = None,
     results: Results = RESULTS,
@@ -416,9 +417,9 @@ def _print_missing(parts: Iterable[Missing], plan: Plan | None, folder: Campaign
 def results_(
     named: CampaignArgument = None,
     campaign: CampaignName = None,
-    study: Annotated[str | None, typer.Option("--study", help="A study of it; all by default.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON: all columns, samples too.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="As CSV: all columns but the samples.")] = False,
+    study: Annotated[str | None, typer.Option("--study", help="A study of the campaign; all by default.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON: all columns and the samples.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV: all columns but the samples.")] = False,
     t4: Annotated[
         Path | None,
         typer.Option(
@@ -428,15 +429,15 @@ def results_(
         ),
     ] = None,
     step: Annotated[
-        str | None, typer.Option("--step", help="Rows of this step alone: search, baseline, report.")
+        str | None, typer.Option("--step", help="Only rows of this step: search, baseline, report.")
     ] = None,
-    problem: Annotated[str | None, typer.Option("--problem", help="Rows on this problem alone.")] = None,
-    precision: Annotated[str | None, typer.Option("--precision", help="Rows in this precision alone.")] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="Only rows on this problem.")] = None,
+    precision: Annotated[str | None, typer.Option("--precision", help="Only rows in this precision.")] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", help="Rows of this kind alone: variant, baseline, outside, floor, …")
+        str | None, typer.Option("--kind", help="Only rows of this kind: variant, baseline, outside, floor, …")
     ] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="On a terminal too, print each row where nothing was selected.")
+        bool, typer.Option("--all", help="Print each row, on a terminal and without a selection too.")
     ] = False,
     results: Results = RESULTS,
 ) -> None:

@@ -43,7 +43,7 @@ Names = Annotated[
         "campaign is the same as by --campaign.",
     ),
 ]
-All = Annotated[bool, typer.Option("--all", help="All that the configuration asks for.")]
+All = Annotated[bool, typer.Option("--all", help="Everything that the configuration requests.")]
 Beside = Annotated[
     list[str] | None,
     typer.Option(
@@ -120,7 +120,9 @@ def figure(
     receipt: Receipt = False,
     width: Annotated[
         float | None,
-        typer.Option(min=1, max=40, help="Inches; by default each figure's own, 3.45 or 7.1.", show_default=False),
+        typer.Option(
+            min=1, max=40, help="Width in inches; by default the figure's own, 3.45 or 7.1.", show_default=False
+        ),
     ] = None,
     font: Annotated[
         str | None, typer.Option(help="An installed font family, such as STIXGeneral.", show_default=False)
@@ -130,7 +132,7 @@ def figure(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="pdf, svg, png or tex; given again, several. All by default.",
+            help="pdf, svg, png or tex; repeatable. All by default.",
             show_default=False,
         ),
     ] = None,
@@ -295,17 +297,17 @@ GROUP_COLUMNS = ["phase", "cache", "kind"]
 
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A campaign: its name, or its folder.", show_default=False)],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one of the same device.", show_default=False)],
-    search: Annotated[
-        bool, typer.Option("--search", help="Compare what the search timed in full, too, and not the report alone.")
-    ] = False,
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="Another campaign on the same device.", show_default=False)
+    ],
+    search: Annotated[bool, typer.Option("--search", help="Also compare what the search timed in full.")] = False,
     tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="The smallest change that matters, as a fraction; less is the same.")
+        float, typer.Option(min=0, max=1, help="The smallest relevant change, as a fraction.")
     ] = TOLERANCE,
     across_devices: Annotated[
         bool, typer.Option("--across-devices", help="Give ratios, and no verdicts, for different devices.")
     ] = False,
-    worst: Annotated[int, typer.Option(min=0, help="So many of what got slower are printed.")] = WORST_SHOWN,
+    worst: Annotated[int, typer.Option(min=0, help="Number of slower rows to print.")] = WORST_SHOWN,
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write every compared row.", show_default=False)
     ] = None,
@@ -503,12 +505,12 @@ def best(
     study: Annotated[
         str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
     ] = None,
-    problem: Annotated[str | None, typer.Option("--problem", help="The winners on this problem alone.")] = None,
+    problem: Annotated[str | None, typer.Option("--problem", help="Only winners on this problem.")] = None,
     recipes: Annotated[
         bool,
         typer.Option(
             "--recipes",
-            help=f"Print how to take away the kernels of each problem, and not only of up to {MAX_RECIPES}.",
+            help=f"Print how to export the kernels of each problem, also of more than {MAX_RECIPES}.",
         ),
     ] = False,
     results: Results = RESULTS,
@@ -561,7 +563,7 @@ def claims(
     report: Annotated[
         bool,
         typer.Option(
-            "--report", help="Write results/<campaign>/reproduction.md and .tex: what was re-run, on what, each claim."
+            "--report", help="Write results/<campaign>/reproduction.md and .tex: re-run papers, device, each claim."
         ),
     ] = False,
     results: Results = RESULTS,
