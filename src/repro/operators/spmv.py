@@ -17,6 +17,7 @@ from typing import Any, Literal
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.bench.campaign_folder import RESULTS
@@ -28,6 +29,7 @@ from repro.operators.base import (
     Closeable,
     DeviceOperator,
     LengthError,
+    formerly,
     one_of,
     public,
     public_methods,
@@ -36,14 +38,18 @@ from repro.operators.base import (
     warn_caller,
 )
 from repro.operators.calls import DirectCall
+from repro.operators.iterative_solver import Callback
 from repro.operators.persistent_solver import ChipSolver
+from repro.operators.preconditioned_solver import PreconditionedSolver
 from repro.operators.product import MatrixSource, Product, take_matrix, values_on_host
+from repro.operators.runtime import Runtime
 from repro.operators.variant_choice import BUDGET, find_fastest, find_variant
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.product import Steps
 from repro.sparse.device_primitives import keep
 from repro.sparse.elementwise import in_order
+from repro.sparse.operands import expand
 from repro.sparse.pairs import MAX_INDEX
 from repro.sparse.solvers.kernels import METHODS
 from repro.sparse.symmetry import transposed, transposed_order
@@ -291,21 +297,55 @@ class SpmvOperator(DeviceOperator, Closeable):
             self._open()
             solver = self._solvers.get(method)
             if solver is None or solver.closed:
-                solver = ChipSolver(self._runtime, self._problem, self.precision, method)
+                solver = _chip_solver(self._runtime, self._problem, self.precision, method)
                 self._solvers[method] = solver
             return solver
 
+    @formerly(2, "method", "tol", "maxiter", tol="rtol")
     def solve(
         self,
         b: Any,
-        method: Literal["cg", "bicgstab"] = "cg",
-        tol: float = 1e-8,
-        maxiter: int | None = None,
-        *,
         x0: Any = None,
+        *,
+        rtol: float = 1e-8,
+        atol: float = 0.0,
+        maxiter: int | None = None,
+        M: Any = None,
+        callback: Callback | None = None,
+        method: Literal["cg", "bicgstab"] = "cg",
+        return_info: bool = False,
     ) -> Any:
         """Return the solution of A x = b; arguments, errors and warnings as for `repro.solve`."""
-        return self.solver(method).solve(b, x0, tol, maxiter)
+        if M is None:
+            solver = self.solver(method)
+            return solver.solve(
+                b, x0, rtol=rtol, atol=atol, maxiter=maxiter, callback=callback, return_info=return_info
+            )
+        self._open()
+        with PreconditionedSolver(self, M, method) as preconditioned:
+            return preconditioned.solve(b, x0, rtol, atol, maxiter, callback, return_info)
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored numbers, as of `to_scipy()`: of a 3×3 block 9, of a quaternion 16."""
+        kind = self._kind
+        return self._matrix.nnz * kind.numbers**2
+
+    def to_scipy(self) -> sp.csr_array | sp.bsr_array:
+        """Return a copy of the matrix on the host: CSR, or BSR for blocks and quaternions, with sorted columns."""
+        self._open()
+        problem = self._problem
+        values = problem.values.astype(self._kind.scalar)
+        if self.entry == "complex":
+            numbers = np.ascontiguousarray(values).view(self.dtype)[:, 0]
+            return sp.csr_array((numbers, problem.indices.copy(), problem.indptr.copy()), shape=problem.shape)
+        expanded = expand(problem, values).astype(self.dtype).copy()
+        return expanded if self._kind.numbers > 1 else expanded.tocsr()
+
+    def diagonal(self, k: int = 0) -> NDArray[Any]:
+        """Return the k-th diagonal as a NumPy array, as SciPy's matrices do."""
+        diagonal: NDArray[Any] = self.to_scipy().diagonal(k)
+        return diagonal
 
     def close(self) -> None:
         """Free the memory of the matrix, of its transposes and solvers; the operator cannot be used afterwards."""
@@ -588,22 +628,28 @@ def operator(
 
 
 @public
+@formerly(2, "method", "tol", "maxiter", tol="rtol")
 def solve(
     A: Any,
     b: Any,
-    method: Literal["cg", "bicgstab"] = "cg",
-    tol: float = 1e-8,
-    maxiter: int | None = None,
-    *,
     x0: Any = None,
+    *,
+    rtol: float = 1e-8,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callback | None = None,
+    method: Literal["cg", "bicgstab"] = "cg",
+    return_info: bool = False,
     entry: str | None = None,
     precision: str | None = None,
     device: str = "auto",
 ) -> Any:
-    """Return the solution of A x = b by a persistent iterative solver.
+    """Return the solution of A x = b by an iterative solver; the arguments have the names of `scipy.sparse.linalg.cg`.
 
     On a GPU, many iterations are one launch, in which each multiprocessor keeps its part of the matrix in shared memory
-    as far as it fits. For several right-hand sides, use `SpmvOperator.solver`, which packs the matrix once.
+    as far as it fits. With `M`, each product and each vector operation is a launch. To solve again later, use
+    `SpmvOperator.solve`, which packs the matrix once.
 
     Parameters
     ----------
@@ -611,27 +657,36 @@ def solve(
         A square matrix, as in `repro.operator`, which is packed on the host; or an operator, of which `entry`,
         `precision` and `device` are taken.
     b
-        `(n,)` or `(n, 1)`, finite; b = 0 gives the solution 0. An array of NumPy or PyTorch on the host, converted to
-        the matrix's precision; or a contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a
-        `DeviceArray`. The solution is of the same library.
+        `(n,)`, or several right-hand sides as columns `(n, k)`, solved one after the other; finite; b = 0 gives the
+        solution 0. An array of NumPy or PyTorch on the host, converted to the matrix's precision; or a contiguous array
+        on the GPU, of the matrix's dtype: CuPy's, PyTorch's or, for one right-hand side, a `DeviceArray`. The solution
+        has the shape of b and is of the same library.
+    x0
+        Initial guess, on the host or on the device: one vector, or one for each column of b; None: 0.
+    rtol, atol
+        Converged if norm of b - A x is at most `max(rtol * norm of b, atol)`, with the residual computed from x; both
+        are at least 0.
+    maxiter
+        Largest number of iterations for a right-hand side; None: 10 times the number of unknowns.
+    M
+        Preconditioner, which approximates the inverse of A: a `LinearOperator`, a matrix, or the multigrid hierarchy
+        that `repro.amg` returns, which works on the device. None: the diagonal of A.
+    callback
+        Called after each iteration as `callback(x)`, with a copy of the current x. It has the solver read back x.
     method
         `cg`: conjugate gradients, for a symmetric (complex: Hermitian) positive definite matrix. `bicgstab`: BiCGSTAB,
-        for any matrix; complex numbers are taken as pairs of real ones. Both with the diagonal as preconditioner.
-    tol
-        Converged if norm of b - A x / norm of b is at most `tol`, which is at least 0, with the residual computed from
-        x.
-    maxiter
-        Largest number of iterations; None: 10 times the number of unknowns.
-    x0
-        Initial guess, on the host or on the device; None: 0.
+        for any matrix; without `M`, complex numbers are taken as pairs of real ones.
+    return_info
+        Return `(x, info)` as SciPy does. `info` is 0 if the solve converged, else the number of iterations, at least 1;
+        of several right-hand sides the largest. There is no warning then.
     entry, precision, device
         As in `repro.operator`.
 
     Raises
     ------
     ReproError
-        The arguments are invalid; the matrix is not positive definite (`cg`); a divisor is 0 (`bicgstab`); or the
-        residual is not finite.
+        The arguments are invalid; the matrix or `M` is not positive definite (`cg`); a divisor is 0 (`bicgstab`); or
+        the residual is not finite.
 
     Warns
     -----
@@ -640,13 +695,32 @@ def solve(
         returned.
     """
     if isinstance(A, SpmvOperator):
-        return A.solve(b, method, tol, maxiter, x0=x0)
+        return A.solve(
+            b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback, method=method, return_info=return_info
+        )
     one_of(method, "method", METHODS)
     source, working_precision, runtime = take_matrix(A, entry, precision, device)
     with source:
         problem = source.problem
-    with ChipSolver(runtime, problem, working_precision, method) as solver:
-        return solver.solve(b, x0, tol, maxiter)
+    if M is not None:
+        with _default_operator(runtime, problem, working_precision) as multiplied:
+            return multiplied.solve(
+                b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback, method=method,
+                return_info=return_info,
+            )  # fmt: skip
+    with _chip_solver(runtime, problem, working_precision, method) as solver:
+        return solver.solve(b, x0, rtol=rtol, atol=atol, maxiter=maxiter, callback=callback, return_info=return_info)
+
+
+def _default_operator(runtime: Runtime, problem: Matrix, precision: str) -> SpmvOperator:
+    """Return an operator of a matrix by the default variant, without a warning that the CPU is slow."""
+    with MatrixSource(problem) as source:
+        id = find_variant("default", source, precision, runtime.device.target)
+        return SpmvOperator(source, Product(runtime, source, precision, id), named=False)
+
+
+def _chip_solver(runtime: Runtime, problem: Matrix, precision: str, method: Literal["cg", "bicgstab"]) -> ChipSolver:
+    return ChipSolver(runtime, problem, precision, method, partial(_default_operator, runtime, problem, precision))
 
 
 def _unpickle(problem: Matrix, name: str, precision: str, device: str, named: bool) -> SpmvOperator:
