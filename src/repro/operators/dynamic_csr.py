@@ -177,7 +177,8 @@ class DynamicCSR(DeviceOperator, Closeable):
         Parameters
         ----------
         matrix
-            A SciPy sparse matrix or array of real numbers; or a tuple of data, indices and offsets of CSR, on the host
+            A sparse matrix of real numbers, of SciPy or PyTorch, or with `indptr`, `indices`, `data` and `shape`; or a
+            tuple of data, indices and offsets of CSR, on the host
             or on the device. Device arrays are copied on the device.
         shape
             Shape of the matrix, needed only for a tuple.

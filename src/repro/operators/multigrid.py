@@ -31,14 +31,13 @@ from repro.operators.base import (
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
-    as_cupy_array,
     cupy_device,
     cupys_rows,
     is_from_module,
     store_cupys,
     to_cupy,
 )
-from repro.operators.iterative_solver import Callback, check_callback, solve_columns, tolerances
+from repro.operators.iterative_solver import Callback, check_callback, like, solve_columns, tolerances
 from repro.operators.product_tools import load_products, product_source
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows
@@ -185,9 +184,10 @@ def amg(
     Parameters
     ----------
     A
-        A square, real sparse matrix or array of SciPy or CuPy; for a CuPy matrix, the matrices of the levels are CuPy's
-        as well. A float32 matrix is set up and solved in single precision. The diagonal must have no zeros. Conjugate
-        gradients need a symmetric positive definite matrix.
+        A square, real sparse matrix: of SciPy, CuPy or PyTorch, or another with `indptr`, `indices`, `data` and
+        `shape`, such as JAX's BCSR. For a CuPy matrix, the matrices of the levels are CuPy's as well. A float32 matrix
+        is set up and solved in single precision. The diagonal must have no zeros. Conjugate gradients need a symmetric
+        positive definite matrix.
     B
         Vectors of the near null space: `(n, k)` or `(n,)`, finite and not all 0; None: the constant vector. For
         elasticity, pass the rigid body motions.
@@ -345,8 +345,8 @@ class MultilevelSolver(Closeable):
         b
             `(n,)`, or several right-hand sides as columns `(n, k)`, solved one after the other; finite, converted to
             the matrix's precision; b = 0 gives the solution 0. On a GPU also a contiguous device array of the matrix's
-            dtype: CuPy's, another library's or, for one right-hand side, a `DeviceArray`. The solution is a CuPy array
-            if b is one, a `DeviceArray` for other device arrays, else a NumPy array.
+            dtype: CuPy's, PyTorch's, another library's or, for one right-hand side, a `DeviceArray`. The solution is an
+            array of CuPy or PyTorch if b is one, a `DeviceArray` for other device arrays, else a NumPy array.
         x0
             Initial guess, in the same form as b, or one vector for all columns; None: 0.
         rtol, atol
@@ -417,11 +417,11 @@ class MultilevelSolver(Closeable):
 
         def current(exponent: int = 0) -> Any:
             if not isinstance(rhs, View):
-                return shifted(self._read(), exponent)
+                return like(shifted(self._read(), exponent), b)
             x = self._on_device()
             if exponent:
                 x = self._runtime.put(shifted(x.get(), exponent))
-            return as_cupy_array(x) if is_from_module(b, CUPYS_ARRAYS) else x
+            return like(x, b)
 
         def observe(exponent: int) -> None:
             assert callback is not None

@@ -302,7 +302,8 @@ def spgemm(
     Parameters
     ----------
     a, b
-        Real sparse matrices: SciPy's (duplicates are added), CuPy's (read on the GPU) or `repro.DynamicCSR`. The
+        Real sparse matrices: SciPy's (duplicates are added), CuPy's (read on the GPU), `repro.DynamicCSR`, PyTorch's on
+        the host, two sparse_csr tensors on one GPU, or others with `indptr`, `indices`, `data` and `shape`. The
         product is float32 if both operands are, else float64; a `DynamicCSR` operand must have the dtype of the
         product.
     device
@@ -311,7 +312,8 @@ def spgemm(
     sort
         Sort the columns within each row, by SciPy on the host or by CuPy; otherwise columns may be in any order.
     format
-        `csr`: a CuPy `csr_matrix` if an operand is a CuPy matrix, else a SciPy `csr_array`. `dynamic`: a `DynamicCSR`
+        `csr`: a CuPy `csr_matrix` if an operand is a CuPy matrix, a tensor on the GPU if both are, else a SciPy
+        `csr_array`. `dynamic`: a `DynamicCSR`
         on the device, whose columns are not sorted.
     plan
         Return a `ProductPlan` as well, which computes the product again from other values in the same patterns. Rows of
@@ -436,9 +438,9 @@ class Operand:
 def _operand(matrix: Any, subject: str) -> Operand:
     if isinstance(matrix, DynamicCSR):
         return Operand(matrix, precision_of(matrix.dtype), subject)
-    if is_from_module(matrix, "torch"):
+    if is_from_module(matrix, "torch") and matrix.is_cuda:
         raise ReproErrorOfType(
-            "a tensor can only be multiplied where both lie",
+            "a tensor on a GPU can only be multiplied where both lie",
             where=subject,
             expected="two sparse_csr on one GPU, both float32 or both float64, of shapes that fit, and no plan",
             actual=f"{matrix.layout}, {matrix.dtype} on {matrix.device}, of shape {tuple(matrix.shape)}",

@@ -575,15 +575,15 @@ def operator(
     Parameters
     ----------
     matrix
-        A SciPy sparse matrix or array, square or rectangular, a sparse matrix of CuPy, a sparse tensor of PyTorch, or a
-        `repro.problems.matrix.Matrix`. The entry type of
-        real BSR with 3×3 blocks is `block3`; with 4×4 blocks it is `quaternion`, and each block must be the matrix of a
-        quaternion. The entry type of other matrices is `real` or `complex`. Rectangular matrices are refused by
-        variants that store pairs, that renumber the unknowns, or whose vectors are in SoA order, unless an entry of a
-        vector is one number.
-        CSR of CuPy or PyTorch on a GPU is read there, if entries are `real` or `complex`, and never passes the host
-        unless the variant clusters or renumbers rows, or stores pairs; other matrices of theirs are converted on the
-        host. The operator has a copy: later changes of the matrix do not change it.
+        A SciPy sparse matrix or array, square or rectangular, a sparse matrix of CuPy, a sparse tensor of PyTorch,
+        another with `indptr`, `indices`, `data` and `shape`, such as JAX's BCSR, or a `repro.problems.matrix.Matrix`.
+        The entry type of real BSR with 3×3 blocks is `block3`; with 4×4 blocks it is `quaternion`, and each block must
+        be the matrix of a quaternion. The entry type of other matrices is `real` or `complex`. Rectangular matrices are
+        refused by variants that store pairs, that renumber the unknowns, or whose vectors are in SoA order, unless an
+        entry of a vector is one number. CSR of CuPy or PyTorch on a GPU is read there, if entries are `real` or
+        `complex`, and never passes the host unless the variant clusters or renumbers rows, or stores pairs; other
+        matrices of theirs are converted on the host. The operator has a copy: later changes of the matrix do not change
+        it.
     tuned
         `default`: a variant for rows of such lengths, whose set-up only packs the matrix. The name of a variant, as
         `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: what a campaign chose for a
