@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
-from repro.config.validation_errors import nearest, shorten
 from repro.devices.base import Queue
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
+from repro.misspellings import nearest, shorten
 from repro.operators import dlpack
 from repro.operators.array_libraries import ArrayLibrary
 from repro.operators.arrays import (

@@ -12,17 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from repro.config.models import Fixed
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.exact_casts import cast
 from repro.problems.files import check_entry
+
+if TYPE_CHECKING:
+    from repro.config.models import Fixed
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.signedinteger[Any]]
