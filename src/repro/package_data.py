@@ -34,13 +34,20 @@ def install(extra: str) -> str:
 
 def require_packages(modules: Iterable[str]) -> None:
     """Raise `ReproError` if one of these modules of the extra `campaign` is not installed."""
-    if missing := [name for name in modules if find_spec(name) is None]:
+    if missing := [name for name in modules if not _is_found(name)]:
         raise ReproError(
             "packages that campaigns and commands need are not installed; the operators need none of them",
             where=sys.executable,
             actual=f"no module {', '.join(missing)}",
             todo=install("campaign"),
         )
+
+
+def _is_found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # a finder, or an entry of `sys.modules`, that refuses it
+        return False
 
 
 def shipped(path: Path | str, *, here: bool = True) -> Path:

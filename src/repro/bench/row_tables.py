@@ -15,13 +15,16 @@ import pyarrow.compute as pc
 from repro.bench.rows import (
     ALL_CLOCKS,
     COMMON_COLUMNS,
+    COUNTED,
     PHASES,
     PRECISIONS,
-    QUANTILES,
     SCHEMA,
     STATUSES,
     TIMES,
     ColumnType,
+    median_column,
+    quantile_columns,
+    samples_column,
 )
 from repro.untrusted_files import shown
 from repro.words import name_error
@@ -55,9 +58,6 @@ FULL = ("key", "study", "problem", "precision", "kind", "name", "status", "phase
 NAMES = ("key", "study", "problem", "kind", "name", "tuning", "environment")
 MAX_TEXT_LENGTH = 1000
 ENVIRONMENT = r"[A-Za-z0-9_-]{1,128}"
-#: Columns whose values must be 0 or more: counts and some measured numbers.
-COUNTED = ("bytes", "least_bytes", "operations", "registers", "spills", "discarded",
-           *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
 MEASURED = ("preprocess", "packing", "sm_clock")
 #: Combinations of columns that must be unique: among rows, among choices, and among profiler results.
 IDENTITIES = (
@@ -170,7 +170,7 @@ def _number_misfits(row_table: pa.Table) -> Iterator[Misfit]:
         good = pc.and_(pc.is_finite(values), (pc.greater if name in TIMES else pc.greater_equal)(values, 0.0))
         expected = f"{name} that is finite and {'above 0' if name in TIMES else 'not negative'}"
         yield from _misfits_at(row_table, pc.invert(good), expected, name)
-    for name in (f"{clock}_samples" for clock in ALL_CLOCKS if f"{clock}_samples" in names):
+    for name in (column for column in map(samples_column, ALL_CLOCKS) if column in names):
         if not pa.types.is_null(row_table[name].type):
             samples = _numbers(pc.list_flatten(pc.list_flatten(row_table[name])))
             if not pc.all(pc.and_(pc.is_finite(samples), pc.greater_equal(samples, 0.0)), min_count=0).as_py():
@@ -180,10 +180,10 @@ def _number_misfits(row_table: pa.Table) -> Iterator[Misfit]:
 def _quantile_misfits(row_table: pa.Table) -> Iterator[Misfit]:
     names = set(row_table.column_names)
     for clock in ALL_CLOCKS:
-        quantiles = [f"{clock}_{quantile}" for quantile in QUANTILES]
+        quantiles = quantile_columns(clock)
         if not names.issuperset(quantiles):
             continue
-        no_median = pc.is_null(row_table[f"{clock}_median"])
+        no_median = pc.is_null(row_table[median_column(clock)])
         for name in quantiles:
             other = pc.not_equal(pc.is_null(row_table[name]), no_median)
             yield from _misfits_at(row_table, other, f"{name} where there is a median, and nowhere else", name)

@@ -54,11 +54,24 @@ TIMES = tuple(f"{clock}_{quantile}" for clock in ALL_CLOCKS for quantile in QUAN
 ColumnType = type[str] | type[int] | type[float] | type[bool]
 NO_COLUMNS: Mapping[str, ColumnType] = MappingProxyType({})
 _TYPES = (str, int, float, bool)
-_BY_NAME: Mapping[str, ColumnType | type[list[list[float]]]] = {kind.__name__: kind for kind in (*_TYPES, list)}
+_BY_NAME: Mapping[str, Any] = {kind.__name__: kind for kind in (*_TYPES, list)}
+
+
+#: Columns whose values must be 0 or more: counts and some measured numbers.
+COUNTED = ("bytes", "least_bytes", "operations", "registers", "spills", "discarded",
+           *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
 
 
 def median_column(clock: str) -> str:
     return f"{clock}_median"
+
+
+def samples_column(clock: str) -> str:
+    return f"{clock}_samples"
+
+
+def quantile_columns(clock: str) -> list[str]:
+    return [f"{clock}_{quantile}" for quantile in QUANTILES]
 
 
 @dataclass
@@ -255,7 +268,7 @@ class RecordedRow(dict[str, Any]):
         return float(median) if median else None
 
     def samples(self, clock: str) -> list[list[float]]:
-        return self.get(f"{clock}_samples") or []
+        return self.get(samples_column(clock)) or []
 
     @classmethod
     @functools.cache

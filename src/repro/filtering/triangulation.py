@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from repro.errors import ReproError
 from repro.galerkin import evaluation_rule
-from repro.problems.edges import DEGENERATE, longest_edges
+from repro.problems.assembly import DEGENERATE, longest_edges
 from repro.problems.field import Field
 from repro.problems.problem import infinite, outside, refuse
 

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from repro.operators.multigrid import MultilevelSolver, amg
     from repro.operators.persistent_solver import ChipSolver
     from repro.operators.siac_filter import SiacFilter, siac
+    from repro.operators.solving import solve
     from repro.operators.sparse_products import ProductPlan, spgemm
-    from repro.operators.spmv import SlowOnCpuWarning, SpmvOperator, operator, solve
+    from repro.operators.spmv import SlowOnCpuWarning, SpmvOperator, operator
 
 #: The public names of each module that is imported at the first access of one of them.
 _NAMES = {
@@ -23,7 +24,8 @@ _NAMES = {
     "repro.operators.persistent_solver": ("ChipSolver",),
     "repro.operators.siac_filter": ("SiacFilter", "siac"),
     "repro.operators.sparse_products": ("ProductPlan", "spgemm"),
-    "repro.operators.spmv": ("SlowOnCpuWarning", "SpmvOperator", "operator", "solve"),
+    "repro.operators.solving": ("solve",),
+    "repro.operators.spmv": ("SlowOnCpuWarning", "SpmvOperator", "operator"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -30,6 +30,19 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.signedinteger[Any]]
 
 
+#: Area divided by the squared longest edge, or volume divided by the cubed one, that counts as 0 because of rounding.
+DEGENERATE = 1e-12
+
+
+def longest_edges(corners: Floats) -> Floats:
+    """Return the length of the longest edge `(c,)` of each cell; corners are `(c, k, d)`."""
+    lengths = np.zeros(len(corners))
+    for i in range(corners.shape[1]):
+        for j in range(i):
+            np.maximum(lengths, np.linalg.norm(corners[:, i] - corners[:, j], axis=1), out=lengths)
+    return lengths
+
+
 @dataclass(frozen=True)
 class Assembled:
     """A sparse matrix with compound entries in CSR format, without name and origin."""

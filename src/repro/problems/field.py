@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
-from repro.problems.assembly import Floats
-from repro.problems.edges import DEGENERATE, longest_edges
+from repro.problems.assembly import DEGENERATE, Floats, longest_edges
 from repro.problems.problem import Outline, Problem, check_array, index_range_text, infinite, outside, quantiles, refuse
 
 DIMENSIONS = (2, 3)

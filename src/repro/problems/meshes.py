@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
-from repro.problems.assembly import Floats, Integers
-from repro.problems.edges import DEGENERATE, longest_edges
+from repro.problems.assembly import DEGENERATE, Floats, Integers, longest_edges
 from repro.problems.files import locate, open_plain
 from repro.problems.meshreaders import Cells, Flaw
 from repro.problems.subprocess_reader import read_isolated
