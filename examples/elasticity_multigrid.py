@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Solution]:
             raise SystemExit(f"error: {error}") from None
         made = time.perf_counter()
         residuals: list[float] = []
-        x = ml.solve(f, tol=options.tolerance, maxiter=options.most, residuals=residuals)
+        x = ml.solve(f, rtol=options.tolerance, maxiter=options.most, residuals=residuals)
         seconds = made - start, time.perf_counter() - made
         solutions[name] = Solution(x, len(residuals) - 1, *seconds, ml.operator_complexity())
         show(name, solutions[name], K, f)

@@ -108,13 +108,13 @@ def heat_up(
         anew = repro.amg(matrix, theta=theta, device=device)
         made = time.perf_counter()
         of_anew: list[float] = []
-        anew.solve(right, u, tol=tolerance, residuals=of_anew)
+        anew.solve(right, u, rtol=tolerance, residuals=of_anew)
         del anew
         begun = time.perf_counter()
         ml.refresh(matrix)
         refreshed = time.perf_counter()
         residuals: list[float] = []
-        temperatures[step + 1] = ml.solve(right, u, tol=tolerance, residuals=residuals)
+        temperatures[step + 1] = ml.solve(right, u, rtol=tolerance, residuals=residuals)
         seconds = made - start, refreshed - begun, time.perf_counter() - refreshed
         iterations = len(of_anew) - 1, len(residuals) - 1
         heat = plate.area * temperatures[step + 1].sum()

@@ -36,3 +36,24 @@ def test_another_name_is_not() -> None:
 
 def test_type_checkers_are_told_that_it_has_types() -> None:
     assert files("repro").joinpath("py.typed").is_file()
+
+
+def test_an_operator_is_reached_without_what_is_slow_to_import() -> None:
+    code = "import json, sys, repro; repro.operator; repro.solve; print(json.dumps(sorted(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    imported = {*json.loads(said)}
+    assert "repro.operators.spmv" in imported
+    others = {
+        "filelock",
+        "matplotlib",
+        "meshio",
+        "pandas",
+        "psutil",
+        "pyarrow",
+        "pydantic",
+        "pyopencl",
+        "torch",
+        "yaml",
+    }
+    own = {f"repro.{name}" for name in ("bench.store", "config", "operators.multigrid", "operators.siac_filter")}
+    assert not imported & (others | own)

@@ -57,6 +57,17 @@ USE = """
     with repro.operator(matrix, device="opencl", tuned="CSR-AoS-AoS/static-64-1") as operator:
         assert np.allclose(operator @ x, matrix @ x)
     assert np.allclose((repro.spgemm(matrix, matrix, device="opencl") - matrix @ matrix).toarray(), 0)
+    ml = repro.amg(matrix, max_coarse=10, device="opencl")
+    for x0 in (repro.solve(matrix, x, device="opencl"), repro.solve(matrix, x, M=ml, device="opencl"), ml.solve(x)):
+        assert np.allclose(matrix @ x0, x, atol=1e-4)
+    grown = repro.DynamicCSR.from_csr(matrix, device="opencl")
+    assert np.allclose(grown @ x, matrix @ x)
+    try:
+        repro.operator(matrix, "h200:fem/nut_37k", device="opencl")
+    except repro.errors.ReproError as error:
+        assert "[campaign]" in str(error)
+    else:
+        raise AssertionError("a campaign was read")
     bundle.parse_variant("Sl-32-SoA-AoS/static-256-4", get_target("sm_90"))
     print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 """

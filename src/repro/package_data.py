@@ -7,9 +7,13 @@ are in their packages.
 from __future__ import annotations
 
 import shlex
+import sys
+from collections.abc import Iterable
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
+from repro.errors import ReproError
 from repro.extensions import extension_folders
 
 #: Default configuration of commands and runs.
@@ -26,6 +30,24 @@ def install(extra: str) -> str:
         return f"pip install {shlex.quote(f'sparse-repro[{extra}]')}"
     checkout = "." if Path.cwd() == _ROOT else _ROOT
     return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
+
+
+def require_packages(modules: Iterable[str]) -> None:
+    """Raise `ReproError` if one of these modules of the extra `campaign` is not installed."""
+    if missing := [name for name in modules if not _is_found(name)]:
+        raise ReproError(
+            "packages that campaigns and commands need are not installed; the operators need none of them",
+            where=sys.executable,
+            actual=f"no module {', '.join(missing)}",
+            todo=install("campaign"),
+        )
+
+
+def _is_found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # a finder, or an entry of `sys.modules`, that refuses it
+        return False
 
 
 def shipped(path: Path | str, *, here: bool = True) -> Path:

@@ -12,8 +12,10 @@ import math
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 #: Size limit in bytes for a record or receipt; the program itself writes at most some hundred thousand.
 MAX_RECORD_BYTES = 64 << 20
@@ -212,3 +214,42 @@ def _below(folder: Path) -> Iterator[tuple[Path, int]]:
                 yield Path(entry.path), mode
                 if stat.S_ISDIR(mode):
                     folders.append((Path(entry.path), depth + 1))
+
+
+Data = TypeVar("Data")
+
+
+def as_dataclass(kind: type[Data], data: object) -> Data:
+    """Return parsed JSON as a dataclass; raise `ValueError` with the key of what is missing or of another type.
+
+    Fields are texts, whole numbers, truth values, alternatives, and tuples and dictionaries of these; other keys are
+    ignored.
+    """
+    if not isinstance(data, dict):
+        raise ValueError(f"no object, but {shown(data)}")
+    hints, values = get_type_hints(kind), {}
+    for item in fields(kind):  # type: ignore[arg-type]
+        if item.name in data:
+            values[item.name] = _as(hints[item.name], data[item.name], item.name)
+        elif item.default is MISSING and item.default_factory is MISSING:
+            raise ValueError(f"{item.name}: field required")
+    return kind(**values)
+
+
+def _as(hint: Any, value: Any, key: str) -> Any:
+    """Return a value as an annotation has it; raise `ValueError` if it does not fit."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        (wanted,) = (part for part in parts if part is not NoneType)
+        return None if value is None and NoneType in parts else _as(wanted, value, key)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_as(parts[0], item, f"{key}.{place}") for place, item in enumerate(value))
+    if origin is dict and isinstance(value, dict):
+        return {name: _as(parts[1], item, f"{key}.{name}") for name, item in value.items()}
+    if hint is Any or (origin is Literal and value in parts) or type(value) is hint:
+        return value
+    expected = " or ".join(map(repr, parts)) if origin is Literal else f"a valid {KINDS[origin or hint]}"
+    raise ValueError(f"{key}: input should be {expected}")
+
+
+KINDS = {str: "string", int: "integer", bool: "boolean", tuple: "tuple", dict: "dictionary"}

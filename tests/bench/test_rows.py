@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from repro.bench.rows import COMMON_COLUMNS, RecordedRow, Row, schema_of, split_columns
+from repro.bench.row_tables import schema_of
+from repro.bench.rows import COMMON_COLUMNS, RecordedRow, Row, split_columns
 from repro.bench.runnable import Runnable
 from repro.bench.store import write_rows
 from repro.bench.timing import SamplingPlan

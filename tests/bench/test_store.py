@@ -11,7 +11,8 @@ import pytest
 
 from repro.bench.environment import record
 from repro.bench.records import is_record
-from repro.bench.rows import Row, schema_of
+from repro.bench.row_tables import schema_of
+from repro.bench.rows import Row
 from repro.bench.store import Store, count_rows, crashed_row, write_rows
 from repro.cli.app import explain
 from support.non_files import IN_PLACE_OF_A_FILE, put

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from repro.bench import store
 from repro.bench.records import digest_of
-from repro.bench.rows import schema_of
+from repro.bench.row_tables import schema_of
 from repro.bench.store import read_table, write_table
 from repro.cli.app import build
 from repro.problems.registry import Registry, load_registry

@@ -193,6 +193,6 @@ def test_a_case_whose_winner_was_disturbed_is_measured_once_more(
 @pytest.mark.parametrize("study", ["dynamic_csr", "spgemm_amg", "dg_postprocessing"])
 def test_rows_of_every_study_keep_their_samples(study: str) -> None:
     """Columns of samples belong to all rows, whatever a study adds; `Bench.measured` fills them in every report."""
-    from repro.bench.rows import schema_of
+    from repro.bench.row_tables import schema_of
 
     assert {"event_samples", "graph_samples", "host_samples"} <= set(schema_of(get_study(study).columns).names)

@@ -14,10 +14,11 @@ from repro.campaign import configuration
 from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import as_yaml, make_plan
 from repro.config import MAX_BYTES, merge, models, read_yaml
-from repro.config.models import MAX_PART_LENGTH, OwnProblem, StudySettings
+from repro.config.models import OwnProblem, StudySettings
 from repro.errors import ReproError
-from repro.problems.registry import MAX_NAME_LENGTH, load_registry, problem_names
+from repro.problems.registry import load_registry, problem_names
 from repro.studies import get_study, study_names
+from repro.words import MAX_NAME_LENGTH, MAX_PART_LENGTH
 
 pytestmark = pytest.mark.medium
 

@@ -11,8 +11,8 @@ from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import make_plan
 from repro.config import add_place_to_errors
 from repro.config.models import Config, Fetch
-from repro.config.validation_errors import nearest, nearest_file
 from repro.errors import ReproError
+from repro.misspellings import nearest, nearest_file
 from repro.problems.fetch import check_mirrors, mirrors
 
 WRONG = """\

@@ -6,7 +6,7 @@ import pytest
 from repro.filtering.stencil_geometry import corner_scales, point_scales, triangle_scales
 from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin import evaluation_rule
-from repro.problems.meshes import longest_edges
+from repro.problems.assembly import longest_edges
 from support.triangulations import graded, hexagonal, one_huge, structured
 
 MESHES = {"structured": structured(4), "delaunay": hexagonal(7), "graded": graded(7), "one huge": one_huge()}

@@ -142,7 +142,7 @@ def test_a_refill_is_captured_and_replayed(matrix, cupy):
         stream.synchronize()
     c.data[:] = out
     assert abs(c.get() - 9 * (matrix @ matrix)).max() < 1e-10
-    plan.release()
+    plan.close()
 
 
 def test_what_is_read_on_the_host_is_refused_in_a_capture_that_goes_on(matrix, cupy):

@@ -138,7 +138,7 @@ def test_a_matrix_that_fits_as_a_table_only_stays_on_the_chip(make, gpu, method)
     assert len({(solution, x.tobytes()) for solution, x in solved}) == 1
     exact = expand(matrix, matrix.values).tocsr()
     with repro.operator(exact, device="cuda:0") as A:
-        x = A.solve(b, method, 1e-10)
+        x = A.solve(b, method=method, rtol=1e-10)
         assert A.solver(method).kept == table.solver.kept_bytes
     assert np.linalg.norm(b - exact @ x) <= 1.3e-10 * np.linalg.norm(b)
 
@@ -185,13 +185,15 @@ def test_arrays_of_host_and_gpu(gpu, method):
     matrix = expand(laplacian(30), laplacian(30).values).tocsr()
     b = draw(900)
     with repro.operator(matrix, device="cuda:0") as A:
-        x = A.solve(b, method)
+        x = A.solve(b, method=method)
         on_gpu = A.vectors.put(b)
-        np.testing.assert_array_equal(A.solve(on_gpu, method).get(), A.solve(Foreign(on_gpu), method).get())
-        np.testing.assert_allclose(A.solve(on_gpu, method).get(), x, rtol=1e-6)
+        np.testing.assert_array_equal(
+            A.solve(on_gpu, method=method).get(), A.solve(Foreign(on_gpu), method=method).get()
+        )
+        np.testing.assert_allclose(A.solve(on_gpu, method=method).get(), x, rtol=1e-6)
         assert A.solver(method).kept == A.solver(method).nbytes
         with pytest.raises(ReproError, match="no solution"):
-            A.solve(A.vectors.put(np.full(900, np.nan)), method)
+            A.solve(A.vectors.put(np.full(900, np.nan)), method=method)
 
 
 def test_a_launch_takes_milliseconds(make):

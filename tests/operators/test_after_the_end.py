@@ -75,7 +75,7 @@ def test_a_second_close_has_no_effect(make):
 
 def test_a_second_release_has_no_effect():
     plan = ended_plan()
-    plan.release()
+    plan.close()
     assert plan.nbytes == 0
 
 
@@ -87,7 +87,7 @@ def test_a_closed_solver_is_made_anew(method):
             expected = first.solve(B)
         assert A.solver(method) is not first
         assert A.solver(method) is A.solver(method)
-        for x in (A.solve(B, method), repro.solve(A, B, method), A.solver(method).solve(B)):
+        for x in (A.solve(B, method=method), repro.solve(A, B, method=method), A.solver(method).solve(B)):
             np.testing.assert_array_equal(x, expected)
         with pytest.raises(ReproError, match="closed"):
             first.solve(B)

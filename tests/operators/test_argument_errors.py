@@ -58,10 +58,12 @@ def subjects() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     x, y = space.put(X), space.put(X)
     batch = {"rows": [0], "columns": [0], "values": [1.0]}
     everywhere = {"device": DEVICE}
+    end = {"atol": 0.0, "return_info": False}
     return {
         "operator": (repro.operator, {"matrix": MATRIX, "tuned": "default", "entry": None, "precision": None,
                                       "results": "results", **everywhere}),
-        "solve": (repro.solve, {"A": MATRIX, "b": X, "method": "cg", "tol": 1e-8, "maxiter": 50, "x0": X,
+        "solve": (repro.solve, {"A": MATRIX, "b": X, "method": "cg", "rtol": 1e-8, "maxiter": 50, "x0": X,
+                                **end, "M": None,
                                 "entry": None, "precision": None, **everywhere}),
         "spgemm": (repro.spgemm, {"a": MATRIX, "b": MATRIX, "sort": False, "format": "csr", "plan": False,
                                   **everywhere}),
@@ -79,9 +81,10 @@ def subjects() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "A.matvec on the device": (A.matvec, {"x": x, "out": y}),
         "A.rmatvec": (A.rmatvec, {"x": X, "out": np.ones(30)}),
         "A.solver": (A.solver, {"method": "cg"}),
-        "A.solve": (A.solve, {"b": X, "method": "cg", "tol": 1e-8, "maxiter": 50, "x0": X}),
-        "ChipSolver.solve": (A.solver().solve, {"b": X, "x0": X, "tol": 1e-8, "maxiter": 50}),
-        "ml.solve": (ml.solve, {"b": X, "x0": X, "tol": 1e-5, "maxiter": 50, "accel": "cg", "residuals": None}),
+        "A.solve": (A.solve, {"b": X, "method": "cg", "rtol": 1e-8, "maxiter": 50, "x0": X, **end, "M": None}),
+        "ChipSolver.solve": (A.solver().solve, {"b": X, "x0": X, "rtol": 1e-8, "maxiter": 50, **end, "M": None}),
+        "ml.solve": (ml.solve, {"b": X, "x0": X, "rtol": 1e-5, "maxiter": 50, "accel": "cg", "residuals": None,
+                                **end}),
         "ml.refresh": (ml.refresh, {"A": MATRIX}),
         "smooth.matvec": (smooth.matvec, {"x": np.ones(63), "out": None}),
         "refill": (plan.refill, {"a_values": MATRIX.data, "b_values": MATRIX.data, "out": None}),
@@ -154,8 +157,8 @@ def test_a_wrong_keyword_is_told_with_the_right_ones(made, name):
     ("call", "near"),
     [
         (lambda: repro.solve(MATRIX, X, max_iter=3), "maxiter"),
-        (lambda: repro.solve(MATRIX, X, rtol=3), "tol"),
-        (lambda: repro.solve(MATRIX, X, tolerance=3), "tol"),
+        (lambda: repro.solve(MATRIX, X, r_tol=3), "rtol"),
+        (lambda: repro.solve(MATRIX, X, tolerance=3), "rtol"),
         (lambda: repro.operator(MATRIX, devise="auto"), "device"),
         (lambda: repro.DynamicCSR((3, 3), segment=3), "segments"),
         (lambda: repro.amg(MATRIX, max_level=3), "max_levels"),
@@ -195,9 +198,9 @@ def test_a_message_shows_a_part_of_a_large_value(value):
 
 def test_a_warning_names_the_line_of_the_caller():
     for call in (
-        lambda: repro.solve(MATRIX, X, tol=1e-30, maxiter=1, device=DEVICE),
-        lambda: repro.operator(MATRIX, device=DEVICE).solve(X, tol=1e-30, maxiter=1),
-        lambda: repro.amg(MATRIX, device=DEVICE).solve(X, tol=1e-30, maxiter=1),
+        lambda: repro.solve(MATRIX, X, rtol=1e-30, maxiter=1, device=DEVICE),
+        lambda: repro.operator(MATRIX, device=DEVICE).solve(X, rtol=1e-30, maxiter=1),
+        lambda: repro.amg(MATRIX, device=DEVICE).solve(X, rtol=1e-30, maxiter=1),
     ):
         with pytest.warns(RuntimeWarning, match="did not converge") as told:
             call()

@@ -127,13 +127,13 @@ def test_a_matrix_is_handed_over_as_arrays_of_csr(matrix):
 def test_a_system_is_solved_where_its_right_side_lies(put, dtype, accel):
     matrix = sp.csr_array(poisson((30, 30), 5), dtype=dtype)
     ml, b = repro.amg(matrix, device=DEVICE), np.random.default_rng(1).random(900).astype(dtype)
-    expected = ml.solve(b, tol=1e-4, accel=accel)
-    x = ml.solve(put(b), tol=1e-4, accel=accel)
+    expected = ml.solve(b, rtol=1e-4, accel=accel)
+    x = ml.solve(put(b), rtol=1e-4, accel=accel)
     assert type(x) is DeviceArray and x.dtype == dtype
     np.testing.assert_array_equal(x.get(), expected)
     again = []
-    ml.solve(put(b), x0=x, tol=2e-4, residuals=again)
-    ml.solve(b, x0=x, tol=2e-4, residuals=again)
+    ml.solve(put(b), x0=x, rtol=2e-4, residuals=again)
+    ml.solve(b, x0=x, rtol=2e-4, residuals=again)
     assert len(again) == 1
 
 
@@ -219,11 +219,11 @@ def test_a_hierarchy_for_a_matrix_of_cupys_is_made_of_them(bring):
         if theirs is not expected.levels[-1]:
             assert abs(ours.P.get() - theirs.P).max() < 1e-12 and abs(ours.R.get() - theirs.R).max() < 1e-12
     b = np.random.default_rng(1).random(1600)
-    x = ml.solve(bring(b), tol=1e-8)
+    x = ml.solve(bring(b), rtol=1e-8)
     assert isinstance(x, ndarray)
     assert np.linalg.norm(b - matrix @ x.get()) <= 1.1e-8 * np.linalg.norm(b)
     ml.refresh(bring(2 * matrix))
-    np.testing.assert_allclose(ml.solve(b, tol=1e-10), x.get() / 2, atol=1e-5)
+    np.testing.assert_allclose(ml.solve(b, rtol=1e-10), x.get() / 2, atol=1e-5)
 
 
 @pytest.mark.parametrize("nth", [0, 5, 14, 25])

@@ -31,12 +31,12 @@ def residual(matrix, x, b):
 
 @pytest.mark.parametrize("method", ["cg", "bicgstab"])
 def test_arrays_of_numpy_in_any_shape_and_precision(method):
-    x = repro.solve(LINE, B, method, device=DEVICE)
+    x = repro.solve(LINE, B, method=method, device=DEVICE)
     assert residual(LINE, x, B) <= 1.01e-8
-    column = repro.solve(LINE, B[:, None], method, device=DEVICE)
+    column = repro.solve(LINE, B[:, None], method=method, device=DEVICE)
     assert column.shape == (200, 1)
     np.testing.assert_array_equal(column.ravel(), x)
-    single = repro.solve(LINE.astype(np.float32), B.tolist(), method, 1e-5, device=DEVICE)
+    single = repro.solve(LINE.astype(np.float32), B.tolist(), method=method, rtol=1e-5, device=DEVICE)
     assert single.dtype == np.float32
     assert residual(LINE, single, B) <= 1.1e-5
 
@@ -54,14 +54,14 @@ def test_entries_as_scipy_has_them(as_scipy, entry, kind):
 def test_an_operator_keeps_its_solver_and_starts_where_it_is_told(put):
     with repro.operator(LINE, device=DEVICE) as A:
         solver = A.solver()
-        x = A.solve(B, tol=1e-10)
+        x = A.solve(B, rtol=1e-10)
         assert A.solver() is solver
         assert 0 < solver.iterations <= 200
         assert solver.nbytes > 0 == solver.kept  # a CPU keeps nothing in shared memory
-        again = repro.solve(A, B, tol=1e-10, x0=x)
+        again = repro.solve(A, B, rtol=1e-10, x0=x)
         assert solver.iterations == 0
         np.testing.assert_array_equal(again, x)
-        on_device = A.solve(put(B), tol=1e-10, x0=put(x))
+        on_device = A.solve(put(B), rtol=1e-10, x0=put(x))
         assert on_device.shape == (200,)
         np.testing.assert_array_equal(on_device.get(), x)
     with pytest.raises(ReproError, match="closed"):
@@ -100,13 +100,13 @@ def test_the_solution_for_a_b_of_zeros_is_0_at_once_from_any_guess(method, preci
     with repro.operator(LINE, precision=precision, device=DEVICE) as A, warnings.catch_warnings():
         warnings.simplefilter("error")
         for x0 in (B, np.full(200, 1e30), np.full(200, np.finfo(dtype).max), None):
-            x = A.solve(zeros, method, x0=x0)
+            x = A.solve(zeros, method=method, x0=x0)
             assert x.dtype == dtype
             assert not x.any()
             assert A.solver(method).iterations == 0
-            on_device = A.solve(put(zeros.astype(dtype)), method, x0=x0)
+            on_device = A.solve(put(zeros.astype(dtype)), method=method, x0=x0)
             assert not on_device.get().any()
-        x = A.solve(B, method, x0=B, tol=1e-5)
+        x = A.solve(B, method=method, x0=B, rtol=1e-5)
         assert residual(LINE, x, B) <= 2e-5
 
 
@@ -117,13 +117,13 @@ def test_a_guess_too_far_from_b_is_blamed_and_not_the_matrix(method, size, guess
     with repro.operator(LINE, device=DEVICE) as A, warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ReproError, match="start from 0") as refusal:
-            A.solve(b, method, x0=x0)
+            A.solve(b, method=method, x0=x0)
         assert refusal.value.where == "x0"
         assert "matrix" not in str(refusal.value)
         with pytest.raises(ReproError, match=r"start from 0|b(.*\n)+.*scale b") as refusal:
-            A.solve(put(b), method, x0=put(x0))
+            A.solve(put(b), method=method, x0=put(x0))
         assert "matrix" not in str(refusal.value)
-        np.testing.assert_allclose(A.solve(b, method) / size, A.solve(B, method), rtol=1e-6)
+        np.testing.assert_allclose(A.solve(b, method=method) / size, A.solve(B, method=method), rtol=1e-6)
 
 
 def test_a_b_too_small_to_be_squared_is_not_taken_for_0(put):
@@ -147,7 +147,7 @@ HARD = {
     "length": (np.eye(2), [1, 2, 3], {}, "2 real numbers"),
     "complex b": (np.eye(2), [1j, 2], {}, "2 real numbers"),
     "method": (np.eye(2), [1, 2], {"method": "gmres"}, "cg or bicgstab"),
-    "tolerance": (np.eye(2), [1, 2], {"tol": -1}, "at least 0"),
+    "tolerance": (np.eye(2), [1, 2], {"rtol": -1}, "at least 0"),
     "iterations": (np.eye(2), [1, 2], {"maxiter": 1.5}, "whole number"),
     "not square": (np.ones((2, 3)), [1, 2], {}, "square"),
 }
@@ -164,16 +164,16 @@ def test_what_cannot_be_solved_is_one_message(case):
 def test_nan_on_the_device_is_one_message_and_spoils_no_later_solve(method, put):
     nothing = np.where(np.arange(200) == 150, np.nan, B)
     with repro.operator(LINE, device=DEVICE) as A:
-        expected = A.solve(put(B), method).get()
+        expected = A.solve(put(B), method=method).get()
         for b, x0 in ((nothing, B), (B, nothing)):
             with pytest.raises(ReproError, match="no solution"):
-                A.solve(put(b), method, x0=put(x0))
-        np.testing.assert_array_equal(A.solve(put(B), method).get(), expected)
+                A.solve(put(b), method=method, x0=put(x0))
+        np.testing.assert_array_equal(A.solve(put(B), method=method).get(), expected)
 
 
 def test_a_pattern_is_a_matrix_of_ones():
     ones = sp.csr_array(sp.eye_array(50) + sp.csr_array(([1.0] * 3, ([0, 0, 7], [10, 20, 30])), shape=(50, 50)))
-    x = repro.solve(ones, B[:50], "bicgstab", entry="pattern", device=DEVICE)
+    x = repro.solve(ones, B[:50], method="bicgstab", entry="pattern", device=DEVICE)
     assert residual(ones, x, B[:50]) <= 1.01e-8
 
 
@@ -181,7 +181,7 @@ def test_a_pattern_is_a_matrix_of_ones():
 def test_fewer_rows_than_a_block_has_threads_and_a_few_more(n):
     b = np.arange(1.0, n + 1)
     for method in ("cg", "bicgstab"):
-        assert residual(LINE[:n, :n], repro.solve(LINE[:n, :n], b, method, device=DEVICE), b) <= 1.01e-8
+        assert residual(LINE[:n, :n], repro.solve(LINE[:n, :n], b, method=method, device=DEVICE), b) <= 1.01e-8
 
 
 def test_solves_of_several_threads_have_their_own_solutions():
@@ -215,7 +215,7 @@ def test_too_few_iterations_and_rounding_are_warnings():
     with pytest.warns(RuntimeWarning, match="did not converge to 1e-08 in 3 iterations"):
         repro.solve(LINE, B, maxiter=3, device=DEVICE)
     with pytest.warns(RuntimeWarning, match="rounding leaves no less"):
-        x = repro.solve(LINE, B, tol=0, device=DEVICE)
+        x = repro.solve(LINE, B, rtol=0, device=DEVICE)
     with pytest.warns(RuntimeWarning, match="rounding leaves no less"):
         repro.solve(sp.csr_array(np.ones((3, 3))), [1, 2, 3], device=DEVICE)  # singular, and without a solution
     assert residual(LINE, x, B) < 1e-14

@@ -90,9 +90,9 @@ def test_what_keeps_no_pattern_is_refused(factors):
 
 def test_a_released_plan_is_refused(factors):
     _, plan = repro.spgemm(*factors, DEVICE, plan=True)
-    plan.release()
-    plan.release()
-    with pytest.raises(ReproError, match="released"):
+    plan.close()
+    plan.close()
+    with pytest.raises(ReproError, match="closed"):
         plan.refill()
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from snakemake.io import PeriodicityDetector
 
-from repro.config.models import MAX_PART_LENGTH, OwnProblem
+from repro.config.models import OwnProblem
 from repro.errors import ReproError
-from repro.problems.registry import MAX_NAME_LENGTH, check_name, own_name
+from repro.problems.registry import check_name, own_name
+from repro.words import MAX_NAME_LENGTH, MAX_PART_LENGTH
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 
 from repro.campaign.report import legend_of
 from repro.codegen.targets import CPU, Target, get_target
-from repro.config.models import Space
 from repro.entries import get_entry
 from repro.results.report import printed_part
 from repro.sparse.compound.variants import (
@@ -31,6 +30,7 @@ from repro.studies.dg_postprocessing.ids import REGION_DEGREES, filter_ids, own_
 from repro.studies.dynamic_csr.ids import product_ids
 from repro.studies.spgemm_amg import PRODUCTS
 from repro.studies.spgemm_amg.ids import BinMode, KernelId, shapes_for
+from repro.words import Space
 from support.campaigns import REPOSITORY, RESULTS
 
 SPACES = get_args(Space)

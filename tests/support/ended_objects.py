@@ -58,8 +58,26 @@ def ended_filter() -> Any:
 def ended_plan() -> Any:
     plan = repro.spgemm(MATRIX, MATRIX, DEVICE, plan=True)[1]
     plan.refill()
-    plan.release()
+    plan.close()
     return plan
+
+
+def ended_hierarchy() -> Any:
+    with repro.amg(MATRIX + MATRIX.T, refreshable=True, device=DEVICE) as ml:
+        ml.solve(np.ones(3))
+    return ml
+
+
+def ended_matrix_that_grows() -> Any:
+    with repro.DynamicCSR.from_csr(MATRIX, device=DEVICE) as grown:
+        grown @ np.ones(3)
+    return grown
+
+
+def ended_reader() -> Any:
+    with repro.DynamicCSR.from_csr(MATRIX, device=DEVICE).reader() as reader:
+        reader @ np.ones(3)
+    return reader
 
 
 def released_array() -> Any:
@@ -72,7 +90,7 @@ ENDED: dict[str, Callable[[], Any]] = {
     make.__name__: make
     for make in (
         ended_operator, ended_transpose, transpose_of_an_ended_operator, ended_solver, ended_filter, ended_plan,
-        released_array,
+        ended_hierarchy, ended_matrix_that_grows, ended_reader, released_array,
     )
 }  # fmt: skip
 #: Uses that compute with the matrix: after the end they have to raise `ReproError`.

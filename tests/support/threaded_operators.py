@@ -159,7 +159,7 @@ def multigrid_calls(device: str) -> Iterator[tuple[str, Call]]:
     yield "amg: cycle", lambda k: near(M @ draw(k, n), cycles[k], 1e-12)
 
     def solve(k: int) -> bool:
-        return near(A @ hierarchy.solve(draw(k, n), tol=1e-10), draw(k, n), 1e-8)
+        return near(A @ hierarchy.solve(draw(k, n), rtol=1e-10), draw(k, n), 1e-8)
 
     yield "amg: solve", solve
 

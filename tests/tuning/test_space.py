@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from repro.codegen.targets import get_target
-from repro.config.models import SPACES, StudySettings
+from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.sparse.compound.variants import Layout, Schedule, VariantId, all_layouts, paper_space, schedules
 from repro.studies.compound_spmv.study import layouts_to_try
 from repro.studies.compressed_coo.ids import SPLITS, CoordinateId, blockings
 from repro.tuning.strategies import UNLIKE, VariantCovariance
+from repro.words import SPACES
 
 
 def variant_covariance(names):

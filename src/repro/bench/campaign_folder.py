@@ -30,8 +30,9 @@ class CampaignFolder:
     @classmethod
     def named(cls, campaign: str, results: Path = RESULTS) -> CampaignFolder:
         """Return the folder of a campaign that a user names; raise `ReproError` for an invalid name."""
-        from repro.config.models import CAMPAIGN, MAX_PART_LENGTH  # slow to import, and each command needs this module
+        from repro.config.models import CAMPAIGN  # slow to import, and each command needs this module
         from repro.untrusted_files import shown
+        from repro.words import MAX_PART_LENGTH
 
         if not re.fullmatch(CAMPAIGN, campaign) or "\n" in campaign or len(campaign) > MAX_PART_LENGTH:
             raise ReproError(

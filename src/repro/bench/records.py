@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.errors import ReproError
-from repro.problems.registry import name_error
 from repro.untrusted_files import files_below, read_file, read_json, shown
+from repro.words import name_error
 
 
 class _Record(BaseModel):

@@ -32,23 +32,13 @@ from filelock import FileLock, Timeout
 from repro import containment
 from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import is_record
-from repro.bench.rows import (
-    OUTSIDE,
-    SCHEMA,
-    TRY_AGAIN,
-    ColumnType,
-    Misfit,
-    Row,
-    is_valid,
-    misfit,
-    other_types,
-    schema_of,
-)
+from repro.bench.row_tables import Misfit, misfit, other_types, schema_of
+from repro.bench.rows import OUTSIDE, SCHEMA, TRY_AGAIN, ColumnType, Row, is_valid
 from repro.bench.worker import UnableToStore
-from repro.config.validation_errors import suggestion
 from repro.containment import ENDING
 from repro.errors import ReproError
 from repro.filesystem import write_whole
+from repro.misspellings import suggestion
 from repro.problems.registry import check_name
 from repro.untrusted_files import files_below, open_file, parse_json, read_file, shown
 

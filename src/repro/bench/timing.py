@@ -12,15 +12,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.rows import QUANTILES
 from repro.bench.runnable import Runnable
-from repro.config.models import Timing
 from repro.devices.base import CaptureError
 from repro.devices.device_group import Devices
+
+if TYPE_CHECKING:
+    from repro.config.models import Timing
 
 Seconds = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.store import check_measured, recorded_studies
 from repro.campaign.configuration import load
 from repro.config.models import Config
-from repro.config.validation_errors import some_of, suggestion
 from repro.errors import ReproError
+from repro.misspellings import some_of, suggestion
 from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import load_registry, problem_names
 from repro.results.campaign_data import Campaign

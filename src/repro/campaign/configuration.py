@@ -14,8 +14,9 @@ from pydantic import Field, create_model
 
 from repro.config import Source, merge, named, position, read, read_mapping, resolve_input_path, validate
 from repro.config.models import Config, Model, StudySettings
-from repro.config.validation_errors import shorten, shown, suggestion
+from repro.config.validation_errors import shown
 from repro.errors import ReproError
+from repro.misspellings import shorten, suggestion
 from repro.package_data import shipped
 from repro.studies import get_study, study_names
 

@@ -32,7 +32,7 @@ from repro.campaign.configuration import check_study
 from repro.campaign.receipts import code_hash
 from repro.codegen.build_cache import MODULES, MissingModule
 from repro.codegen.targets import Target, find_gpu
-from repro.config.models import TUNED, Config
+from repro.config.models import Config
 from repro.containment import ENDING, Containment, text_of
 from repro.devices.base import LaunchError
 from repro.devices.device_group import Devices
@@ -45,6 +45,7 @@ from repro.studies import CostModel, StepResult, Study, get_study
 from repro.tuning.final_timing import shuffled_rounds
 from repro.tuning.search import Choice, ProgressCallback
 from repro.tuning.session import Session
+from repro.words import TUNED
 
 
 @dataclass(frozen=True)

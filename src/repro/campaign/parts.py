@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from repro.bench.campaign_folder import COMMITS, CONFIG, NOTES, CampaignFolder, step_file
 from repro.bench.records import invalid_record, is_record, read_environments, read_problems
-from repro.bench.rows import other_columns, other_quantiles
+from repro.bench.row_tables import other_columns, other_quantiles
 from repro.bench.store import (
     cases_of,
     check_folders,

@@ -20,8 +20,8 @@ from repro.codegen.targets import GpuModel, Target, find_gpu, get_target
 from repro.codegen.templates import COMMON
 from repro.config import dump_yaml, with_both_places
 from repro.config.models import Config, FieldFile, OwnProblem, Rival, StudySettings
-from repro.config.validation_errors import some_of, suggestion
 from repro.errors import MissingFileError, ReproError
+from repro.misspellings import some_of, suggestion
 from repro.package_data import shipped
 from repro.problems.fetch import check_mirrors
 from repro.problems.own_problems import planned

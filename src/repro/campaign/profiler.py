@@ -32,9 +32,9 @@ from repro.codegen.build_cache import MODULES, compile_module
 from repro.codegen.targets import DTYPES, Target
 from repro.codegen.templates import COMMON, render_common, streams
 from repro.config.models import Config
-from repro.config.validation_errors import some_of
 from repro.devices.selection import resolve_device, target_of
 from repro.errors import ReproError
+from repro.misspellings import some_of
 from repro.problems.problem import Outline, Unavailable
 from repro.programs import Ended, run_program
 from repro.sparse.library import for_problem

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, TIMED
 from repro.bench.store import check_measured, read_rows, recorded_studies
-from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
+from repro.misspellings import suggestion
 from repro.studies import Study, get_study
 
 #: A problem and a precision.

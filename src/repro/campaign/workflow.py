@@ -49,9 +49,9 @@ from repro.campaign.steps import CHECK, Freshness, receipt_of
 from repro.codegen.build_cache import MODULES
 from repro.codegen.targets import Target
 from repro.config import merge, read, read_assignments, read_mapping
-from repro.config.validation_errors import nearest_file
 from repro.errors import ReproError
 from repro.filesystem import describe_process, try_lock, write_holder, write_whole
+from repro.misspellings import nearest_file
 from repro.package_data import WHEEL_DATA, shipped
 from repro.programs import ensure_utf8
 from repro.studies import get_study

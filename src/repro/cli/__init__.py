@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import traceback
-from importlib.util import find_spec
 
 #: Modules that packages of the extra `campaign` have; commands import them, operators do not.
 CAMPAIGN_MODULES = (
-    "grimp", "matplotlib", "meshio", "pandas", "pooch", "rich", "skfem", "snakemake", "ssgetpy", "typer",
+    "filelock", "grimp", "matplotlib", "meshio", "pandas", "pooch", "psutil", "pyarrow", "pydantic", "rich", "skfem",
+    "snakemake", "ssgetpy", "typer", "yaml",
 )  # fmt: skip
 
 
@@ -18,16 +18,12 @@ def main() -> None:
 
     ensure_utf8()
     open_streams()  # reopen closed standard streams before any file is opened
-    if missing_modules := [name for name in CAMPAIGN_MODULES if find_spec(name) is None]:
-        from repro.errors import ReproError
-        from repro.package_data import install
+    from repro.errors import ReproError
+    from repro.package_data import require_packages
 
-        error = ReproError(
-            "packages that commands need are not installed; the operators need none of them",
-            where=sys.executable,
-            actual=f"no module {', '.join(missing_modules)}",
-            todo=install("campaign"),
-        )
+    try:
+        require_packages(CAMPAIGN_MODULES)
+    except ReproError as error:
         sys.exit(f"error: {error}")
     try:
         from repro.cli.app import run

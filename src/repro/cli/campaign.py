@@ -15,9 +15,9 @@ import typer
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.cli.options import AsJson, ConfigFile, ConfigFiles, NamedFiles, print_json
-from repro.config.models import EXTENDED
 from repro.errors import ReproError
 from repro.package_data import DEFAULT_CONFIG, shipped
+from repro.words import EXTENDED
 
 if TYPE_CHECKING:
     from repro.campaign.estimate import Estimate, Job, Rates
@@ -631,7 +631,7 @@ def run(
 
     from repro.campaign.workflow import SNAKEMAKES_OWN, refuse_unwritable
     from repro.config import read
-    from repro.config.validation_errors import CONFIGURATIONS
+    from repro.misspellings import CONFIGURATIONS
 
     words = words or []
     while words and Path(words[0]).suffix in (".yaml", ".yml"):  # no target of the workflow

@@ -249,8 +249,8 @@ def _write_artifacts(
     """
     from repro.campaign.artifacts import CampaignSelection, all_artifacts, find_artifacts, published_of
     from repro.cli.console import Progress, print_table
-    from repro.config.validation_errors import some_of
     from repro.errors import ReproError
+    from repro.misspellings import some_of
     from repro.results.output import figures_folder, tables_folder, write
     from repro.results.report import is_empty
     from repro.results.tables import Table

@@ -11,17 +11,15 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-
-from pydantic import TypeAdapter, ValidationError
 
 from repro.codegen import nvcc, nvrtc, opencl_runtime
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.filesystem import write_whole
-from repro.untrusted_files import parse_json, read_file, read_text, shown
+from repro.untrusted_files import as_dataclass, parse_json, read_file, read_text, shown
 
 MODULES = Path("modules")
 #: Maximum bytes of a binary.
@@ -76,13 +74,10 @@ class Module:
                 todo=f"compile it with `repro compile`, or with all that belongs to it: `snakemake --cores all {path}`",
             )
         try:
-            module = _reader().validate_python(parse_json(content))
+            module = as_dataclass(Module, parse_json(content))
             if module.binary is not None and not _BINARY.fullmatch(module.binary):
                 raise ValueError(f"binary: {shown(module.binary)}, and not a file in objects/")
             return module
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise _damage_error(path, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
         except ValueError as error:
             raise _damage_error(path, error) from None
 
@@ -100,11 +95,6 @@ class ModuleOnDemand:
 
 #: Allowed paths of binaries: only files directly in the folder `objects/`.
 _BINARY = re.compile(r"objects/[A-Za-z0-9_]{1,100}\.[a-z]{1,10}")
-
-
-@cache
-def _reader() -> TypeAdapter[Module]:
-    return TypeAdapter(Module)
 
 
 def _damage_error(path: Path, reason: object) -> ReproError:

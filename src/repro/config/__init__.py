@@ -24,8 +24,9 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import BaseResolver
 
-from repro.config.validation_errors import Key, misfits, nearest_file, shown, similar_file
+from repro.config.validation_errors import Key, misfits, shown
 from repro.errors import MissingFileError, ReproError
+from repro.misspellings import nearest_file, similar_file
 from repro.package_data import shipped
 
 #: Maximum bytes of a configuration file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -25,48 +25,19 @@ from pydantic import (
 from repro.config.validation_errors import refuse_unknown
 from repro.entries import entries
 from repro.galerkin import BASES
-
-#: Pattern of device selections. A separate check rejects lists with repeated devices.
-DEVICE_PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
-#: The shortest device selections that match `DEVICE_PATTERN`; for a misspelt one, messages suggest the most similar.
-DEVICE_WORDS = ("auto", "cuda", "cuda:all", "opencl")
-#: Explanation of `DEVICE_PATTERN` for users.
-DEVICE_MEANING = (
-    "auto (a GPU if there is one, else the CPU), cuda, cuda:N, cuda:0,1,2 (several GPUs of this machine, none twice), "
-    "cuda:all, opencl (the CPU), opencl:N or opencl:N/K (that CPU split into K equal parts, at least 2)"
+from repro.words import (
+    DEVICE_MEANING,
+    DEVICE_PATTERN,
+    DEVICE_WORDS,
+    MAX_PART_LENGTH,
+    PAPER,
+    SPACES,
+    Space,
+    names_device,
 )
-
-
-def names_device(words: object) -> bool:
-    """Return whether the value is a valid device selection of distinct devices. The devices need not exist."""
-    if not isinstance(words, str) or not re.fullmatch(DEVICE_PATTERN, words):
-        return False
-    numbers = [int(number) for number in words.partition(":")[2].split(",") if number.isdigit()]
-    return len(set(numbers)) == len(numbers)
-
-
-#: `paper`: the kernels exactly as the paper describes them; parameters that the paper leaves open are searched, equally
-#: for all its methods. `paper_tuned`: the paper's kernels with choices that the paper does not make, such as unrolled
-#: loops or more blocks. `extended`: our kernels.
-Space = Literal["paper", "paper_tuned", "extended"]
-SPACES: tuple[Space, ...] = get_args(Space)
-PAPER, PAPER_TUNED, EXTENDED = SPACES
-#: Prefix of the names of tunings that choose among `paper_tuned` instead of `paper`.
-TUNED = "tuned_"
-#: Prefix of the names of tunings, for each space of the paper's kernels.
-TUNING_PREFIXES: Mapping[Space, str] = {PAPER: "", PAPER_TUNED: TUNED}
-
-
-def find_space(name: str) -> Space | None:
-    """Return the space of this name, None if there is none."""
-    return next((space for space in SPACES if space == name), None)
-
 
 Precision = Literal["single", "double"]
 Cache = Literal["warm", "cold"]
-#: Maximum length of a campaign's name and of each part of a problem's name. A file name has at most 255 bytes and
-#: combines such names with a prefix, a suffix and a process id.
-MAX_PART_LENGTH = 128
 
 
 def one_of(choices: Iterable[str]) -> BeforeValidator:

@@ -23,8 +23,6 @@ from threading import RLock
 from typing import Any, NoReturn, Protocol
 from weakref import WeakSet
 
-import psutil
-
 from repro.errors import ReproError
 from repro.filesystem import describe_process, try_lock, unlock, wait_for_lock, write_holder
 
@@ -245,9 +243,20 @@ def _idle(file: int) -> set[int]:
     """Return former holders of a device that are still alive, as listed in the lock file."""
     try:
         idle_pids = json.loads(os.pread(file, MAX_HOLDER_BYTES, 0))["idle"]
-        return {pid for pid in idle_pids if isinstance(pid, int) and psutil.pid_exists(pid)}
+        return {pid for pid in idle_pids if isinstance(pid, int) and _is_alive(pid)}
     except (OSError, KeyError, TypeError, *UNREADABLE):  # no content, or an unknown format
         return set()
+
+
+def _is_alive(pid: int) -> bool:
+    """Return whether there is a process of this number, also one of another user."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _holder(file: int) -> str:

@@ -6,6 +6,7 @@ A CPU can be split into sub-devices. Each has its own context, and the host copi
 from __future__ import annotations
 
 import platform
+import re
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from repro.codegen import opencl_runtime
@@ -141,7 +141,7 @@ class OpenClDevice:
             "backend": self.backend,
             "target": self.target.name,
             "multiprocessors": self.sm_count,
-            "memory_bytes": psutil.virtual_memory().total,
+            "memory_bytes": _memory_bytes("MemTotal"),
             "cache_bytes": self.l2_bytes,
             "opencl": self._device.version,
             # Record the runtime's environment variables now, since they may have changed since kernels were compiled.
@@ -155,7 +155,7 @@ class OpenClDevice:
         return []
 
     def free_bytes(self) -> int:
-        return int(psutil.virtual_memory().available)
+        return _memory_bytes("MemAvailable")
 
     def pooled_bytes(self) -> int:
         return 0  # a CPU's memory has no pool
@@ -324,6 +324,10 @@ class OpenClDevice:
         return time_stages(stages, count, self.synchronize, before)
 
     def clocks(self) -> tuple[float | None, str | None]:
+        try:
+            import psutil
+        except ImportError:  # it belongs to campaigns, which record the clock
+            return None, None
         frequency = psutil.cpu_freq()
         return (float(frequency.current) if frequency else None), None
 
@@ -394,3 +398,11 @@ class OpenClLink:
 
     def close(self) -> None:
         """Do nothing: the link has no resources."""
+
+
+def _memory_bytes(name: str) -> int:
+    """Return a number of bytes that Linux reports of the machine's memory: `MemTotal` or `MemAvailable`."""
+    found = re.search(rf"^{name}: *(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    if found is None:
+        raise ReproError("Linux does not say how much memory there is", where="/proc/meminfo", expected=name)
+    return int(found[1]) << 10

@@ -14,18 +14,16 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from repro.codegen import opencl_runtime
 from repro.codegen.targets import CPU, Target, get_target
-from repro.config.models import DEVICE_MEANING, DEVICE_WORDS, names_device
-from repro.config.validation_errors import suggestion
 from repro.devices import nvml
 from repro.devices.base import Device, DeviceError, LaunchError
 from repro.devices.device_group import Devices
 from repro.errors import ReproError
 from repro.filesystem import write_whole
+from repro.misspellings import suggestion
 from repro.untrusted_files import read_json, shown
+from repro.words import DEVICE_MEANING, DEVICE_WORDS, names_device
 
 
 @dataclass(frozen=True)
@@ -91,6 +89,8 @@ def node() -> Node:
     gpus, path = find_gpus(), os.environ.get(STATED)
     if gpus or not path:
         return Node(tuple(gpus), nvml.driver_version())
+    from pydantic import TypeAdapter, ValidationError  # only campaigns read such a file
+
     try:
         return TypeAdapter(Node).validate_python(read_json(Path(path)))
     except (OSError, ValueError) as error:

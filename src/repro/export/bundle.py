@@ -20,7 +20,6 @@ import numpy as np
 from repro import __version__
 from repro.codegen.targets import DTYPES, SCALARS, STATIC_SHARED, Target
 from repro.codegen.templates import expand_macros, render_template, render_text, template_exists
-from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.exact_casts import cast
@@ -42,6 +41,7 @@ from repro.sparse.compound.variants import (
 from repro.sparse.elementwise import padded_size
 from repro.sparse.ordering import CLUSTER, LONG_ROW_OF_MEAN, MIN_LONG_ROW, WINDOW
 from repro.sparse.pairs import LEADING, MAX_SLOTS, NO_COLUMN, NO_PAIR, ROUNDS, STEPS, STEPS_OF_BLOCK
+from repro.words import MAX_PART_LENGTH
 
 
 def _word_set(text: str) -> frozenset[str]:

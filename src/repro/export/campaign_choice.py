@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.bench.campaign_folder import CampaignFolder
-from repro.bench.records import read_environment
 from repro.bench.rows import PRECISIONS, TIMED, median_column
-from repro.bench.store import check_measured, read_case, read_rows, recorded_studies
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
+from repro.package_data import require_packages
 from repro.sparse.compound.variants import VariantId, fitting_variant
 from repro.sparse.tuning_features import WINNERS
 
 #: Choices by this clock are exported; claims about speed use the same clock.
 CLOCK = "graph"
+#: Modules that read records, of packages that operators by other variants do without.
+RECORDS = ("filelock", "pyarrow", "pydantic", "yaml")
 #: The study whose chosen variants become operators and exported kernels; its recorded rows are read under this name.
 EXPORTED_STUDY = "compound_spmv"
 
@@ -57,6 +58,9 @@ def find_campaign_choice(
     first of `preferred` that the campaign has. An unknown campaign, problem or choice, or a damaged record, raises
     `ReproError`.
     """
+    require_packages(RECORDS)
+    from repro.bench.store import check_measured, read_case
+
     folder = CampaignFolder.named(campaign, results)
     check_measured(folder)
     study_folder = folder.study(study_name)
@@ -98,6 +102,9 @@ def campaign_precision(results: Path, campaign: str, problem_name: str) -> str:
 
     Without any choice return `double`, for which `find_campaign_choice` then raises an error that lists the choices.
     """
+    require_packages(RECORDS)
+    from repro.bench.store import check_measured, read_case
+
     folder = CampaignFolder.named(campaign, results)
     check_measured(folder)
     study_folder = folder.study(EXPORTED_STUDY)
@@ -131,6 +138,8 @@ def exported_variant(name: str, target: Target) -> VariantId:
 
 def _missing_choice_error(folder: CampaignFolder, study_name: str, problem_name: str, precision: str) -> ReproError:
     """Return the error for a problem without a choice; it lists the cases that have one."""
+    from repro.bench.store import read_case, read_rows, recorded_studies
+
     study_folder = folder.study(study_name)
     choice_rows = read_rows(study_folder, "choices") if study_folder.is_dir() else None
     pairs = (
@@ -158,6 +167,8 @@ def _missing_choice_error(folder: CampaignFolder, study_name: str, problem_name:
 
 def _target(path: Path) -> str:
     """Return the name of the compilation target in an environment record."""
+    from repro.bench.records import read_environment
+
     try:
         environment = read_environment(path)
     except FileNotFoundError:

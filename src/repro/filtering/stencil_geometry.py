@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from repro.errors import ReproError
 from repro.filtering.grids import Grid, grid_of_triangles
 from repro.filtering.triangulation import Triangulation
-from repro.problems.meshes import longest_edges
+from repro.problems.assembly import longest_edges
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from repro.errors import ReproError
 from repro.galerkin import evaluation_rule
+from repro.problems.assembly import DEGENERATE, longest_edges
 from repro.problems.field import Field
-from repro.problems.meshes import DEGENERATE, longest_edges
 from repro.problems.problem import infinite, outside, refuse
 
 Floats = NDArray[np.float64]

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
-from repro.config.validation_errors import nearest, shorten
 from repro.devices.base import Queue
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
+from repro.misspellings import nearest, shorten
 from repro.operators import dlpack
 from repro.operators.array_libraries import ArrayLibrary
 from repro.operators.arrays import (
@@ -135,11 +135,70 @@ Class = TypeVar("Class", bound=type)
 OFTEN_CALLED = {"matvec", "rmatvec", "matmat", "rmatmat", "dot"}
 
 
+@dataclass(frozen=True)
+class Former:
+    """Former names and places of a public function's arguments, which still work, with a `DeprecationWarning`."""
+
+    #: Number of leading arguments, `self` included, that kept their places.
+    kept: int
+    #: Names of the arguments that once followed these by position.
+    order: tuple[str, ...]
+    #: New name of each renamed argument.
+    renamed: Mapping[str, str]
+
+    def translate(
+        self, function: Callable[..., object], arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call by their present names and places."""
+        places = [p for p in signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        surplus = arguments[self.kept :]
+        # a word was once the third argument of a solve, where a vector is now
+        in_former_order = len(arguments) > len(places) or (surplus and isinstance(surplus[0], str))
+        if in_former_order and len(surplus) <= len(self.order):
+            arguments = arguments[: self.kept]
+            for name, value in zip(self.order, surplus, strict=False):
+                new = self.renamed.get(name, name)
+                self._warn(function, f"the argument {name} by position", new)
+                keywords = self._with(function, keywords, new, value)
+        for name in self.renamed.keys() & keywords.keys():
+            self._warn(function, f"the argument {name}", self.renamed[name])
+            value = keywords[name]
+            others = {key: kept for key, kept in keywords.items() if key != name}
+            keywords = self._with(function, others, self.renamed[name], value)
+        return arguments, keywords
+
+    def _warn(self, function: Callable[..., object], former: str, new: str) -> None:
+        message = f"{function.__qualname__}: {former} goes with the next release; write `{new}=`"
+        warn_caller(message, DeprecationWarning)
+
+    def _with(self, function: Callable[..., object], keywords: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+        if name in keywords:
+            raise ReproErrorOfType("an argument is given twice", where=f"{function.__qualname__}({name}=)")
+        return {**keywords, name: value}
+
+
+def formerly(
+    kept: int, *order: str, **renamed: str
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Have `public` accept the former arguments of a function; see `Former`."""
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        function.former = Former(kept, order, renamed)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
 def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Decorate a public function: a wrong keyword, and missing or surplus arguments, raise `ReproErrorOfType`."""
+    former: Former | None = getattr(function, "former", None)
 
     @wraps(function)
-    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+    def call(*given: Parameters.args, **named: Parameters.kwargs) -> Result:
+        arguments: tuple[Any, ...] = given
+        keywords: dict[str, Any] = named
+        if former is not None:
+            arguments, keywords = former.translate(function, arguments, keywords)
         try:
             return function(*arguments, **keywords)
         except TypeError as error:
@@ -171,7 +230,10 @@ def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords:
     name = function.__qualname__.removesuffix(".__init__")
     for keyword in keywords:
         if keyword not in names:
-            near = nearest(keyword, names) or next((name for name in names if name in keyword or keyword in name), None)
+            renamed = former.renamed if (former := getattr(function, "former", None)) else {}
+            known = [*renamed, *names]
+            near = nearest(keyword, known) or next((name for name in known if name in keyword or keyword in name), None)
+            near = renamed.get(near, near) if near else None
             raise ReproErrorOfType(
                 "there is no such argument",
                 where=f"{name}({shorten(keyword)}=)",

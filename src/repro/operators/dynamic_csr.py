@@ -10,13 +10,22 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from repro.codegen.targets import DTYPES, Target
 from repro.devices.base import Call, OutOfDeviceMemory, Program, Queue
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.operators.arrays import VectorType, is_on_device
-from repro.operators.base import MAX_SLACK, Capacity, DeviceOperator, check_shape, one_of, public_methods, whole_number
+from repro.operators.base import (
+    MAX_SLACK,
+    Capacity,
+    Closeable,
+    DeviceOperator,
+    check_shape,
+    one_of,
+    public_methods,
+    whole_number,
+)
 from repro.operators.calls import DirectCall
 from repro.operators.device_exchange import BatchUpload, batch_streams, described, load_module, take_csr
 from repro.operators.dynamic_product import CurrentProduct
@@ -30,19 +39,21 @@ from repro.sparse.dynamic.matrix import (
     Unfinished,
     bind_product,
     bind_product_call,
+    released_error,
 )
 from repro.sparse.dynamic.operations import Existing
 from repro.sparse.dynamic.schedules import Schedule, row_widths, usual_schedule
 from repro.sparse.dynamic.storage import EntryBatch, Storage
 
 
-class Reader(DeviceOperator):
+@public_methods
+class Reader(DeviceOperator, Closeable):
     """Products with a `DynamicCSR` while other threads change it; made by `DynamicCSR.reader`.
 
     A product reads each row either before or after a concurrent change of the row, never in the middle of one; some
     rows may be read before the change and others after it. A product sees all changes that were complete when it began.
     Each reader has its own queue, on which threads take turns, and a matrix can have several readers. A call returns
-    when the product is complete.
+    when the product is complete. `close`, or the end of a `with` block, frees its memory; the matrix stays.
     """
 
     def __init__(
@@ -72,8 +83,19 @@ class Reader(DeviceOperator):
     def _multiply(self, x: Any, y: Any) -> None:
         self._reading.multiply(x.buffer, y.buffer)
 
+    def _require_open(self) -> None:
+        if self.closed:
+            raise ReproError("the reader is closed", todo="make a new one by `DynamicCSR.reader`")
+
+    def close(self) -> None:
+        """Free the reader's memory; it cannot be used afterwards."""
+        with self._side.current():
+            self.closed = True
+            self.__dict__.pop("_staging", None)
+
     def __repr__(self) -> str:
-        return f"<{'x'.join(map(str, self.shape))} {type(self).__name__} on {self.device_name}>"
+        place = "closed" if self.closed else f"on {self.device_name}"
+        return f"<{'x'.join(map(str, self.shape))} {type(self).__name__} {place}>"
 
 
 def _width(target: Target, mean: float) -> int:
@@ -83,14 +105,15 @@ def _width(target: Target, mean: float) -> int:
 
 
 @public_methods
-class DynamicCSR(DeviceOperator):
+class DynamicCSR(DeviceOperator, Closeable):
     """A real sparse matrix on a device that grows and shrinks there, and a SciPy `LinearOperator`.
 
     Each row is a chain of segments in one buffer: dynamic CSR (King 2017). An insertion appends to a row, in a new
     segment if the last one is full. If the chain or the buffer is full, the matrix is defragmented into a larger
     buffer. Methods wait for the device, except products of device arrays. Any thread may call them; threads of one
     device take turns. A `reader` multiplies while another thread changes the matrix. A copy or pickle contains the
-    current matrix and is uploaded to the device with the same name (`cuda:N` or `opencl:N`).
+    current matrix and is uploaded to the device with the same name (`cuda:N` or `opencl:N`). `close`, or the end of a
+    `with` block, frees the device memory; without it, the memory is freed when nothing refers to the matrix any more.
 
     Parameters
     ----------
@@ -154,7 +177,8 @@ class DynamicCSR(DeviceOperator):
         Parameters
         ----------
         matrix
-            A SciPy sparse matrix or array of real numbers; or a tuple of data, indices and offsets of CSR, on the host
+            A sparse matrix of real numbers, of SciPy or PyTorch, or with `indptr`, `indices`, `data` and `shape`; or a
+            tuple of data, indices and offsets of CSR, on the host
             or on the device. Device arrays are copied on the device.
         shape
             Shape of the matrix, needed only for a tuple.
@@ -345,8 +369,10 @@ class DynamicCSR(DeviceOperator):
     def _changing(self, streams: set[int | None]) -> Iterator[None]:
         """Lock the device, and order later work after the streams' work; report a lack of memory as `ReproError`."""
         try:
-            with self._runtime.after(*streams, reads=type(self).__name__), self._product.changing():
-                yield
+            with self._runtime.after(*streams, reads=type(self).__name__):
+                self._require_open()
+                with self._product.changing():
+                    yield
         except OutOfDeviceMemory as error:
             raise self._runtime.out_of_memory_error(error) from None
 
@@ -396,6 +422,25 @@ class DynamicCSR(DeviceOperator):
             room = self.segments, self._matrix.slack, self.capacity
         return _unpickle, (host_matrix, str(self.dtype), *room, self._runtime.words)
 
+    def close(self) -> None:
+        """Free the device memory of the matrix; neither it nor its readers can be used afterwards."""
+        with self._runtime.after():
+            if not self.closed:
+                self.closed, self._direct = True, None
+                self._product.close()
+                self._runtime.device.synchronize()
+                self._matrix.release()
+                self.__dict__.pop("_staging", None)
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise released_error()
+
+    def diagonal(self, k: int = 0) -> NDArray[Any]:
+        """Return the k-th diagonal as a NumPy array, duplicates added."""
+        diagonal: NDArray[Any] = self.to_scipy().diagonal(k)
+        return diagonal
+
     def to_scipy(self) -> sp.csr_array:
         """Return the matrix as CSR on the host, with sorted columns and duplicates added."""
         with self._changing(set()):
@@ -422,15 +467,16 @@ class DynamicCSR(DeviceOperator):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the matrix on the device, including free space."""
-        return self._matrix.storage.nbytes
+        """Bytes of the matrix on the device, including free space; 0 after `close`."""
+        return 0 if self.closed else self._matrix.storage.nbytes
 
     def _load(self, module: str) -> Program:
         return load_module(self._runtime, self._precision, module)
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
-        return f"<{size} {type(self).__name__}: {self.dtype}, {self.segments} segments on {self.device_name}>"
+        place = "closed" if self.closed else f"{self.segments} segments on {self.device_name}"
+        return f"<{size} {type(self).__name__}: {self.dtype}, {place}>"
 
 
 def _unpickle(matrix: sp.csr_array, dtype: str, segments: int, slack: int, capacity: int, device: str) -> DynamicCSR:

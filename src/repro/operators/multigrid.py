@@ -10,6 +10,7 @@ from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator
 
 from repro.codegen.targets import DTYPES
@@ -17,17 +18,26 @@ from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
 from repro.operators.arrays import DeviceArray, View, copy_refusal, host_array, is_on_device
-from repro.operators.base import public, public_methods, real_number, warn_caller, whole_number, yes_or_no
+from repro.operators.base import (
+    Closeable,
+    formerly,
+    public,
+    public_methods,
+    real_number,
+    warn_caller,
+    whole_number,
+    yes_or_no,
+)
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
-    as_cupy_array,
     cupy_device,
     cupys_rows,
     is_from_module,
     store_cupys,
     to_cupy,
 )
+from repro.operators.iterative_solver import Callback, check_callback, like, solve_columns, tolerances
 from repro.operators.product_tools import load_products, product_source
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows
@@ -57,10 +67,19 @@ class Memory:
         #: False while a refresh runs, and after a refresh that failed.
         self.whole = True
         # not at exit: the device may be closed by then, and the process releases all memory anyway
-        finalize(self, _give_back, levels, solver).atexit = False
+        self.release = finalize(self, _give_back, levels, solver)
+        self.release.atexit = False
+
+    def check_open(self) -> None:
+        if not self.release.alive:
+            raise ReproError("the hierarchy is closed", todo="set up a new one by repro.amg")
 
     def check_whole(self) -> None:
-        """Raise `ReproError` if a refresh was interrupted, so that some levels have old values and others new ones."""
+        """Raise `ReproError` if the memory was released, or if a refresh was interrupted.
+
+        Some levels have old values then and others new ones.
+        """
+        self.check_open()
         if not self.whole:
             raise ReproError(
                 "the hierarchy was left in the middle of a refresh", todo="refresh it again, or set up a new one"
@@ -102,6 +121,7 @@ class Level:
         buffer = self._of_finer(self._level.aggregates)
         aggregates = np.empty(buffer.nbytes // 4, np.int32)
         with self._memory.runtime.after():
+            self._memory.check_open()
             self._memory.runtime.device.download(buffer, aggregates)
         return aggregates
 
@@ -138,8 +158,8 @@ def _give_back(levels: list[DeviceLevel], solver: Solver) -> None:
         level.release()
 
 
-#: Largest value accepted for `max_levels`, `max_coarse` and `maxiter`.
-MAX_COUNT = (1 << 63) - 1
+#: Largest value accepted for `max_levels`, `max_coarse` and `maxiter`, and the default of `maxiter`.
+MAX_COUNT, MAX_STEPS = (1 << 63) - 1, 100
 #: A vector of B is scaled if the binary exponent of its largest number exceeds this limit.
 MIDDLING_EXPONENT = 50
 
@@ -164,9 +184,10 @@ def amg(
     Parameters
     ----------
     A
-        A square, real sparse matrix or array of SciPy or CuPy; for a CuPy matrix, the matrices of the levels are CuPy's
-        as well. A float32 matrix is set up and solved in single precision. The diagonal must have no zeros. Conjugate
-        gradients need a symmetric positive definite matrix.
+        A square, real sparse matrix: of SciPy, CuPy or PyTorch, or another with `indptr`, `indices`, `data` and
+        `shape`, such as JAX's BCSR. For a CuPy matrix, the matrices of the levels are CuPy's as well. A float32 matrix
+        is set up and solved in single precision. The diagonal must have no zeros. Conjugate gradients need a symmetric
+        positive definite matrix.
     B
         Vectors of the near null space: `(n, k)` or `(n,)`, finite and not all 0; None: the constant vector. For
         elasticity, pass the rigid body motions.
@@ -236,19 +257,25 @@ def amg(
 
 
 @public_methods
-class MultilevelSolver:
+class MultilevelSolver(Closeable):
     """A multigrid hierarchy on a device; made by `repro.amg`. Threads that use the same device take turns.
+
+    `close`, or the end of a `with` block, frees the device memory; without it, the memory is freed when nothing refers
+    to the hierarchy and its levels any more.
 
     Attributes
     ----------
     levels
         The levels, the finest first.
+    shape, dtype
+        Of the matrix, and so of the cycle as a preconditioner.
     """
 
     def __init__(self, memory: Memory) -> None:
         self._runtime, self._memory, self._solver = memory.runtime, memory, memory.solver
         finest = memory.levels[0].a
         self._n, self._dtype = finest.shape[0], finest.dtype
+        self.shape, self.dtype = finest.shape, finest.dtype
         self.levels = [Level(memory, index) for index in range(len(memory.levels))]
         self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
 
@@ -256,6 +283,31 @@ class MultilevelSolver:
     def device_name(self) -> str:
         """Name of the device that holds the hierarchy."""
         return self._runtime.device.name
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries of the matrix."""
+        return self.levels[0].nnz
+
+    def diagonal(self, k: int = 0) -> NDArray[Any]:
+        """Return the k-th diagonal of the matrix as a NumPy array."""
+        diagonal: NDArray[Any] = self.to_scipy().diagonal(k)
+        return diagonal
+
+    def to_scipy(self) -> csr_array:
+        """Return a copy of the matrix on the host, with sorted columns."""
+        with self._working():
+            matrix = self._memory.levels[0].a.download().to_csr()
+        matrix.sort_indices()
+        return matrix
+
+    def close(self) -> None:
+        """Free the device memory of the hierarchy and of its levels, which cannot be used afterwards."""
+        with self._runtime.after():
+            if not self.closed:
+                self.closed = True
+                self._runtime.device.synchronize()
+                self._memory.release()
 
     def operator_complexity(self) -> float:
         """Return the number of matrix entries of all levels divided by the number of entries of the finest level."""
@@ -272,37 +324,48 @@ class MultilevelSolver:
         """
         return LinearOperator((self._n, self._n), matvec=self._precondition, dtype=self._dtype)
 
+    @formerly(3, "tol", "maxiter", "accel", "residuals", tol="rtol")
     def solve(
         self,
         b: Any,
         x0: Any = None,
-        tol: float = 1e-5,
-        maxiter: int = 100,
+        *,
+        rtol: float = 1e-5,
+        atol: float = 0.0,
+        maxiter: int | None = 100,
+        callback: Callback | None = None,
         accel: Literal["cg"] | None = "cg",
         residuals: list[float] | None = None,
+        return_info: bool = False,
     ) -> Any:
         """Return the solution of A x = b, computed on the device.
 
         Parameters
         ----------
         b
-            `(n,)`, finite, converted to the matrix's precision; b = 0 gives the solution 0. On a GPU also a contiguous
-            device array of the matrix's dtype: CuPy's, another library's or a `DeviceArray`. The solution is a CuPy
-            array if b is one, a `DeviceArray` for other device arrays, else a NumPy array.
+            `(n,)`, or several right-hand sides as columns `(n, k)`, solved one after the other; finite, converted to
+            the matrix's precision; b = 0 gives the solution 0. On a GPU also a contiguous device array of the matrix's
+            dtype: CuPy's, PyTorch's, another library's or, for one right-hand side, a `DeviceArray`. The solution is an
+            array of CuPy or PyTorch if b is one, a `DeviceArray` for other device arrays, else a NumPy array.
         x0
-            Initial guess, in the same form as b; None: 0.
-        tol
-            Converged if norm of the residual / norm of b is at most `tol`, which is at least 0. The test uses only
-            residuals that were computed from x.
+            Initial guess, in the same form as b, or one vector for all columns; None: 0.
+        rtol, atol
+            Converged if norm of the residual is at most `max(rtol * norm of b, atol)`; both are at least 0. The test
+            uses only residuals that were computed from x.
         maxiter
-            Largest number of steps. Without convergence, or if further steps are useless, the last x is returned with
-            a warning.
+            Largest number of steps for a right-hand side; None: 100. Without convergence, or if further steps are
+            useless, the last x is returned with a warning.
+        callback
+            Called after each step as `callback(x)`, with a copy of the current x.
         accel
             `cg`: conjugate gradients with a V-cycle as preconditioner; None: V-cycles alone.
         residuals
-            A list that receives the norms of b - A x at the start and after each step. With `cg`, every fiftieth norm
-            and the last are computed from x; the others come from the recurrence and are at least a third of the true
-            norm. Without acceleration, all norms are computed from x.
+            A list that receives the norms of b - A x at the start and after each step, of several right-hand sides one
+            after the other. With `cg`, every fiftieth norm and the last are computed from x; the others come from the
+            recurrence and are at least a third of the true norm. Without acceleration, all norms are computed from x.
+        return_info
+            Return `(x, info)` as SciPy does. `info` is 0 if the solve converged, else the number of steps, at least 1;
+            of several right-hand sides the largest. There is no warning then.
 
         Raises
         ------
@@ -322,10 +385,50 @@ class MultilevelSolver:
             raise ReproErrorOfType(
                 "this is no list", where="residuals", expected="a list", actual=type(residuals).__name__
             )
-        tol = real_number(tol, "tol", 0.0)
-        maxiter = whole_number(maxiter, "maxiter", 0, MAX_COUNT)
+        rtol, atol = real_number(rtol, "rtol", 0.0), real_number(atol, "atol", 0.0)
+        max_steps = whole_number(MAX_STEPS if maxiter is None else maxiter, "maxiter", 0, MAX_COUNT)
+        return_info = yes_or_no(return_info, "return_info")
+        check_callback(callback)
+        norms: list[float] = []
+
+        def solve_one(column: Any, guess: Any) -> tuple[Any, int]:
+            x, result = self._solve_one(column, guess, rtol, atol, max_steps, callback, accel, return_info)
+            norms.extend(result.residuals)
+            return x, 0 if result.converged else max(len(result.residuals) - 1, 1)
+
+        x, info = solve_columns(solve_one, b, x0, self._n, self._dtype)
+        if residuals is not None:
+            residuals[:] = norms
+        return (x, info) if return_info else x
+
+    def _solve_one(
+        self,
+        b: Any,
+        x0: Any,
+        rtol: float,
+        atol: float,
+        max_steps: int,
+        callback: Callback | None,
+        accel: str | None,
+        is_quiet: bool,
+    ) -> tuple[Any, SolveResult]:
         guess = None if x0 is None else self._vector(x0, "x0")
         rhs = self._vector(b, "b")
+
+        def current(exponent: int = 0) -> Any:
+            if not isinstance(rhs, View):
+                return like(shifted(self._read(), exponent), b)
+            x = self._on_device()
+            if exponent:
+                x = self._runtime.put(shifted(x.get(), exponent))
+            return like(x, b)
+
+        def observe(exponent: int) -> None:
+            assert callback is not None
+            x = current(exponent)
+            self._runtime.device.synchronize()  # other libraries read x on a stream of their own
+            callback(x)
+
         with self._working(*(view.stream for view in (rhs, guess) if isinstance(view, View))):
             self._write(self._solver.b, rhs)
             if guess is None:
@@ -333,16 +436,12 @@ class MultilevelSolver:
             else:
                 self._write(self._solver.x, guess)
             solve = self._solver.conjugate_gradients if accel else self._solver.iterate
-            result = solve(tol, maxiter)
-            x: Any = self._on_device() if isinstance(rhs, View) else self._read()
-        if isinstance(x, DeviceArray) and is_from_module(b, CUPYS_ARRAYS):
-            x = as_cupy_array(x)
-        if residuals is not None:
-            residuals[:] = result.residuals
-        _report(result, tol)
-        if result.converged and not isinstance(rhs, View):
-            _report_rounding(b, rhs, tol)
-        return x
+            result = solve(rtol, max_steps, absolute=atol, observe=None if callback is None else observe)
+            x = current()
+        _report(result, rtol, atol, is_quiet)
+        if result.converged and not is_quiet and not isinstance(rhs, View):
+            _report_rounding(b, rhs, rtol, atol)
+        return x, result
 
     def refresh(self, A: Any) -> None:
         """Set up the hierarchy again for a matrix with the same pattern and other values; faster than a new set-up.
@@ -369,6 +468,7 @@ class MultilevelSolver:
             )
         matrix = _on_host(A)
         with self._runtime.after(reads="a refresh"):
+            self._memory.check_open()
             levels = self._memory.levels
             values = self._pattern.values_of(matrix, self._dtype)
             if not self._pattern.has_sound_values(values):
@@ -415,6 +515,13 @@ class MultilevelSolver:
         check_finite(x, "the cycle's solution")
         return x
 
+    def _precondition_on_device(self, r: DeviceArray, z: DeviceArray) -> None:
+        """Write one V-cycle for r to z, two vectors of the matrix's dtype."""
+        with self._working():
+            self._copy(r.buffer, self._solver.b)
+            self._cycle()
+            self._copy(self._solver.x, z.buffer)
+
     def _vector(self, array: Any, subject: str) -> NDArray[np.floating] | View:
         if is_on_device(array):
             return self._runtime.view(array, subject, self._dtype, self._n, self._dtype.itemsize)
@@ -458,7 +565,8 @@ class MultilevelSolver:
 
     def __repr__(self) -> str:
         sizes = " > ".join(str(level.shape[0]) for level in self.levels)
-        return f"<{type(self).__name__}: levels of {sizes} rows, {self._dtype}, on {self.device_name}>"
+        place = "closed" if self.closed else f"on {self.device_name}"
+        return f"<{type(self).__name__}: levels of {sizes} rows, {self._dtype}, {place}>"
 
 
 def _host_array(array: Any, subject: str) -> NDArray[Any]:
@@ -503,7 +611,8 @@ def _vectors(B: Any, n_rows: int) -> NDArray[np.floating]:
     return scaled_vectors
 
 
-def _report(result: SolveResult, tol: float) -> None:
+def _report(result: SolveResult, rtol: float, atol: float, is_quiet: bool) -> None:
+    """Raise `ReproError` if the residual is not finite, and warn, unless `is_quiet`, if it is above the tolerance."""
     steps = len(result.residuals) - 1
     if not np.isfinite(result.reached):
         raise ReproErrorOfValue(
@@ -513,25 +622,28 @@ def _report(result: SolveResult, tol: float) -> None:
             actual=result.reached,
             todo="cycles alone (accel=None) need not converge for every matrix; the matrix may be singular",
         )
-    if not result.converged:
+    if not (result.converged or is_quiet):
         sentence = f"the residual is {result.reached:.3g} times the norm of b"
         if result.rounding is not None and result.reached <= AT_ROUNDING * result.rounding:
             sentence += f"; rounding x leaves about {result.rounding:.1g}"
-        warn_caller(f"multigrid did not converge to {tol:g} in {steps} steps: {sentence}", RuntimeWarning)
+        warn_caller(
+            f"multigrid did not converge to {tolerances(rtol, atol)} in {steps} steps: {sentence}", RuntimeWarning
+        )
 
 
-def _report_rounding(b: Any, rounded_b: NDArray[np.floating], tol: float) -> None:
+def _report_rounding(b: Any, rounded_b: NDArray[np.floating], rtol: float, atol: float) -> None:
     """Warn if rounding b to the matrix's precision changes it by more than the tolerance."""
     exact_b = np.asarray(b)
     if exact_b.dtype.kind != "f" or exact_b.dtype.itemsize <= rounded_b.dtype.itemsize:
         return
     largest = np.abs(exact_b).max(initial=0) or 1
-    relative_error = np.linalg.norm((exact_b - rounded_b) / largest) / (np.linalg.norm(exact_b / largest) or 1)
-    if relative_error > tol:
+    error = np.linalg.norm((exact_b - rounded_b) / largest)
+    relative_error = error / (np.linalg.norm(exact_b / largest) or 1)
+    if relative_error > rtol and error * largest > atol:
         sentence = (
             f"the residual is that of b in {rounded_b.dtype}, which is off by {relative_error:.3g} times its norm"
         )
-        warn_caller(f"multigrid cannot converge to {tol:g}: {sentence}", RuntimeWarning)
+        warn_caller(f"multigrid cannot converge to {tolerances(rtol, atol)}: {sentence}", RuntimeWarning)
 
 
 @cache

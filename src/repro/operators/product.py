@@ -303,31 +303,11 @@ def _refuse(flaw: CheckWord, matrix: Any) -> None:
 
 
 def _on_host(matrix: Any) -> Any:
-    """Return a matrix of CuPy or PyTorch as SciPy's, and all else as it is; `as_problem` checks it."""
+    """Return a matrix of CuPy as SciPy's, and all else as it is; `as_problem` converts and checks it."""
     if is_from_module(matrix, CUPYS_MATRICES):
         check_cupys(matrix, "matrix")
         return matrix.get()
-    tensor = as_tensor(matrix)
-    if tensor is None or str(tensor.layout) == "torch.strided" or tensor.dim() != 2:
-        return matrix
-    shape = tuple(tensor.shape)
-    if str(tensor.layout) not in COMPRESSED_TENSORS:
-        tensor = tensor.cpu().coalesce()
-        rows, columns = tensor.indices().numpy()
-        return sp.coo_array((tensor.values().numpy(), (rows, columns)), shape=shape)
-    kind, pointers, indices = COMPRESSED_TENSORS[str(tensor.layout)]
-    converted = kind(shape) if kind is not sp.bsr_array else kind(shape, blocksize=tuple(tensor.values().shape[1:]))
-    converted.data = tensor.values().cpu().numpy()
-    converted.indptr, converted.indices = (getattr(tensor, name)().cpu().numpy() for name in (pointers, indices))
-    return converted
-
-
-#: SciPy's matrices and PyTorch's names of their offsets and indices, by layout.
-COMPRESSED_TENSORS = {
-    "torch.sparse_csr": (sp.csr_array, "crow_indices", "col_indices"),
-    "torch.sparse_csc": (sp.csc_array, "ccol_indices", "row_indices"),
-    "torch.sparse_bsr": (sp.bsr_array, "crow_indices", "col_indices"),
-}
+    return matrix
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Checks and conversion of users' sparse matrices on the host.
+"""Checks and conversion of users' sparse matrices on the host: SciPy's, PyTorch's, and any with the arrays of CSR.
 
 A matrix becomes a problem with an entry type and a precision. Its arrays are checked before any conversion, since
 SciPy's conversions do not check them.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from repro.codegen.targets import DTYPES
 from repro.entries import entries
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.exact_casts import cast
+from repro.operators.arrays import as_tensor, host_array, without_gradient
 from repro.operators.base import one_of
 from repro.problems.assembly import fold_blocks
 from repro.problems.matrix import MAX_DIMENSION, Matrix
@@ -28,11 +30,12 @@ from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 
 
 def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
-    """Return a checked copy of a SciPy sparse matrix that is safe to convert; a damaged matrix raises `ReproError`.
+    """Return a checked copy of a sparse matrix that is safe to convert; a damaged matrix raises `ReproError`.
 
-    SciPy's conversions trust indices and cached flags (such as "sorted"). The new matrix has no cached flags; it shares
-    the arrays if they are plain NumPy arrays. The format stays, but `dia` (without zeros), `lil` and `dok` become
-    `coo`.
+    It is SciPy's, a sparse tensor of PyTorch, or has the arrays of CSR (`indptr`, `indices`, `data`, `shape`), such as
+    a BCSR of JAX. SciPy's conversions trust indices and cached flags (such as "sorted"). The new matrix has no cached
+    flags; it shares the arrays if they are plain NumPy arrays. The format stays, but `dia` (without zeros), `lil` and
+    `dok` become `coo`.
     """
     if isinstance(matrix, str | os.PathLike):
         raise ReproErrorOfType(
@@ -42,11 +45,12 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
             actual=brief(os.fspath(matrix)),
             todo="read it with scipy.io.mmread, which takes Matrix Market files, and give what it returns",
         )
+    matrix = _as_scipy(matrix, subject)
     if not sp.issparse(matrix):
         raise ReproErrorOfType(
             "this is no sparse matrix",
             where=subject,
-            expected="a SciPy sparse matrix or array",
+            expected="a SciPy sparse matrix or array, or another with `indptr`, `indices`, `data` and `shape`",
             actual=type(matrix).__name__,
             todo="wrap a dense matrix in scipy.sparse.csr_array",
         )
@@ -57,6 +61,69 @@ def sound(matrix: Any, subject: str, max_rows: int = MAX_DIMENSION) -> Any:
             "unknown format", where=subject, expected=f"one of {', '.join(_FORMATS)}", actual=matrix.format
         )
     return read(matrix, subject)
+
+
+#: SciPy's matrices and PyTorch's names of their offsets and indices, by layout.
+COMPRESSED_TENSORS = {
+    "torch.sparse_csr": (sp.csr_array, "crow_indices", "col_indices"),
+    "torch.sparse_csc": (sp.csc_array, "ccol_indices", "row_indices"),
+    "torch.sparse_bsr": (sp.bsr_array, "crow_indices", "col_indices"),
+}
+#: SciPy's matrices by the name of a format, and by GCXS's compressed axes.
+COMPRESSED = {"csr": sp.csr_array, "csc": sp.csc_array, "bsr": sp.bsr_array, (0,): sp.csr_array, (1,): sp.csc_array}
+
+
+def _as_scipy(matrix: Any, subject: str) -> Any:
+    """Return a sparse matrix of another library as SciPy's, unchecked, and all else as it is."""
+    if sp.issparse(matrix) or isinstance(matrix, type):
+        return matrix
+    tensor = as_tensor(matrix)
+    if tensor is not None:
+        return _tensor_as_scipy(without_gradient(tensor, subject))
+    if not all(hasattr(matrix, name) for name in ("indptr", "indices", "data", "shape")):
+        return matrix
+    try:
+        rows, columns = map(index, matrix.shape)
+    except (TypeError, ValueError):
+        raise ReproErrorOfValue(
+            "this is no matrix", where=subject, expected="rows and columns", actual=f"shape {brief(matrix.shape)}"
+        ) from None
+    shape = rows, columns
+    check_extent(shape, subject)
+    data, indices, offsets = (
+        host_array(getattr(matrix, name), f"{subject}: {name}") for name in ("data", "indices", "indptr")
+    )
+    name: Any = getattr(matrix, "format", None) or getattr(matrix, "compressed_axes", None)
+    if name is None:
+        name = "bsr" if data.ndim == 3 else "csr"
+    kinds = [kind for known, kind in COMPRESSED.items() if known == name]
+    if not kinds:
+        raise ReproErrorOfValue("unknown format", where=subject, expected="csr, csc or bsr", actual=brief(name))
+    return _unchecked(kinds[0], shape, data, indices, offsets)
+
+
+def _tensor_as_scipy(tensor: Any) -> Any:
+    if str(tensor.layout) == "torch.strided" or tensor.dim() != 2:
+        return tensor
+    shape = tuple(tensor.shape)
+    if str(tensor.layout) not in COMPRESSED_TENSORS:
+        tensor = tensor.cpu().coalesce()
+        rows, columns = tensor.indices().numpy()
+        return sp.coo_array((tensor.values().numpy(), (rows, columns)), shape=shape)
+    kind, *names = COMPRESSED_TENSORS[str(tensor.layout)]
+    offsets, indices = (getattr(tensor, name)().cpu().numpy() for name in names)
+    return _unchecked(kind, shape, tensor.values().cpu().numpy(), indices, offsets)
+
+
+def _unchecked(kind: Any, shape: tuple[int, int], data: Any, indices: Any, offsets: Any) -> Any:
+    """Return a compressed matrix of SciPy with these arrays, which its constructor would check or convert."""
+    is_blocks = kind is sp.bsr_array and data.ndim == 3 and all(data.shape[1:])
+    if is_blocks and any(count % size for count, size in zip(shape, data.shape[1:], strict=True)):
+        expected = "blocks that rows and columns are multiples of"
+        raise ReproErrorOfValue("the matrix is damaged", expected=expected, actual=f"{data.shape[1:]} in {shape}")
+    matrix = kind(shape, blocksize=data.shape[1:]) if is_blocks else kind(shape)
+    matrix.data, matrix.indices, matrix.indptr = data, indices, offsets
+    return matrix
 
 
 def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], subject: str) -> sp.csr_array:

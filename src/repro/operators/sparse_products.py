@@ -21,7 +21,7 @@ from repro.devices.cuda_driver import pointer_of
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.exact_casts import cast
 from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
-from repro.operators.base import one_of, public, public_methods, text, yes_or_no
+from repro.operators.base import Closeable, one_of, public, public_methods, text, warn_caller, yes_or_no
 from repro.operators.calls import refused_launch
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
@@ -46,7 +46,7 @@ from repro.sparse.spgemm.multiplication import Destinations
 
 
 @public_methods
-class ProductPlan:
+class ProductPlan(Closeable):
     """The plan of a product C = A B for repetition with other values, made by `repro.spgemm(A, B, plan=True)`.
 
     For each product of an entry of A and an entry of B, the device stores its destination: the position in C's row to
@@ -58,10 +58,12 @@ class ProductPlan:
     ----------
     shape : tuple[int, int]
         Rows and columns of C.
+    dtype : numpy.dtype
+        Dtype of C.
     nnz : int
         Number of entries of C.
     nbytes : int
-        Bytes of the plan on the device, without the three matrices; 0 after `release`.
+        Bytes of the plan on the device, without the three matrices; 0 after `close`.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class ProductPlan:
         # copies, as a user may sort the columns of the returned matrix
         self._rows = rows.indices.astype(np.int32), rows.indptr.copy()
         self.shape: tuple[int, int] = c.shape
+        self.dtype = c.dtype
         self.nnz = int(rows.nnz)
         self._destinations = Destinations(runtime.device, load, factors, c)
         self._stack = stack = ExitStack()
@@ -122,12 +125,12 @@ class ProductPlan:
         Raises
         ------
         ReproError
-            The number of values differs from the number of entries, or the plan was released. Or a sum overflows
+            The number of values differs from the number of entries, or the plan was closed. Or a sum overflows
             although all values are finite; the values count as those of the last refill. Refills of arrays on a GPU,
             into `out` or into a CuPy matrix, do not wait for the device, and so do not check sums.
         """
         if not self._release.alive:
-            raise ReproError("the plan was released", todo="make another by repro.spgemm(A, B, plan=True)")
+            raise ReproError("the plan is closed", todo="make another by repro.spgemm(A, B, plan=True)")
         if (
             self._call is not None
             and (product := self._refill_on_stream(self._call, a_values, b_values, out)) is not None
@@ -251,16 +254,26 @@ class ProductPlan:
         rows.has_sorted_indices = rows.has_canonical_format = False
         return rows
 
-    def release(self) -> None:
-        """Release the memory on the device; a second call has no effect."""
+    @property
+    def closed(self) -> bool:  # type: ignore[override]
+        """Whether `close` was called."""
+        return not self._release.alive
+
+    def close(self) -> None:
+        """Free the memory on the device; a second call has no effect."""
         self._release()
+
+    def release(self) -> None:
+        """Do what `close` does, which is the name to use; this one goes with the next release."""
+        warn_caller("ProductPlan.release goes with the next release; write `close()`", DeprecationWarning)
+        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise copy_refusal(self, "make another by repro.spgemm(A, B, plan=True)")
 
     def __repr__(self) -> str:
         rows, columns = self.shape
-        memory = f"{self.nbytes:,} bytes" if self._release.alive else "released"
+        memory = f"{self.nbytes:,} bytes" if self._release.alive else "closed"
         return f"<ProductPlan: {rows} x {columns} with {self.nnz:,} entries, {self._c.dtype}, {memory}>"
 
 
@@ -289,7 +302,8 @@ def spgemm(
     Parameters
     ----------
     a, b
-        Real sparse matrices: SciPy's (duplicates are added), CuPy's (read on the GPU) or `repro.DynamicCSR`. The
+        Real sparse matrices: SciPy's (duplicates are added), CuPy's (read on the GPU), `repro.DynamicCSR`, PyTorch's on
+        the host, two sparse_csr tensors on one GPU, or others with `indptr`, `indices`, `data` and `shape`. The
         product is float32 if both operands are, else float64; a `DynamicCSR` operand must have the dtype of the
         product.
     device
@@ -298,7 +312,8 @@ def spgemm(
     sort
         Sort the columns within each row, by SciPy on the host or by CuPy; otherwise columns may be in any order.
     format
-        `csr`: a CuPy `csr_matrix` if an operand is a CuPy matrix, else a SciPy `csr_array`. `dynamic`: a `DynamicCSR`
+        `csr`: a CuPy `csr_matrix` if an operand is a CuPy matrix, a tensor on the GPU if both are, else a SciPy
+        `csr_array`. `dynamic`: a `DynamicCSR`
         on the device, whose columns are not sorted.
     plan
         Return a `ProductPlan` as well, which computes the product again from other values in the same patterns. Rows of
@@ -423,9 +438,9 @@ class Operand:
 def _operand(matrix: Any, subject: str) -> Operand:
     if isinstance(matrix, DynamicCSR):
         return Operand(matrix, precision_of(matrix.dtype), subject)
-    if is_from_module(matrix, "torch"):
+    if is_from_module(matrix, "torch") and matrix.is_cuda:
         raise ReproErrorOfType(
-            "a tensor can only be multiplied where both lie",
+            "a tensor on a GPU can only be multiplied where both lie",
             where=subject,
             expected="two sparse_csr on one GPU, both float32 or both float64, of shapes that fit, and no plan",
             actual=f"{matrix.layout}, {matrix.dtype} on {matrix.device}, of shape {tuple(matrix.shape)}",

@@ -1,4 +1,4 @@
-"""A tuned kernel for y = A x as a SciPy `LinearOperator` that also takes arrays on the GPU, and `repro.solve`.
+"""A tuned kernel for y = A x as a SciPy `LinearOperator` that also takes arrays on the GPU.
 
 The kernel variant is named by the user, chosen by a measurement campaign, a default, or the fastest of a few variants
 that are timed on the matrix.
@@ -17,6 +17,7 @@ from typing import Any, Literal
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.bench.campaign_folder import RESULTS
@@ -28,6 +29,7 @@ from repro.operators.base import (
     Closeable,
     DeviceOperator,
     LengthError,
+    formerly,
     one_of,
     public,
     public_methods,
@@ -36,14 +38,18 @@ from repro.operators.base import (
     warn_caller,
 )
 from repro.operators.calls import DirectCall
+from repro.operators.iterative_solver import Callback
 from repro.operators.persistent_solver import ChipSolver
+from repro.operators.preconditioned_solver import PreconditionedSolver
 from repro.operators.product import MatrixSource, Product, take_matrix, values_on_host
+from repro.operators.runtime import Runtime
 from repro.operators.variant_choice import BUDGET, find_fastest, find_variant
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.product import Steps
 from repro.sparse.device_primitives import keep
 from repro.sparse.elementwise import in_order
+from repro.sparse.operands import expand
 from repro.sparse.pairs import MAX_INDEX
 from repro.sparse.solvers.kernels import METHODS
 from repro.sparse.symmetry import transposed, transposed_order
@@ -291,21 +297,55 @@ class SpmvOperator(DeviceOperator, Closeable):
             self._open()
             solver = self._solvers.get(method)
             if solver is None or solver.closed:
-                solver = ChipSolver(self._runtime, self._problem, self.precision, method)
+                solver = chip_solver(self._runtime, self._problem, self.precision, method)
                 self._solvers[method] = solver
             return solver
 
+    @formerly(2, "method", "tol", "maxiter", tol="rtol")
     def solve(
         self,
         b: Any,
-        method: Literal["cg", "bicgstab"] = "cg",
-        tol: float = 1e-8,
-        maxiter: int | None = None,
-        *,
         x0: Any = None,
+        *,
+        rtol: float = 1e-8,
+        atol: float = 0.0,
+        maxiter: int | None = None,
+        M: Any = None,
+        callback: Callback | None = None,
+        method: Literal["cg", "bicgstab"] = "cg",
+        return_info: bool = False,
     ) -> Any:
         """Return the solution of A x = b; arguments, errors and warnings as for `repro.solve`."""
-        return self.solver(method).solve(b, x0, tol, maxiter)
+        if M is None:
+            solver = self.solver(method)
+            return solver.solve(
+                b, x0, rtol=rtol, atol=atol, maxiter=maxiter, callback=callback, return_info=return_info
+            )
+        self._open()
+        with PreconditionedSolver(self, M, method) as preconditioned:
+            return preconditioned.solve(b, x0, rtol, atol, maxiter, callback, return_info)
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored numbers, as of `to_scipy()`: of a 3×3 block 9, of a quaternion 16."""
+        kind = self._kind
+        return self._matrix.nnz * kind.numbers**2
+
+    def to_scipy(self) -> sp.csr_array | sp.bsr_array:
+        """Return a copy of the matrix on the host: CSR, or BSR for blocks and quaternions, with sorted columns."""
+        self._open()
+        problem = self._problem
+        values = problem.values.astype(self._kind.scalar)
+        if self.entry == "complex":
+            numbers = np.ascontiguousarray(values).view(self.dtype)[:, 0]
+            return sp.csr_array((numbers, problem.indices.copy(), problem.indptr.copy()), shape=problem.shape)
+        expanded = expand(problem, values).astype(self.dtype).copy()
+        return expanded if self._kind.numbers > 1 else expanded.tocsr()
+
+    def diagonal(self, k: int = 0) -> NDArray[Any]:
+        """Return the k-th diagonal as a NumPy array, as SciPy's matrices do."""
+        diagonal: NDArray[Any] = self.to_scipy().diagonal(k)
+        return diagonal
 
     def close(self) -> None:
         """Free the memory of the matrix, of its transposes and solvers; the operator cannot be used afterwards."""
@@ -535,15 +575,15 @@ def operator(
     Parameters
     ----------
     matrix
-        A SciPy sparse matrix or array, square or rectangular, a sparse matrix of CuPy, a sparse tensor of PyTorch, or a
-        `repro.problems.matrix.Matrix`. The entry type of
-        real BSR with 3×3 blocks is `block3`; with 4×4 blocks it is `quaternion`, and each block must be the matrix of a
-        quaternion. The entry type of other matrices is `real` or `complex`. Rectangular matrices are refused by
-        variants that store pairs, that renumber the unknowns, or whose vectors are in SoA order, unless an entry of a
-        vector is one number.
-        CSR of CuPy or PyTorch on a GPU is read there, if entries are `real` or `complex`, and never passes the host
-        unless the variant clusters or renumbers rows, or stores pairs; other matrices of theirs are converted on the
-        host. The operator has a copy: later changes of the matrix do not change it.
+        A SciPy sparse matrix or array, square or rectangular, a sparse matrix of CuPy, a sparse tensor of PyTorch,
+        another with `indptr`, `indices`, `data` and `shape`, such as JAX's BCSR, or a `repro.problems.matrix.Matrix`.
+        The entry type of real BSR with 3×3 blocks is `block3`; with 4×4 blocks it is `quaternion`, and each block must
+        be the matrix of a quaternion. The entry type of other matrices is `real` or `complex`. Rectangular matrices are
+        refused by variants that store pairs, that renumber the unknowns, or whose vectors are in SoA order, unless an
+        entry of a vector is one number. CSR of CuPy or PyTorch on a GPU is read there, if entries are `real` or
+        `complex`, and never passes the host unless the variant clusters or renumbers rows, or stores pairs; other
+        matrices of theirs are converted on the host. The operator has a copy: later changes of the matrix do not change
+        it.
     tuned
         `default`: a variant for rows of such lengths, whose set-up only packs the matrix. The name of a variant, as
         `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: what a campaign chose for a
@@ -587,66 +627,15 @@ def operator(
         return SpmvOperator(source, Product(runtime, source, precision, id), named=tuned != "default")
 
 
-@public
-def solve(
-    A: Any,
-    b: Any,
-    method: Literal["cg", "bicgstab"] = "cg",
-    tol: float = 1e-8,
-    maxiter: int | None = None,
-    *,
-    x0: Any = None,
-    entry: str | None = None,
-    precision: str | None = None,
-    device: str = "auto",
-) -> Any:
-    """Return the solution of A x = b by a persistent iterative solver.
+def default_operator(runtime: Runtime, problem: Matrix, precision: str) -> SpmvOperator:
+    """Return an operator of a matrix by the default variant, without a warning that the CPU is slow."""
+    with MatrixSource(problem) as source:
+        id = find_variant("default", source, precision, runtime.device.target)
+        return SpmvOperator(source, Product(runtime, source, precision, id), named=False)
 
-    On a GPU, many iterations are one launch, in which each multiprocessor keeps its part of the matrix in shared memory
-    as far as it fits. For several right-hand sides, use `SpmvOperator.solver`, which packs the matrix once.
 
-    Parameters
-    ----------
-    A
-        A square matrix, as in `repro.operator`, which is packed on the host; or an operator, of which `entry`,
-        `precision` and `device` are taken.
-    b
-        `(n,)` or `(n, 1)`, finite; b = 0 gives the solution 0. An array of NumPy or PyTorch on the host, converted to
-        the matrix's precision; or a contiguous array on the GPU, of the matrix's dtype: CuPy's, PyTorch's or a
-        `DeviceArray`. The solution is of the same library.
-    method
-        `cg`: conjugate gradients, for a symmetric (complex: Hermitian) positive definite matrix. `bicgstab`: BiCGSTAB,
-        for any matrix; complex numbers are taken as pairs of real ones. Both with the diagonal as preconditioner.
-    tol
-        Converged if norm of b - A x / norm of b is at most `tol`, which is at least 0, with the residual computed from
-        x.
-    maxiter
-        Largest number of iterations; None: 10 times the number of unknowns.
-    x0
-        Initial guess, on the host or on the device; None: 0.
-    entry, precision, device
-        As in `repro.operator`.
-
-    Raises
-    ------
-    ReproError
-        The arguments are invalid; the matrix is not positive definite (`cg`); a divisor is 0 (`bicgstab`); or the
-        residual is not finite.
-
-    Warns
-    -----
-    RuntimeWarning
-        The residual is above the tolerance, after `maxiter` iterations or at the limit of rounding; the last x is
-        returned.
-    """
-    if isinstance(A, SpmvOperator):
-        return A.solve(b, method, tol, maxiter, x0=x0)
-    one_of(method, "method", METHODS)
-    source, working_precision, runtime = take_matrix(A, entry, precision, device)
-    with source:
-        problem = source.problem
-    with ChipSolver(runtime, problem, working_precision, method) as solver:
-        return solver.solve(b, x0, tol, maxiter)
+def chip_solver(runtime: Runtime, problem: Matrix, precision: str, method: Literal["cg", "bicgstab"]) -> ChipSolver:
+    return ChipSolver(runtime, problem, precision, method, partial(default_operator, runtime, problem, precision))
 
 
 def _unpickle(problem: Matrix, name: str, precision: str, device: str, named: bool) -> SpmvOperator:

@@ -441,7 +441,7 @@ def _cg_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
 
     def ours(library: Library) -> tuple[Callable[[], Any], Any]:
         solver, rhs = A.solver("cg"), library.put(b)
-        return partial(solver.solve, rhs, tol=0.0, maxiter=ITERATIONS), None
+        return partial(solver.solve, rhs, rtol=0.0, maxiter=ITERATIONS), None
 
     def theirs(library: Library) -> tuple[Callable[[], Any], Any]:
         assert library.cg is not None

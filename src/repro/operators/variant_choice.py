@@ -13,10 +13,10 @@ import numpy as np
 
 from repro.bench.campaign_folder import RESULTS
 from repro.codegen.targets import DTYPES, Target
-from repro.config.validation_errors import nearest
 from repro.entries import get_entry
 from repro.errors import ReproError, ReproErrorOfValue, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
+from repro.misspellings import nearest
 from repro.operators.product import MatrixSource, Product, compiled
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import Matrix

@@ -12,20 +12,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from repro.config.models import Fixed
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.exact_casts import cast
 from repro.problems.files import check_entry
 
+if TYPE_CHECKING:
+    from repro.config.models import Fixed
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.signedinteger[Any]]
+
+
+#: Area divided by the squared longest edge, or volume divided by the cubed one, that counts as 0 because of rounding.
+DEGENERATE = 1e-12
+
+
+def longest_edges(corners: Floats) -> Floats:
+    """Return the length of the longest edge `(c,)` of each cell; corners are `(c, k, d)`."""
+    lengths = np.zeros(len(corners))
+    for i in range(corners.shape[1]):
+        for j in range(i):
+            np.maximum(lengths, np.linalg.norm(corners[:, i] - corners[:, j], axis=1), out=lengths)
+    return lengths
 
 
 @dataclass(frozen=True)

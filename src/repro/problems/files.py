@@ -25,15 +25,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.config.models import Limits
-from repro.config.validation_errors import nearest_file
 from repro.entries import get_entry
 from repro.errors import MissingFileError, ReproError
 from repro.filesystem import write_whole
+from repro.misspellings import nearest_file
 from repro.untrusted_files import kind_of, read_json
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+    from repro.config.models import Limits
 
 
 #: Number of bytes to which any compressed file may unpack, however small the file is.

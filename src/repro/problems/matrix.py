@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.config.models import UpdateBatches
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems.assembly import Assembled
@@ -26,6 +25,9 @@ from repro.problems.problem import (
     quantiles,
     refuse,
 )
+
+if TYPE_CHECKING:
+    from repro.config.models import UpdateBatches
 
 #: Maximum number of rows and of columns, since indices are int32.
 MAX_DIMENSION = (1 << 31) - 1

@@ -18,17 +18,19 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.config.models import Limits
 from repro.errors import ReproError
-from repro.problems.assembly import Floats, Integers
+from repro.problems.assembly import DEGENERATE, Floats, Integers, longest_edges
 from repro.problems.files import locate, open_plain
 from repro.problems.meshreaders import Cells, Flaw
 from repro.problems.subprocess_reader import read_isolated
+
+if TYPE_CHECKING:
+    from repro.config.models import Limits
 
 #: Reader module in `repro.problems.meshreaders` for each file suffix.
 FORMATS = {
@@ -306,7 +308,6 @@ def _side(a: Floats, b: Floats, c: Floats) -> Floats:
 
 __all__ = [
     "FORMATS",
-    "longest_edges",
     "read_blocks",
     "read_surface",
     "read_tetrahedra",
@@ -318,8 +319,6 @@ __all__ = [
 T = TypeVar("T")
 # Maximum coordinate, so that volumes do not overflow.
 MAX_COORDINATE = 1e100
-# Area divided by the squared longest edge, or volume divided by the cubed one, that counts as zero because of rounding.
-DEGENERATE = 1e-12
 
 
 def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
@@ -402,15 +401,6 @@ def tetrahedron_volumes(points: Floats, tets: Integers) -> Floats:
     a, b, c, d = (points[tets[:, i]] for i in range(4))
     volumes: Floats = np.einsum("ti,ti->t", np.cross(b - a, c - a), d - a) / 6
     return volumes
-
-
-def longest_edges(corners: Floats) -> Floats:
-    """Return the length of the longest edge `(c,)` of each cell; corners are `(c, k, d)`."""
-    lengths = np.zeros(len(corners))
-    for i in range(corners.shape[1]):
-        for j in range(i):
-            np.maximum(lengths, np.linalg.norm(corners[:, i] - corners[:, j], axis=1), out=lengths)
-    return lengths
 
 
 def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Floats, list[Cells]]:

@@ -11,17 +11,16 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from pydantic import AfterValidator, BaseModel, ValidationError
 
 from repro.errors import ReproError
 from repro.filesystem import replacing
 from repro.problems.assembly import Floats, Integers
-from repro.problems.registry import name_error
-from repro.untrusted_files import open_file, parse_json, shown
+from repro.untrusted_files import as_dataclass, open_file, parse_json, shown
+from repro.words import name_error
 
 
 @dataclass(frozen=True)
@@ -277,22 +276,17 @@ class Problem(ABC):
         return problem
 
 
-def _named(name: str) -> str:
-    if expected := name_error(name):
-        raise ValueError(f"not a name for a problem: {expected}")
-    return name
-
-
-class _Meta(BaseModel):
+@dataclass(frozen=True)
+class _Meta:
     """Required metadata in a problem file; a file for an unavailable problem has fewer."""
 
-    name: Annotated[str, AfterValidator(_named)]
+    name: str
     kind: str
     status: Literal["ok", "unavailable"] = "ok"
     reason: str = ""
-    traits: dict[str, Any] = {}
-    origin: dict[str, Any] = {}
-    statistics: dict[str, Any] = {}
+    traits: dict[str, Any] = field(default_factory=dict)
+    origin: dict[str, Any] = field(default_factory=dict)
+    statistics: dict[str, Any] = field(default_factory=dict)
     checksum: str = ""
 
 
@@ -400,10 +394,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             todo="delete the file and build it again",
         )
     try:
-        _Meta.model_validate(meta)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise _damaged(path, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
+        name = as_dataclass(_Meta, meta).name
+        if expected := name_error(name):
+            raise ValueError(f"name: not a name for a problem: {expected}")
+    except ValueError as error:
+        raise _damaged(path, error) from None
     return meta, arrays
 
 

@@ -21,43 +21,17 @@ import numpy as np
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from repro.config import dump_yaml, read_yaml, resolve_input_path, validate
-from repro.config.models import (
-    MAX_PART_LENGTH,
-    EntryName,
-    FieldFile,
-    FilePath,
-    Model,
-    OwnProblem,
-    UpdateBatches,
-    expected,
-)
-from repro.config.validation_errors import nearest_file, shorten
+from repro.config.models import EntryName, FieldFile, FilePath, Model, OwnProblem, UpdateBatches, expected
 from repro.errors import MissingFileError, ReproError
 from repro.filesystem import write_whole
+from repro.misspellings import nearest_file, shorten
 from repro.package_data import shipped
 from repro.problems.matrix_market import is_matrix_market
 from repro.problems.meshes import format_of
+from repro.words import MAX_NAME_LENGTH, MAX_PART_LENGTH, NAME, name_error
 
-# A part is not empty, does not start with a dot, and is short enough for file names with suffixes.
-_PART = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_PART_LENGTH - 1}}}"
-NAME = rf"^{_PART}(/{_PART})*$"
-MAX_NAME_LENGTH = 255
 #: Maximum number of names that the message for an unknown one shows.
 NAMED = 5
-#: Snakemake reports endless recursion for a wildcard value that ends in this many repetitions.
-REPEATS = 20
-_REPEATED = re.compile(rf"(.+?)\1{{{REPEATS - 1}}}$", re.DOTALL)
-
-
-def name_error(name: str) -> str | None:
-    """Return a text that states which names are allowed if this problem name is invalid, else None."""
-    if not re.fullmatch(NAME, name):
-        return f"letters, digits and . _ - with / between parts, of at most {MAX_PART_LENGTH} characters each"
-    if len(name) > MAX_NAME_LENGTH:
-        return f"at most {MAX_NAME_LENGTH} characters in all"
-    if repetition := _REPEATED.search(name):
-        return f"an end that is not {repetition[1]!r} {REPEATS} times, which the workflow cannot tell from a mistake"
-    return None
 
 
 def check_name(name: str, where: object) -> str:

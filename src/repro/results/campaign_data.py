@@ -17,11 +17,13 @@ import pyarrow as pa
 from repro.bench import ncu
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import code_of, read_commits, read_environments, read_problems
-from repro.bench.rows import CLOCKS, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow, schema_of
+from repro.bench.row_tables import schema_of
+from repro.bench.rows import CLOCKS, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow
 from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
-from repro.config.models import TUNED, Timing
+from repro.config.models import Timing
 from repro.errors import ReproError
+from repro.words import TUNED
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -16,8 +16,8 @@ import pandas as pd
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import ALL_CLOCKS, TIMED, ClockName
 from repro.bench.store import recorded_studies
-from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
+from repro.misspellings import suggestion
 from repro.results.campaign_data import Campaign, ProblemRecord
 from repro.results.significance import (
     adjusted_p_values,

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
+from repro.misspellings import suggestion
 from repro.results import plotting
 from repro.results.figure_fitting import fit_words, lift_common_label
 from repro.results.tables import Figure

@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
+from repro.misspellings import suggestion
 from repro.results.campaign_data import Campaign
 from repro.results.problem_lines import problem_lines
 from repro.results.published import Published

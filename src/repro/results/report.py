@@ -18,7 +18,6 @@ from markupsafe import Markup, escape
 from repro.bench.campaign_folder import CampaignFolder, step_file
 from repro.bench.records import UNCOMMITTED, code_count, code_words
 from repro.bench.rows import ClockName, RecordedRow, median_column
-from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results import figure_style
 from repro.results.campaign_data import NEAR_EMPTY, UNAVAILABLE, Campaign, Case, ReportedTime, Selection, one_line
 from repro.results.claims import CLAIMS, VERDICT_ORDER, Verdict, close_calls, tally
@@ -39,6 +38,7 @@ from repro.results.published import Published
 from repro.results.registry import Artifact
 from repro.results.significance import interval_of_ratio
 from repro.results.tables import ABSENT, Cell, Column, Figure, Result, Table, letter, move_lead_columns, sentences
+from repro.words import EXTENDED, PAPER, PAPER_TUNED
 
 if TYPE_CHECKING:
     from repro.tuning.search import ProgressCallback

@@ -16,12 +16,12 @@ from repro.bench.rows import CLOCKS, Row
 from repro.bench.variant_id import BaseId
 from repro.codegen.targets import DTYPES
 from repro.entries import get_entry
-from repro.tuning.recordings import Machine
-from repro.tuning.search import Choice
 
 if TYPE_CHECKING:
     # imported for types only: measuring must not depend on the code of tables (see `repro.campaign.receipts`)
     from repro.results.campaign_data import Campaign, ReportedTime
+    from repro.tuning.recordings import Machine
+    from repro.tuning.search import Choice
 
 #: Name of the library that provides the baselines, by backend.
 LIBRARIES: Mapping[str, str] = {"cuda": "cuSPARSE", "opencl": "SciPy"}
@@ -84,6 +84,8 @@ def choose_by_memory(rows: Sequence[Row], weight: float, ids: Iterable[BaseId] =
     The 2020 paper does not specify the weight. If some rows were timed with the full protocol, only these are
     considered. Reordered matrices are reported separately and not considered. `ties` of the choices is empty.
     """
+    from repro.tuning.search import Choice  # needs packages of campaigns, which operators are without
+
     by_name = {str(id): id for id in ids}
     names = {clock: _best_by_memory(rows, weight, clock) for clock in CLOCKS} if weight else {}
     return [Choice(clock, MEMORY, by_name.get(name, name)) for clock, name in names.items() if name]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from repro.bench.rows import NO_COLUMNS, ColumnType
-from repro.config.validation_errors import some_of, suggestion
 from repro.errors import ReproError
+from repro.misspellings import some_of, suggestion
 
 if TYPE_CHECKING:
     # imported for types only: a study also renders kernels and builds problems, and these steps must not depend on

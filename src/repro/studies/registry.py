@@ -12,9 +12,9 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
-from repro.config.validation_errors import suggestion
 from repro.errors import ReproError
 from repro.extensions import STUDIES, Extension, extensions
+from repro.misspellings import suggestion
 from repro.studies.contract import Study
 
 if TYPE_CHECKING:

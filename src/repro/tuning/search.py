@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from repro.bench.rows import ALL_CLOCKS, SEARCH, TIMED, Row
 from repro.bench.runnable import Runnable
@@ -20,8 +21,10 @@ from repro.bench.timing import SamplingPlan, full, screen
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.variant_id import BaseId
 from repro.bench.worker import UNABLE, ContextLost, UnableToStore, Watchdog, restart
-from repro.config.models import Timing
 from repro.tuning.strategies import Exhaustive, Strategy, budgeted_count
+
+if TYPE_CHECKING:
+    from repro.config.models import Timing
 
 
 @dataclass(frozen=True)

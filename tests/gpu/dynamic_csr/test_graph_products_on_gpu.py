@@ -6,12 +6,12 @@ import pytest
 
 from repro.bench.timing import SamplingPlan
 from repro.codegen.build_cache import compile_module
-from repro.config.models import SPACES
 from repro.devices.device_group import Devices
 from repro.sparse.library import for_problem
 from repro.studies.dynamic_csr.ids import product_ids
 from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.runnables_products import ProductVariant
+from repro.words import SPACES
 from support.benches import graph_benches
 from support.growing_matrices import around_limits, growing
 

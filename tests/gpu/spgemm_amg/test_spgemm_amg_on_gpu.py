@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from repro.bench.runnable import Workspace
 from repro.codegen.build_cache import compile_module
-from repro.config.models import SPACES
 from repro.devices.device_group import Devices
 from repro.errors import Unsupported
 from repro.sparse.device_primitives import ModuleFile
@@ -26,6 +25,7 @@ from repro.studies.spgemm_amg.runnables_products import (
     library_products,
 )
 from repro.studies.spgemm_amg.runnables_setup import LevelSetUp
+from repro.words import SPACES
 from support.amg_problems import PROBLEMS, around_limits, as_problem, of_blocks, only_multiplied, runnables
 from support.products_by_shape import five_point
 

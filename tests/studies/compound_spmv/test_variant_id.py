@@ -12,13 +12,14 @@ import pytest
 
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
-from repro.config.models import SPACES, StudySettings
+from repro.config.models import StudySettings
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import LOADS, Layout, Schedule, VariantId, fitting, schedules
 from repro.sparse.ordering import UNKNOWNS
 from repro.studies.compound_spmv.study import STUDY, CompoundRow, _schedule, layouts_to_try
+from repro.words import SPACES
 
 ALL = StudySettings(space="extended")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from repro.codegen.targets import CPU, get_target
-from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.errors import ReproError
 from repro.studies.dg_postprocessing.ids import FilterId, filter_ids
+from repro.words import EXTENDED, PAPER, PAPER_TUNED, SPACES
 
 
 @pytest.mark.parametrize("target", [get_target("sm_90"), CPU], ids=lambda target: target.name)

@@ -9,12 +9,13 @@ import pytest
 
 from repro.bench.timing import SamplingPlan
 from repro.codegen.targets import CPU
-from repro.config.models import SPACES, Rival
+from repro.config.models import Rival
 from repro.sparse.library import for_problem
 from repro.sparse.rivals.runnables import products_of
 from repro.studies.dynamic_csr.ids import ProductId, product_ids
 from repro.studies.dynamic_csr.operands import grow, lay_out_state
 from repro.studies.dynamic_csr.runnables_products import PackedMatrix, ProductVariant, matrix_arrays
+from repro.words import SPACES
 from support.growing_matrices import around_limits, growing
 from support.product_checks import check_products
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.config.models import EXTENDED, StudySettings
+from repro.config.models import StudySettings
 from repro.errors import IncorrectError, ReproError, Unsupported
 from repro.sparse.device_primitives import KernelLauncher
 from repro.sparse.dynamic.host_layout import SEGMENTS, lay_out
@@ -20,6 +20,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
     read_exact,
 )
 from repro.studies.dynamic_csr.study import DYNAMIC_PAIRS, MODES, OPERATIONS, ORDERS, STUDY, suite
+from repro.words import EXTENDED
 from support.update_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
 pytest_plugins = ("support.rival_fixtures",)

@@ -12,13 +12,13 @@ import pytest
 from matplotlib.text import Text
 
 from repro.bench.rows import Row
-from repro.config.models import PAPER_TUNED
 from repro.results import figure_style
 from repro.results.published import Published
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dynamic_csr.figures import flops
 from repro.studies.dynamic_csr.ids import ProductId, choose_products, reported_names
 from repro.studies.dynamic_csr.tables_products import products, setup_costs
+from repro.words import PAPER_TUNED
 from support.benches import OWN
 from support.campaigns import Recorder
 from support.figure_flaws import flaws, laid_out

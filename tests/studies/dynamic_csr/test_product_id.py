@@ -8,7 +8,7 @@ import pytest
 
 from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
-from repro.config.models import SPACES, StudySettings
+from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.problem import Outline
 from repro.sparse.dynamic.schedules import Schedule
@@ -16,6 +16,7 @@ from repro.studies.dynamic_csr.ids import DynamicRow, ProductId, product_ids, tw
 from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.runnables_products import ProductVariant
 from repro.studies.dynamic_csr.study import STUDY
+from repro.words import SPACES
 
 
 def from_columns(columns):

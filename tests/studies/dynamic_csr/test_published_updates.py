@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 
 from repro.codegen.targets import CPU, get_target
-from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.errors import Unsupported
 from repro.sparse.device_primitives import LOOP_BLOCKS_PER_SM
 from repro.sparse.dynamic.host_layout import SEGMENTS
@@ -28,6 +27,7 @@ from repro.studies.dynamic_csr.runnables_published import (
 )
 from repro.studies.dynamic_csr.runnables_updates import DynamicUpdate
 from repro.studies.dynamic_csr.study import ORDERS, suite
+from repro.words import EXTENDED, PAPER, PAPER_TUNED
 from support.update_problems import PROBLEMS, RANDOM, check_twice, drawn, growing
 
 pytest_plugins = ("support.rival_fixtures",)

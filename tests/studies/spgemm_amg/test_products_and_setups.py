@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from repro.codegen.targets import CPU
-from repro.config.models import SPACES
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile
@@ -29,6 +28,7 @@ from repro.studies.spgemm_amg.runnables_products import (
     kernels_of,
 )
 from repro.studies.spgemm_amg.runnables_setup import SETUP_STAGES, LevelSetUp, LevelSteps, SetUp, Solution
+from repro.words import SPACES
 from support.amg_problems import PROBLEMS, around_limits, as_problem, only_multiplied, runnables
 from support.products_by_shape import five_point
 

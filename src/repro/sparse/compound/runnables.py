@@ -18,7 +18,6 @@ from repro.bench.runnable import Operands, Workspace
 from repro.bench.yardsticks import Floor
 from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.codegen.templates import StreamConfig
-from repro.config.models import EXTENDED, PAPER, Space
 from repro.errors import IncorrectError, ModuleError, Unsupported
 from repro.sparse.compound.kernels import kernel_name
 from repro.sparse.compound.packing import PackedFacts
@@ -43,6 +42,7 @@ from repro.sparse.operands import (
     x_on,
     y_on,
 )
+from repro.words import EXTENDED, PAPER, Space
 
 #: Column `kind` in the result rows of dependent variants.
 DEPENDENT = "dependent"

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
 from repro.codegen.templates import LOAD_BYTES
-from repro.config.models import EXTENDED, PAPER, Space
-from repro.config.validation_errors import suggestion
 from repro.entries import Entry
 from repro.errors import ReproError
+from repro.misspellings import suggestion
 from repro.sparse.compound.outer import get_outer, outer_formats
 from repro.sparse.ordering import UNKNOWNS
+from repro.words import EXTENDED, PAPER, Space
 
 F = TypeVar("F", bound=np.generic)
 

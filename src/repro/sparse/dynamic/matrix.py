@@ -80,6 +80,10 @@ def _preparation() -> Iterator[None]:
         ) from None
 
 
+def released_error() -> ReproError:
+    return ReproError("the matrix is closed", todo="make a new one")
+
+
 class DynamicMatrix:
     """A matrix on a device with insertion and deletion of entries.
 
@@ -95,6 +99,7 @@ class DynamicMatrix:
         self._storage = start if isinstance(start, Storage) else Storage.upload(device, start)
         self._operations = Operations(self._storage, *self._programs, self._scratch)
         self._under_way: str | None = None
+        self._released = False
         #: Whether the last report said that its operation finished, and nobody else has queued one since.
         self._finished = False
 
@@ -103,6 +108,8 @@ class DynamicMatrix:
         """The arrays of the matrix on the device; a defragmentation or growth replaces them."""
         if self._under_way is not None:
             raise Unfinished(self._under_way)
+        if self._released:
+            raise released_error()
         return self._storage
 
     @property
@@ -120,7 +127,7 @@ class DynamicMatrix:
             if storage.retain():
                 return storage
             if storage is self._storage:
-                raise ReproError("the matrix was released", todo="make a new one")
+                raise released_error()
 
     @property
     def operations(self) -> Operations:
@@ -239,6 +246,9 @@ class DynamicMatrix:
             compact.release()
 
     def release(self) -> None:
+        if self._released:
+            return
+        self._released = True
         self._operations.release()
         self._scratch.release()
         self._storage.release()

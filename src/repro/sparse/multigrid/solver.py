@@ -114,8 +114,33 @@ class ConvergenceMonitor:
         return drifted
 
 
-#: Function that solves, given the norm of b, the tolerance and the largest number of steps.
-Method = Callable[[float, float, int], SolveResult]
+@dataclass(frozen=True)
+class Goal:
+    """When a solve ends, and what is called on the way."""
+
+    #: The norm of b - A x has to be at most `tolerance` times that of b, or `absolute` if this is larger.
+    tolerance: float
+    max_iterations: int
+    absolute: float = 0.0
+    #: Called after each step, with the exponent of the power of two by which x is divided.
+    observe: Callable[[int], None] | None = None
+    exponent: int = 0
+
+    def target(self, norm_of_b: float) -> float:
+        return max(self.tolerance * norm_of_b, self.absolute)
+
+    def step_done(self) -> None:
+        if self.observe is not None:
+            self.observe(self.exponent)
+
+    def scaled(self, exponent: int) -> Goal:
+        """Return the goal for b and x divided by two to the power of `exponent`."""
+        with np.errstate(over="ignore", under="ignore"):
+            return replace(self, absolute=float(np.ldexp(self.absolute, -exponent)), exponent=exponent)
+
+
+#: Function that solves, given the norm of b and when to end.
+Method = Callable[[float, Goal], SolveResult]
 #: Norms of b from 2^-limit to 2^limit need no scaling; the limit by dtype.
 MIDDLING = {"float32": 60, "float64": 100}
 #: Number of V-cycles without a new minimum after which the residual is compared with the rounding limit; and factor of
@@ -179,15 +204,29 @@ class Solver:
         """Return a launch of a V-cycle from x = 0, which approximates A⁻¹ b; valid until `renew`."""
         return self._repeated_cycle(b, x, self._bound)
 
-    def iterate(self, tolerance: float, max_iterations: int) -> SolveResult:
-        """Solve by V-cycles from the current x, until the residual norm is `tolerance` times that of b.
+    def iterate(
+        self,
+        tolerance: float,
+        max_iterations: int,
+        *,
+        absolute: float = 0.0,
+        observe: Callable[[int], None] | None = None,
+    ) -> SolveResult:
+        """Solve by V-cycles from the current x; the arguments are those of `Goal`.
 
         All residuals are computed from x. The iteration ends early where rounding prevents further progress. Non-finite
         or unsuitable b or x, and a solution that overflows, raise `ReproError`.
         """
-        return self._solve(self._solve_by_cycles, tolerance, max_iterations)
+        return self._solve(self._solve_by_cycles, Goal(tolerance, max_iterations, absolute, observe))
 
-    def conjugate_gradients(self, tolerance: float, max_iterations: int) -> SolveResult:
+    def conjugate_gradients(
+        self,
+        tolerance: float,
+        max_iterations: int,
+        *,
+        absolute: float = 0.0,
+        observe: Callable[[int], None] | None = None,
+    ) -> SolveResult:
         """Solve by conjugate gradients with a V-cycle as preconditioner; arguments and errors are those of `iterate`.
 
         Residuals are updated from step to step. They are computed from x before convergence, where rounding may end
@@ -198,15 +237,15 @@ class Solver:
         `ReproError` is raised, and x is from an earlier step; after a restart this is attributed to rounding, and the
         iteration ends without convergence.
         """
-        return self._solve(self._solve_by_gradients, tolerance, max_iterations)
+        return self._solve(self._solve_by_gradients, Goal(tolerance, max_iterations, absolute, observe))
 
-    def _solve(self, method: Method, tolerance: float, max_iterations: int) -> SolveResult:
+    def _solve(self, method: Method, goal: Goal) -> SolveResult:
         size, limit = self._norm(self.b), 2.0 ** MIDDLING[self._dtype.name]
         if 1 / limit <= size <= limit:
-            return method(size, tolerance, max_iterations)
-        return self._solve_scaled(method, tolerance, max_iterations)
+            return method(size, goal)
+        return self._solve_scaled(method, goal)
 
-    def _solve_by_cycles(self, size: float, tolerance: float, max_iterations: int) -> SolveResult:
+    def _solve_by_cycles(self, size: float, goal: Goal) -> SolveResult:
         with ExitStack() as stack:
             run = LevelLaunches(self._device, self._load, self._dtype, stack)
             r, correction = run.scalars(self._n), run.scalars(self._n)
@@ -214,22 +253,23 @@ class Solver:
             add = self._kernels.over("add_vector", self._n, [np.int32(self._n), correction, self.x])
             cycle = self._repeated_cycle(r, correction, stack)
             residual()
-            residuals, target = [self._first_norm(r)], tolerance * size
-            while residuals[-1] > target and len(residuals) <= max_iterations and np.isfinite(residuals[-1]):
+            residuals, target = [self._first_norm(r)], goal.target(size)
+            while residuals[-1] > target and len(residuals) <= goal.max_iterations and np.isfinite(residuals[-1]):
                 for launch in (cycle, add, residual):
                     launch()
                 residuals.append(self._norm(r))
+                goal.step_done()
                 idle = len(residuals) - 1 - int(np.argmin(residuals))
                 if idle and idle % PATIENCE == 0 and residuals[-1] <= ROUNDING * self._rounding_limit(correction):
                     break
             return self._result(residuals, target, size, correction)
 
-    def _solve_by_gradients(self, size: float, tolerance: float, max_iterations: int) -> SolveResult:
+    def _solve_by_gradients(self, size: float, goal: Goal) -> SolveResult:
         if self._gradients is None:
             with ExitStack() as stack:
                 self._gradients = self._bind_gradients(stack)
                 self._bound.enter_context(stack.pop_all())
-        gradients, target = self._gradients, tolerance * size
+        gradients, target, max_iterations = self._gradients, goal.target(size), goal.max_iterations
         gradients.begin()
         first = self._first_norm(gradients.r)
         course = ConvergenceMonitor(first, target, self._eps * max(size, first))
@@ -240,6 +280,7 @@ class Solver:
             *cycle_products, curvature, square = numbers[::COLUMN_STRIDE]
             cycle_product = cycle_products[odd]
             course.take_updated(float(np.sqrt(square)))
+            goal.step_done()
             refusal = _definiteness_error(course.steps, curvature, cycle_product)
             useless_step = refusal is not None or cycle_product == 0
             if not useless_step and not course.is_due(max_iterations):
@@ -403,7 +444,7 @@ class Solver:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _solve_scaled(self, method: Method, tolerance: float, max_iterations: int) -> SolveResult:
+    def _solve_scaled(self, method: Method, goal: Goal) -> SolveResult:
         """Solve with b and x scaled by a power of two, so that squares neither overflow nor underflow.
 
         Then restore b.
@@ -419,7 +460,8 @@ class Solver:
             self._write(self.b, shifted(b, -exponent))
             self._write(self.x, x0)
             if b.any():
-                return self._scaled_back(method(self._norm(self.b), tolerance, max_iterations), tolerance, exponent)
+                scaled = goal.scaled(exponent)
+                return self._scaled_back(method(self._norm(self.b), scaled), scaled)
             first = self._norm_of_residual() if x.any() else 0.0
             self._write(self.x, np.zeros_like(x))
             return SolveResult([float(np.ldexp(first, exponent)), 0.0] if first else [0.0], True, 0.0)
@@ -427,8 +469,9 @@ class Solver:
             self._write(self.x, shifted(self._read(self.x), exponent))
             self._write(self.b, b)
 
-    def _scaled_back(self, result: SolveResult, tolerance: float, exponent: int) -> SolveResult:
+    def _scaled_back(self, result: SolveResult, goal: Goal) -> SolveResult:
         """Return the result in the original scale, where x may lose digits or overflow."""
+        exponent = goal.exponent
         scaled_x = self._read(self.x)
         x = shifted(scaled_x, exponent)
         if np.isfinite(scaled_x).all() and not np.isfinite(x).all():
@@ -444,7 +487,7 @@ class Solver:
             self._write(self.x, round_trip)
             size, last = self._norm(self.b), self._norm_of_residual()
             residuals = [*residuals[:-1], last]
-            result = SolveResult(residuals, last <= tolerance * size, last / size, last / size)
+            result = SolveResult(residuals, last <= goal.target(size), last / size, last / size)
         with np.errstate(over="ignore"):
             return replace(result, residuals=np.ldexp(residuals, exponent).tolist())
 

@@ -15,8 +15,8 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 
 from repro.config.models import Rival
-from repro.config.validation_errors import nearest_file
 from repro.errors import MissingFileError, ReproError
+from repro.misspellings import nearest_file
 from repro.package_data import shipped
 
 #: Folder with the C header of rivals, for compilers.

@@ -128,14 +128,27 @@ class RestartedSolver(ABC):
                 StopReason(int(state[CgState.REASON])),
             )
 
-    def solve(self, tolerance: float, max_iterations: int, check_every: int | None = None) -> PersistentSolution:
+    def stop_at(self, residual: float) -> None:
+        """Set the residual at which the recurrence stops."""
+        self._device.write(self._state, np.array([residual**2]))  # word 0 is `LIMIT`
+
+    def solve(
+        self,
+        tolerance: float,
+        max_iterations: int,
+        check_every: int | None = None,
+        *,
+        absolute: float = 0.0,
+        observe: Callable[[], None] | None = None,
+    ) -> PersistentSolution:
         """Solve A x = b from the current x, in at most `max_iterations` iterations.
 
-        The solve has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b. If the
-        recurrence has stopped at a larger residual, it is restarted from x as long as this reduces the residual. The
-        host reads the state after every `check_every` iterations. If the norm of b is 0, the solution is x = 0.
+        The solve has converged if the norm of b - A x, computed from x, is at most `tolerance` times that of b, or
+        `absolute` if this is larger. If the recurrence has stopped at a larger residual, it is restarted from x as long
+        as this reduces the residual. The host reads the state after every `check_every` iterations; with `observe`,
+        which is called after each iteration, after every single one. If the norm of b is 0, the solution is x = 0.
         """
-        check_every = check_every or self.iterations_of_launch()
+        check_every = 1 if observe is not None else check_every or self.iterations_of_launch()
         self.reset()
         self.begin()
         progress = self.progress()
@@ -143,14 +156,17 @@ class RestartedSolver(ABC):
         if norm_of_b == 0:
             self._device.fill(self.x, 0)
             return PersistentSolution("converged", 0, 0.0, 0.0)
-        limit = tolerance * norm_of_b
+        limit = max(tolerance * norm_of_b, absolute)
         least = float(np.finfo(self._dtype).eps) / 16  # a smaller residual of the recurrence says nothing about x
-        self._device.write(self._state, np.array([(max(tolerance, least) * norm_of_b) ** 2]))  # word 0 is `LIMIT`
+        self.stop_at(max(limit, least * norm_of_b))
         while (status := self._judge(progress, limit, previous_residual, stop_reason, max_iterations)) is None:
             previous_residual = progress.residual
             while progress.reason == StopReason.NONE and progress.iterations < max_iterations:
-                self.iterate(min(check_every, max_iterations - progress.iterations))
+                before = progress.iterations
+                self.iterate(min(check_every, max_iterations - before))
                 progress = self.progress()
+                if observe is not None and progress.iterations > before:
+                    observe()
             stop_reason = progress.reason
             self.begin()
             progress = self.progress()

@@ -45,7 +45,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from repro.entries import get_entry
@@ -395,6 +394,21 @@ class _Table:
         return np.frombuffer(image + bytes(-len(image) % IMAGE_WORD_BYTES), np.uint8), count
 
 
+def _distinct(rows: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
+    """Return the rows that differ, bit for bit, in the order of their first places, and the number of each row."""
+    width = rows[0].nbytes
+    words = np.ascontiguousarray(rows).view(np.uint64 if width % 8 == 0 else np.uint32)
+    codes = np.zeros(len(rows), np.int64)
+    for word in words.T:  # integers are sorted faster than rows
+        numbers = np.unique(word, return_inverse=True)[1]
+        codes = np.unique(codes * len(rows) + numbers, return_inverse=True)[1]
+    _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return rows[first[order]], places[codes]
+
+
 def _encode(columns: NDArray[np.int32], values: NDArray[np.floating], entry: str) -> _Table:
     """Return the coded form of some steps.
 
@@ -411,14 +425,10 @@ def _encode(columns: NDArray[np.int32], values: NDArray[np.floating], entry: str
     differs = (transposed_values != slot_values).argmax(axis=1)
     smaller = slot_values[slots, differs] < transposed_values[slots, differs]
     larger = np.where(smaller[:, None], transposed_values, slot_values)
-    byte_values = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(larger[0].nbytes), len(larger), [None, pa.py_buffer(larger)]
-    )
-    dictionary = byte_values.dictionary_encode()
-    different = np.frombuffer(dictionary.dictionary.buffers()[1], values.dtype).reshape(-1, members)
+    different, codes = _distinct(larger)
     return _Table(
         different,
-        dictionary.indices.to_numpy().astype(np.int64).reshape(columns.shape),
+        codes.reshape(columns.shape),
         smaller.reshape(columns.shape),
         smallest_columns.astype(np.int32),
         np.where(nonzero, columns - smallest_columns[:, None], 0),

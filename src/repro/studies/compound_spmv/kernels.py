@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import SPACES, Space, find_space
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.variants import Layout, schedules
 from repro.sparse.solvers.kernels import SOLVER_GROUP, render_solver_key
 from repro.studies.compound_spmv import STUDY_NAME
+from repro.words import SPACES, Space, find_space
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:

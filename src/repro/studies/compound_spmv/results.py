@@ -11,7 +11,6 @@ from typing import Literal
 
 from repro.bench.rows import ClockName
 from repro.codegen.targets import INDEX_BYTES
-from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, JudgedBy, Measured, MissingCase, Quantity, StatisticName
@@ -32,6 +31,7 @@ from repro.sparse.expansions import real_expansion
 from repro.sparse.solvers.conjugate_gradients import OVER_PRODUCT, PERSISTENT_CG
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED, CompoundRow
+from repro.words import EXTENDED, PAPER, PAPER_TUNED, Space
 
 ENTRY_WORDS = {"real": "real", "complex": "complex", "quaternion": "quaternion", "block3": "3×3"}
 Time = ReportedTime[CompoundRow]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from repro.config.models import EXTENDED, PAPER, PAPER_TUNED
 from repro.results.campaign_data import Campaign
 from repro.results.cross_campaign import conflicting_names
 from repro.sparse.compound.variants import PAPERS_KINDS, REFERENCE, Layout, Schedule, VariantId
 from repro.studies.compound_spmv.study import features, prune_mask
 from repro.tuning.recordings import Recording, recordings
 from repro.tuning.strategies import Evaluation, evaluate, read_ids
+from repro.words import EXTENDED, PAPER, PAPER_TUNED
 
 SPACE_TITLES: Mapping[str, str] = {
     PAPER: "the papers’ space",

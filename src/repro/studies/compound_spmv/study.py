@@ -19,7 +19,7 @@ from repro.bench.rows import CLOCKS, TIMED, RecordedRow, Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import Module, ModuleOnDemand, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import EXTENDED, SPACES, TUNED, TUNING_PREFIXES, Space, StudySettings
+from repro.config.models import StudySettings
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
@@ -56,6 +56,7 @@ from repro.studies.compound_spmv.kernels import render_key
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice, best_row, pick, rank_rows
 from repro.tuning.session import Session, fastest_yardsticks
+from repro.words import EXTENDED, SPACES, TUNED, TUNING_PREFIXES, Space
 
 if TYPE_CHECKING:
     import pandas as pd

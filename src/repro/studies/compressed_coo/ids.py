@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
-from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.errors import ReproError
 from repro.studies.compressed_coo.coordinate_format import ENTRIES_PER_THREAD
+from repro.words import EXTENDED, PAPER, PAPER_TUNED, Space
 
 #: How entries are split. Chunks: `plain` (COO), `padded`, `unpadded` or `aligned`, see `coordinate_format`. Slices of
 #: 8, 16 or 32 rows. Tiles that store each symmetric pair once, of rows in natural (`pairs`) or `clustered` order.

@@ -8,7 +8,6 @@ from typing import Any
 
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import LOAD_BYTES, render_template
-from repro.config.models import SPACES, find_space
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.pairs import NO_PAIR, SLICE, shared_entries
@@ -34,6 +33,7 @@ from repro.studies.compressed_coo.sliced_format import (
     WHOLE,
     WINDOW,
 )
+from repro.words import SPACES, find_space
 
 CLEAR_BLOCK_SIZE = {"cuda": 256, "opencl": 64}
 #: Resident threads per multiprocessor for which kernels of pairs are compiled, in eighths of the maximum, by slots per

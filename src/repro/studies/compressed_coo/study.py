@@ -14,7 +14,7 @@ from typing import Any
 from repro.bench.rows import TIMED, RecordedRow, Row
 from repro.codegen.build_cache import Module, ModuleOnDemand, compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import EXTENDED, PAPER, SPACES, TUNED, TUNING_PREFIXES, Space, StudySettings
+from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
@@ -44,6 +44,7 @@ from repro.studies.compressed_coo.kernels import render_coo, render_key
 from repro.studies.compressed_coo.runnables import CoordinateVariant, PairsVariant, SlicedVariant
 from repro.tuning.search import Choice, best_row, pick, rank_rows
 from repro.tuning.session import Session, fastest_yardsticks
+from repro.words import EXTENDED, PAPER, SPACES, TUNED, TUNING_PREFIXES, Space
 
 
 class CooRow(RecordedRow):

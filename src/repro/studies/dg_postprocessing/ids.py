@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args
 
 from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import STATIC_SHARED, Target
-from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, Space
 from repro.errors import ReproError
 from repro.filtering.kernels import BLOCK_SIZES, CONTOUR_BLOCK_SIZES
 from repro.studies.dg_postprocessing import CENTROID_CELL, POINT_CELL
+from repro.words import EXTENDED, PAPER, PAPER_TUNED, Space
 
 FilterMethod = Literal["point", "element", "edges", "atomic"]
 #: Cell sizes of the published methods, in units of the longest edge. The text has one block (`element`: patch) per

@@ -9,7 +9,6 @@ from math import floor, log
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from repro.bench.rows import ClockName
-from repro.config.models import PAPER, PAPER_TUNED
 from repro.problems.field import FUNCTIONS
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, failure
 from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity
@@ -32,6 +31,7 @@ from repro.studies.dg_postprocessing import (
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width, tuned_count
 from repro.studies.dg_postprocessing.operands import Errors, peak_gflops
 from repro.studies.dg_postprocessing.study import DgRow
+from repro.words import PAPER, PAPER_TUNED
 
 #: The only precision in the dissertation.
 PRECISION = "double"

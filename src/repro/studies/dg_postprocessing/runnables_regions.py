@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.targets import Target
-from repro.config.models import EXTENDED, PAPER, Space
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import Unsupported
 from repro.sparse.device_primitives import ModuleFile, Scan, keep, read_total
@@ -32,6 +31,7 @@ from repro.studies.dg_postprocessing.ids import (
 from repro.studies.dg_postprocessing.kernels import CLIP_BLOCK_SIZE
 from repro.studies.dg_postprocessing.operands import ClippedRegions, RegionOperands, region_operands_of
 from repro.studies.dg_postprocessing.regions import NUMBERS_PER_REGION, image_count, region_operations
+from repro.words import EXTENDED, PAPER, Space
 
 #: Number of blocks per multiprocessor for the kernel that adds up each point's regions.
 _SUM_BLOCKS = 4

@@ -15,11 +15,12 @@ from repro.bench.rows import RecordedRow, Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, DOUBLE_FMAS_PER_CYCLE, Target, get_target
-from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES, StudySettings, UnusedWeight
+from repro.config.models import StudySettings, UnusedWeight
 from repro.errors import ReproError, Unsupported
 from repro.filtering.kernels import DEGREES as PLANE_DEGREES
 from repro.filtering.spline_kernel import kernel
-from repro.problems.field import FIELD_KINDS, Field
+from repro.problems.field import Field
+from repro.problems.generated_fields import FIELD_KINDS
 from repro.problems.problem import Outline, Problem
 from repro.sparse.device_primitives import ModuleFile, read_modules
 from repro.studies import CostModel, StepResult, Study, Workload
@@ -69,6 +70,7 @@ from repro.studies.dg_postprocessing.runnables_regions import (
 )
 from repro.tuning.search import pick
 from repro.tuning.session import Session, fastest_yardsticks
+from repro.words import EXTENDED, PAPER, PAPER_TUNED, SPACES
 
 
 class DgRow(RecordedRow):

@@ -10,7 +10,7 @@ import numpy as np
 
 from repro.bench.rows import median_column
 from repro.codegen.targets import TARGETS
-from repro.config.models import PAPER, StudySettings
+from repro.config.models import StudySettings
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import target_device_note, targets_table
 from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
@@ -106,6 +106,7 @@ from repro.studies.dg_postprocessing.results import (
 from repro.studies.dg_postprocessing.study import DgRow
 from repro.tuning.recordings import Recording, recordings
 from repro.tuning.strategies import NOTHING_FOUND, SEEDS, Array, Evaluation, evaluate, sample_note
+from repro.words import PAPER
 
 FILTER_COLUMNS: tuple[Column[Filtering], ...] = (
     *field_columns(lambda field: "" if any(field[method] for method in METHODS) else field.case.why_not()),

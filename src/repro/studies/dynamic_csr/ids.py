@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 from repro.bench.rows import TIMED, RecordedRow, Row
 from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
-from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, TUNED, Space
 from repro.errors import ReproError
 from repro.sparse.dynamic.schedules import Schedule, schedules
 from repro.studies.dynamic_csr.operands import STATES, State
 from repro.tuning.search import Choice, pick
+from repro.words import EXTENDED, PAPER, PAPER_TUNED, TUNED, Space
 
 
 class DynamicRow(RecordedRow):

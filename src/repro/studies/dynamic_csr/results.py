@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName
-from repro.config.models import EXTENDED, PAPER, PAPER_TUNED, SPACES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.problem_lines import ProblemLine, problem_lines, recorded_lines
 from repro.results.published import Published
@@ -24,6 +23,7 @@ from repro.studies.dynamic_csr import (
     precision_of_operations,
 )
 from repro.studies.dynamic_csr.ids import DynamicRow
+from repro.words import EXTENDED, PAPER, PAPER_TUNED, SPACES
 
 DynamicCase = Case[DynamicRow]
 Time = ReportedTime[DynamicRow]

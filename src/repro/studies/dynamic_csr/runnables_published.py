@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.config.models import PAPER
 from repro.devices.base import Buffer
 from repro.errors import Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile, RadixSort, Scan, bit_count
@@ -39,6 +38,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
     initial_matrix,
     state_words,
 )
+from repro.words import PAPER
 
 
 class Interpretation(NamedTuple):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from repro.bench.rows import ClockName
 from repro.bench.runnable import Workspace, not_prepared
-from repro.config.models import EXTENDED, Rival
+from repro.config.models import Rival
 from repro.devices.base import Buffer
 from repro.errors import IncorrectError, Unsupported
 from repro.sparse.device_primitives import KernelLauncher, ModuleFile, Scan
@@ -46,6 +46,7 @@ from repro.studies.dynamic_csr.operands import (
     overflow,
     state_in,
 )
+from repro.words import EXTENDED
 
 #: Kind of rows of updates in other formats. The word `rival` is older than the rivals from outside, whose rows have the
 #: kind `outside`; it is kept so that recorded rows remain readable.

@@ -12,7 +12,7 @@ from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import PAPER, SPACES, TUNING_PREFIXES, Rival, Space, StudySettings, UnusedLayouts, UnusedWeight
+from repro.config.models import Rival, StudySettings, UnusedLayouts, UnusedWeight
 from repro.problems.matrix import Updates
 from repro.problems.problem import Outline, Problem
 from repro.sparse.device_primitives import ModuleFile, read_module, read_modules
@@ -67,6 +67,7 @@ from repro.studies.dynamic_csr.runnables_updates import (
 )
 from repro.tuning.recordings import Machine
 from repro.tuning.session import Session, fastest_yardsticks
+from repro.words import PAPER, SPACES, TUNING_PREFIXES, Space
 
 ORDERS: tuple[EntryOrder, ...] = get_args(EntryOrder)
 MODES: tuple[InsertionMode, ...] = get_args(InsertionMode)

@@ -9,7 +9,6 @@ from itertools import chain
 from statistics import fmean
 from typing import Any
 
-from repro.config.models import PAPER
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import target_device_note, targets_table
 from repro.results.common_tables import baselines_table
@@ -82,6 +81,7 @@ from repro.studies.dynamic_csr.results import (
     short_count,
 )
 from repro.studies.dynamic_csr.tables_products import MEAN, MEAN_LINE, NAME, name_column
+from repro.words import PAPER
 
 #: Note for a table that shows published numbers beside our numbers if the campaign has other problems.
 OWN_MEANS = "A mean is over the problems of its own column: the published are of all the paper’s graphs, ours of ours."

@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args
 from repro.bench.rows import RecordedRow
 from repro.bench.variant_id import BaseId, SearchPoint
 from repro.codegen.targets import Target
-from repro.config.models import EXTENDED, PAPER, Space
 from repro.errors import ReproError
 from repro.sparse.spgemm.kernels import BINS, HashShape, SortShape, hash_shapes, sort_shapes
 from repro.studies.spgemm_amg import PRODUCTS, ProductName
+from repro.words import EXTENDED, PAPER, Space
 
 
 class AmgRow(RecordedRow):

@@ -10,7 +10,7 @@ from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import DTYPES, Target
-from repro.config.models import EXTENDED, StudySettings, UnusedLayouts, UnusedWeight
+from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix, Updates
 from repro.problems.problem import Outline, Problem
@@ -46,6 +46,7 @@ from repro.studies.spgemm_amg.runnables_setup import SET_UP_METHODS, LevelSetUp,
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice
 from repro.tuning.session import Session, fastest_yardsticks
+from repro.words import EXTENDED
 
 #: Columns of the files in `config/published/spgemm_amg`.
 PUBLISHED = {

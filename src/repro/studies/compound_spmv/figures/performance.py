@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from repro.config.models import PAPER, PAPER_TUNED
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Case, brief_reason
 from repro.results.problem_lines import (
@@ -45,6 +44,7 @@ from repro.studies.compound_spmv.results import (
     kernels_note,
     papers_space,
 )
+from repro.words import PAPER, PAPER_TUNED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from repro.bench.rows import median_column
-from repro.config.models import EXTENDED, StudySettings
+from repro.config.models import StudySettings
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
 from repro.results.cross_campaign import column_title, conflict_note, others_note
 from repro.results.problem_lines import (
@@ -48,6 +48,7 @@ from repro.studies.compound_spmv.searches import (
 from repro.studies.compound_spmv.study import CompoundRow
 from repro.tuning.recordings import Recording
 from repro.tuning.strategies import SEEDS, Array, Evaluation, sample_note
+from repro.words import EXTENDED
 
 #: Relative losses above this value are counted in the table of ideas.
 NOTABLE = 0.02
