@@ -57,6 +57,7 @@ def test_on_a_gpu_nothing_is_said(monkeypatch):
         backend = "cuda"
 
     monkeypatch.setattr(product, "open_runtime", lambda _: type("Runtime", (), {"device": Gpu()}))
+    monkeypatch.setattr(product, "_take_copied", lambda *_: None)
     monkeypatch.setattr(spmv, "find_variant", no_further)
     monkeypatch.setattr(Gpu, "target", None, raising=False)
     with warnings.catch_warnings():

@@ -59,7 +59,7 @@ class Trials:
         self.made.append(name)
         return SimpleNamespace(id=id, release=lambda: self.released.append(name))
 
-    def time(self, product):
+    def time(self, product, fastest):
         return self.seconds.get(str(product.id), 1.0)
 
 
@@ -124,7 +124,7 @@ def test_mostly_padded_candidates_are_not_packed(monkeypatch):
 def test_on_a_gpu_rows_are_ordered_only_within_the_budget(monkeypatch, problem, budget):
     trials = Trials(monkeypatch, FakeTime(monkeypatch), making=0.0)
     tried = found(problem, trials, budget, "sm_90").timed
-    assert any("@" in name for name in tried) == (budget > 1)
+    assert any("@clustered" in name for name in tried) == (budget > 1)
     assert {*variant_choice.QUICK_SLICES, *variant_choice.QUICK} <= set(tried)
     assert next(iter(tried)) == "CSR-AoSoA-AoS/direct-128-8-w2-u2"
 
@@ -151,7 +151,7 @@ def test_progress_is_written_to_a_terminal_only(monkeypatch, problem, stream):
 def test_launches_are_bounded_by_the_first_ones_time(monkeypatch):
     clock, asked = FakeTime(monkeypatch), []
 
-    def launches_for(seconds):
+    def launches_for(seconds, fastest=np.inf):
         device = SimpleNamespace(
             synchronize=lambda: None, time_graph=lambda launch, *counts: asked.append(counts) or [1]
         )
@@ -164,13 +164,15 @@ def test_launches_are_bounded_by_the_first_ones_time(monkeypatch):
             runtime=SimpleNamespace(device=device, after=nullcontext), x_vectors=vectors, y_vectors=vectors,
             bind=lambda x, y: launch,
         )  # fmt: skip
-        variant_choice._seconds(product)
-        return asked.pop()
+        variant_choice._seconds(product, fastest)
+        return asked.pop() if asked else None
 
     assert launches_for(1e-6) == (variant_choice.LAUNCHES, variant_choice.REPLAYS)
     assert launches_for(0.004) == (2, variant_choice.REPLAYS)
     assert launches_for(0.02) == (1, 2)
     assert launches_for(3.0) == (1, 1)
+    assert launches_for(0.02, fastest=0.014) == (1, 2)
+    assert launches_for(0.02, fastest=0.013) is None, "it is slower than twice the fastest"
 
 
 @pytest.mark.medium

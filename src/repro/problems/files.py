@@ -238,7 +238,11 @@ def damage_error(path: Path, error: object) -> ReproError:
 
 def unpack(path: Path, member: str | None = None, limits: Limits | None = None) -> bytes:
     """Return the whole content that `open_plain` yields."""
-    with open_plain(path, limits or Limits(), member) as stream:
+    if limits is None:
+        from repro.config import models  # which operators do without
+
+        limits = models.Limits()
+    with open_plain(path, limits, member) as stream:
         return stream.read()
 
 

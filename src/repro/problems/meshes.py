@@ -18,19 +18,17 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.config.models import Limits
 from repro.errors import ReproError
 from repro.problems.assembly import DEGENERATE, Floats, Integers, longest_edges
 from repro.problems.files import locate, open_plain
 from repro.problems.meshreaders import Cells, Flaw
 from repro.problems.subprocess_reader import read_isolated
-
-if TYPE_CHECKING:
-    from repro.config.models import Limits
 
 #: Reader module in `repro.problems.meshreaders` for each file suffix.
 FORMATS = {
