@@ -72,7 +72,7 @@ def test_a_matrix_with_a_long_row_is_multiplied_in_order_with_the_devices_stream
     """Its rows are split over blocks, which share memory, so that two streams take turns."""
     long_row = sp.csr_array(np.vstack([np.ones((1, 400)), np.eye(400)]))
     A = made(runtime, long_row, "default")
-    assert A.name == "CSR-AoSoA-AoS/merge-256-4-u5"
+    assert A.name == "CSR-AoSoA-AoS/merge-128-8-u7"
     x = draw(400, float)
     y = A @ bring(x)
     assert type(y) is ndarray and not runtime.device.streams

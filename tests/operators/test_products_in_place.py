@@ -175,5 +175,5 @@ def test_a_refill_that_does_not_fit_ends_in_a_message(planned, runtime, monkeypa
         with pytest.raises(ReproError, match="another"):
             plan.refill(put(values), out=target)
     plan.close()
-    with pytest.raises(ReproError, match="released"):
+    with pytest.raises(ReproError, match="closed"):
         plan.refill(put(np.zeros(a.nnz)), out=out)
