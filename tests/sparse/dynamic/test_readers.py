@@ -129,5 +129,5 @@ def test_a_matrix_that_was_released_is_not_held(load_module, cpu_device):
     modules = (load_module(f"double/{module}") for module in ("matrix", "sort"))
     matrix = DynamicMatrix(cpu_device, *modules, host_layout.lay_out(sp.eye_array(5, format="csr")), 2)
     matrix.release()
-    with pytest.raises(ReproError, match="released"):
+    with pytest.raises(ReproError, match="closed"):
         matrix.retain()

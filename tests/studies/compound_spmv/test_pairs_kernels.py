@@ -119,12 +119,12 @@ def test_rows_are_clustered_once_and_the_seconds_are_said(
         clustered = Layout(layout, "AoSoA", "AoS", "clustered")
         (variant,) = variants(folder, templates, "real", "double", clustered, [schedule])
         rows.append(bench.try_once(variant, "search", EFFORT))
-    clustering = bench.workspace._cached["clusters"][1]
+    clustering = bench.workspace._cached["row order", "bisected"][1]
     bench.release()
     assert [row.status for row in rows] == ["ok", "ok"]
     assert all(row.packing > clustering > 0 for row in rows)  # the second packing took what the first found out
     (line,) = said
-    assert re.fullmatch(r"clustered 1,234 rows in \d+\.\d s", line)
+    assert re.fullmatch(r"found the order bisected of 1,234 rows in \d+\.\d s", line)
 
 
 @pytest.mark.parametrize("break_it", [without_entry, disturbed])

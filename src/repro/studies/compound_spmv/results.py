@@ -463,7 +463,7 @@ def _similar_layouts(data: ClaimCases) -> Measured:
     """Return 1 for each two matrices of the same entries and precision that are fastest in one outer format, else 0."""
     timed = [(times, best.row.outer) for times in data.cases if (best := times[PAPERS])]
     numbers = [
-        CaseNumber(float(outer == other_outer), f"{_name(times)} and {_name(other)}")
+        CaseNumber(float(outer == other_outer), f"{_name(times)} and {_name(other)}", _remark(times) + _remark(other))
         for (times, outer), (other, other_outer) in combinations(timed, 2)
         if (times.line.entry, times.case.precision) == (other.line.entry, other.case.precision)
     ]
@@ -481,7 +481,7 @@ def _ell_memory(data: ClaimCases) -> Measured:
         elif found[0].line.record and found[0].line.record.stand_in:
             missing_cases.append(MissingCase(found[0].line.problem, "a stand-in, made with the published memory"))
         else:
-            numbers.append(CaseNumber(layouts["ELL"] / layouts["CSR"], found[0].line.problem))
+            numbers.append(CaseNumber(layouts["ELL"] / layouts["CSR"], found[0].line.problem, _remark(found[0])))
     return Measured(numbers, missing_cases)
 
 
