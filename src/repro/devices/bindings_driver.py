@@ -18,7 +18,9 @@ import numpy as np
 from cuda.bindings import driver
 from numpy.typing import DTypeLike, NDArray
 
-_SUCCESS, _FULL = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"
+from repro.devices.cuda_driver import check_cuda
+
+_FULL = "CUDA_ERROR_OUT_OF_MEMORY"
 #: CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END.
 _POINTER, _SIZE, _END = 1, 2, 0
 #: Most characters of a device's name or bus address.
@@ -34,12 +36,8 @@ class MemoryError(Error):  # PyCUDA's name
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:
-    """Return the result of a call: None, one object or several; raise `Error` if it failed."""
-    status, *results = answer
-    name = getattr(status, "name", str(status))
-    if name != _SUCCESS:
-        raise (MemoryError if name == _FULL else Error)(name)
-    return results[0] if len(results) == 1 else tuple(results) or None
+    """Return the result of a call; raise `Error` if it failed."""
+    return check_cuda(answer, lambda name: (MemoryError if name == _FULL else Error)(name))
 
 
 class device_attribute(IntEnum):  # noqa: N801  # PyCUDA's name
@@ -235,7 +233,8 @@ mem_alloc = Allocation
 
 def mem_get_info() -> tuple[int, int]:
     """Return the free bytes, and all."""
-    free, total = _checked(driver.cuMemGetInfo())
+    status, *sizes = driver.cuMemGetInfo()
+    free, total = _checked((status, sizes))
     return int(free), int(total)
 
 
