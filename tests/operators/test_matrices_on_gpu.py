@@ -120,6 +120,12 @@ def test_csr_of_scipy_is_copied_and_checked_on_the_gpu(runtime, monkeypatch, kin
     np.testing.assert_allclose(A @ x, expected, atol=TOLERANCE[np.dtype(dtype)])
 
 
+def test_csr_of_scipy_stays_on_the_host_where_it_is_needed_there(runtime, monkeypatch):
+    monkeypatch.setattr(products, "_take_copied", lambda *_: pytest.fail("copied to the GPU"))
+    with products.take_matrix(drawn(float), None, None, "auto", on_host=True)[0] as taken:
+        assert taken.is_on_host
+
+
 @pytest.mark.parametrize("lengths", [[3, 0, 5], [0] * 31 + [7], [1] * 32 + [2, 9], [4] * 700, [0, 0]])
 def test_rows_are_measured_on_the_gpu(runtime, lengths):
     columns = np.concatenate([np.arange(length, dtype=np.int32) for length in [*lengths, 1]])

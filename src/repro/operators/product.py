@@ -175,12 +175,13 @@ class MatrixSource:
 
 
 def take_matrix(
-    matrix: Any, entry: str | None, precision: str | None, device: str
+    matrix: Any, entry: str | None, precision: str | None, device: str, *, on_host: bool = False
 ) -> tuple[MatrixSource, str, Runtime]:
     """Return a user's matrix, the precision of its products, and the device; arguments are those of `repro.operator`.
 
     CSR of CuPy or PyTorch on a GPU is checked and read there if its entries are to be real or complex, and so is CSR of
-    SciPy, after a copy to the GPU. All other matrices are checked and converted on the host.
+    SciPy, after a copy to the GPU, unless it is needed `on_host`. All other matrices are checked and converted on the
+    host.
 
     Raises
     ------
@@ -203,9 +204,10 @@ def take_matrix(
             )
         device = place
     runtime = open_runtime(device)
-    taken = (_take_where_it_lies if ordinal >= 0 else _take_copied)(matrix, entry, precision, runtime)
-    if taken is not None:
-        return taken
+    if ordinal >= 0 or not on_host:
+        taken = (_take_where_it_lies if ordinal >= 0 else _take_copied)(matrix, entry, precision, runtime)
+        if taken is not None:
+            return taken
     problem, working_precision = as_problem(_on_host(matrix), entry, precision)
     return MatrixSource(problem), working_precision, runtime
 

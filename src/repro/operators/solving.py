@@ -83,7 +83,7 @@ def solve(
             b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback, method=method, return_info=return_info
         )
     one_of(method, "method", METHODS)
-    source, working_precision, runtime = take_matrix(A, entry, precision, device)
+    source, working_precision, runtime = take_matrix(A, entry, precision, device, on_host=True)
     with source:
         problem = source.problem
     if M is not None:
