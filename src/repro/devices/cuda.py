@@ -452,8 +452,7 @@ class CudaDevice:
         return buffer
 
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        self.synchronize()
-        with self._mapped():
+        with self._mapped():  # the default stream, on which it copies, waits for this device's, which is blocking
             self._cuda.memcpy_htod(pointer_of(buffer), np.ascontiguousarray(array))
 
     def allocate(self, nbytes: int) -> CudaBuffer:
@@ -496,8 +495,7 @@ class CudaDevice:
         return CudaBuffer(pointer_of(buffer) + offset, nbytes)
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        self.synchronize()
-        with self._mapped():
+        with self._mapped():  # as `write`
             self._cuda.memcpy_dtoh(array, pointer_of(buffer))
 
     def host_words(self, count: int) -> MappedWords:

@@ -296,7 +296,7 @@ def prepare_launch(kernel: Any, grid: int, block: int, arguments: Sequence[Argum
     function deprecated since CUDA 4.
     """
     packed, _ = pack_arguments(arguments)
-    shared = getattr(kernel, _SHARED, 0)
+    shared = kernel.__dict__.get(_SHARED, 0)  # PyCUDA's kernels look for other names in the driver, which takes longer
     queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, shared)
 
     def launch(stream: Any, referenced: Sequence[Argument] = arguments) -> None:  # default: keeps buffers alive

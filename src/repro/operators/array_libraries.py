@@ -25,6 +25,9 @@ class ArrayLibrary(Protocol):
     def address(self, array: Any, dtype: np.dtype[Any], size: int, ordinal: int) -> int:
         """Return where an array lies; 0 unless it is contiguous, on that GPU, of this dtype and size, and plain."""
 
+    def dtype(self, array: Any) -> np.dtype[Any] | None:
+        """Return the dtype of an array on a GPU as NumPy's; None for others, which are described the general way."""
+
     def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
         """Return a new array on the GPU of `like`; None as the shape: that of `like`."""
 
@@ -43,6 +46,9 @@ class _Library:
 
     def address(self, array: Any, dtype: np.dtype[Any], size: int, ordinal: int) -> int:
         return 0
+
+    def dtype(self, array: Any) -> np.dtype[Any] | None:
+        return None
 
     def stream(self, ordinal: int) -> int | None:
         return None
@@ -63,6 +69,9 @@ class _CuPy(_Library):
             return 0
         return int(data.ptr)
 
+    def dtype(self, array: Any) -> np.dtype[Any]:
+        return array.dtype  # type: ignore[no-any-return]
+
     def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
         return self._empty(like.shape if shape is None else shape, dtype)
 
@@ -77,6 +86,7 @@ class _PyTorch(_Library):
             np.dtype(name): getattr(torch, name)
             for name in ("float32", "float64", "complex64", "complex128", "int32", "int64")
         }
+        self._of_torch = {kind: dtype for dtype, kind in self._dtypes.items()}
         # the public `torch.cuda.current_stream` makes an object of two microseconds around this number
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self.stream = raw or (  # type: ignore[method-assign]
@@ -99,6 +109,9 @@ class _PyTorch(_Library):
         ):
             return 0
         return int(array.data_ptr())
+
+    def dtype(self, array: Any) -> np.dtype[Any] | None:
+        return self._of_torch.get(array.dtype) if array.is_cuda else None
 
     def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
         return self._empty_like(like) if shape is None else like.new_empty(shape, dtype=self._dtypes[dtype])
@@ -139,6 +152,9 @@ class _Own(_Library):
             return 0
         return int(array.buffer.pointer)
 
+    def dtype(self, array: Any) -> np.dtype[Any]:
+        return array.dtype  # type: ignore[no-any-return]
+
     def empty(self, like: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> Any:
         return self._empty(like.shape if shape is None else shape, dtype)
 
@@ -155,6 +171,8 @@ class ArrayLibraries(dict[type, ArrayLibrary | None]):
     def __init__(self, device: Any, empty: Callable[[tuple[int, ...], np.dtype[Any]], DeviceArray]) -> None:
         super().__init__({DeviceArray: _Own(device, empty)})
         self._empty = empty
+        #: The libraries whose modules were found, by name; see `streams`.
+        self._found: dict[str, ArrayLibrary] = {}
 
     def __missing__(self, kind: type) -> ArrayLibrary | None:
         self[kind] = None
@@ -169,12 +187,19 @@ class ArrayLibraries(dict[type, ArrayLibrary | None]):
 
     def streams(self, ordinal: int) -> set[int]:
         """Return the streams that the work of all libraries in use goes to now."""
+        streams = {self[DeviceArray].stream(ordinal)}  # type: ignore[union-attr]
         for module, (name, *_), _ in _LIBRARIES:
             package = sys.modules.get(module)
-            if package is not None and _uses_gpu(package) and (kind := _attribute(package, name)) is not None:
-                _ = self[kind]  # finds the library
-        streams = (library.stream(ordinal) for library in {id(each): each for each in self.values() if each}.values())
-        return {stream for stream in streams if stream is not None}
+            if package is None or not _uses_gpu(package):
+                continue
+            if module not in self._found and (kind := _attribute(package, name)) is not None:
+                found = self[kind]
+                assert found is not None
+                self._found[module] = found
+            if module in self._found:
+                streams.add(self._found[module].stream(ordinal))
+        streams.discard(None)
+        return streams  # type: ignore[return-value]
 
 
 #: Modules, their classes of arrays and what is made of the module.

@@ -145,15 +145,16 @@ class Former:
     order: tuple[str, ...]
     #: New name of each renamed argument.
     renamed: Mapping[str, str]
+    #: Number of arguments that can be given by position now.
+    places: int
 
     def translate(
         self, function: Callable[..., object], arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a call by their present names and places."""
-        places = [p for p in signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
         surplus = arguments[self.kept :]
         # a word was once the third argument of a solve, where a vector is now
-        in_former_order = len(arguments) > len(places) or (surplus and isinstance(surplus[0], str))
+        in_former_order = len(arguments) > self.places or (surplus and isinstance(surplus[0], str))
         if in_former_order and len(surplus) <= len(self.order):
             arguments = arguments[: self.kept]
             for name, value in zip(self.order, surplus, strict=False):
@@ -183,7 +184,8 @@ def formerly(
     """Have `public` accept the former arguments of a function; see `Former`."""
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        function.former = Former(kept, order, renamed)  # type: ignore[attr-defined]
+        places = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in signature(function).parameters.values())
+        function.former = Former(kept, order, renamed, places)  # type: ignore[attr-defined]
         return function
 
     return decorate

@@ -37,9 +37,10 @@ MAX_BATCH = 1 << 26
 #: Up to this number of entries, the arrays of a batch of the host go to the device in one copy.
 MAX_IN_ONE_COPY = 1 << 15
 #: Accepted dtypes of arrays on the device.
-INDEX_TYPES = ("int32", "int64")
-VALUE_TYPES = ("float32", "float64", "int32", "int64")
+Types = tuple[np.dtype[Any], ...]
 INT32 = np.dtype(np.int32)
+INDEX_TYPES: Types = INT32, np.dtype(np.int64)
+VALUE_TYPES: Types = np.dtype(np.float32), np.dtype(np.float64), *INDEX_TYPES
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ class BatchUpload:
         return batch_arrays, counts.pop() if counts else 1
 
     def index(self, array: Any, subject: str, limit: int) -> BatchArray:
-        if is_on_device(array):
-            return self._on_device(array, subject, INDEX_TYPES, limit)
+        if (on_device := self._on_device(array, subject, INDEX_TYPES, limit)) is not None:
+            return on_device
         host = self._array(array, subject)
         if host.dtype.kind == "f" and np.isnan(host).any():
             raise ReproErrorOfValue("NaN is no index", where=subject, expected="whole numbers", actual=host.dtype)
@@ -105,8 +106,8 @@ class BatchUpload:
         return BatchArray(subject, _count(host), host.dtype, host=host.astype(np.int32, copy=False), limit=limit)
 
     def value(self, array: Any) -> BatchArray:
-        if is_on_device(array):
-            return self._on_device(array, "values", VALUE_TYPES, None)
+        if (on_device := self._on_device(array, "values", VALUE_TYPES, None)) is not None:
+            return on_device
         host = self._array(array, "values")
         if host.dtype.kind not in "fiub":
             raise ReproErrorOfValue(
@@ -125,11 +126,19 @@ class BatchUpload:
             )
         return host
 
-    def _on_device(self, array: Any, subject: str, types: tuple[str, ...], limit: int | None) -> BatchArray:
-        dtype, shape = described(array)
-        if dtype.name not in types or not dtype.isnative:
+    def _on_device(self, array: Any, subject: str, types: Types, limit: int | None) -> BatchArray | None:
+        """Return a checked array on the device; None for an array of the host."""
+        library = self._runtime.libraries[type(array)]
+        known = None if library is None else library.dtype(array)
+        if known is None and not is_on_device(array):
+            return None
+        dtype, shape = described(array) if known is None else (known, tuple(array.shape))
+        if dtype not in types or not dtype.isnative:
             raise ReproErrorOfValue(
-                "an array on the device has another dtype", where=subject, expected=" or ".join(types), actual=dtype
+                "an array on the device has another dtype",
+                where=subject,
+                expected=" or ".join(map(str, types)),
+                actual=dtype,
             )
         if len(shape) != 1:
             raise ReproErrorOfValue(

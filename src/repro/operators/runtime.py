@@ -21,7 +21,7 @@ from repro.devices.base import Buffer, Device, DeviceError, OutOfDeviceMemory, P
 from repro.devices.selection import open_device, resolve_device
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.operators.array_libraries import ArrayLibraries
-from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, is_on_device, view
+from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, ExternalArray, View, is_on_device, view
 from repro.operators.dlpack import Share
 from repro.package_data import shipped
 
@@ -128,6 +128,17 @@ class Runtime:
 
         `stream` is the one that computes the array; None: that of its library, if this is known.
         """
+        if isinstance(array, DeviceArray):
+            if array.device is not self.device:
+                raise self._elsewhere(subject, f"memory of {_describe_device(array.device)}")
+            return view(array, subject, dtype, count, alignment, write)
+        library = self.libraries[type(array)]
+        if stream is None and library is not None and self._streams is not None:
+            stream = library.stream(self.ordinal)
+        if stream is not None and library is not None and self._streams is not None:
+            address = library.address(array, dtype, count, self.ordinal)
+            if address and address % alignment == 0:
+                return View(ExternalArray(address, count * dtype.itemsize, array), stream, tuple(array.shape))
         if not is_on_device(array):
             raise ReproErrorOfType(
                 "this is no array on the device",
@@ -136,13 +147,6 @@ class Runtime:
                 actual=type(array).__name__,
                 todo="bring a NumPy array there with the `put` of `repro.vectors` or of an operator's `vectors`",
             )
-        if isinstance(array, DeviceArray):
-            if array.device is not self.device:
-                raise self._elsewhere(subject, f"memory of {_describe_device(array.device)}")
-            return view(array, subject, dtype, count, alignment, write)
-        library = self.libraries[type(array)]
-        if stream is None and library is not None and self._streams is not None:
-            stream = library.stream(self.ordinal)
         array_view = view(array, subject, dtype, count, alignment, write, stream)
         memory: Any = array_view.buffer
         if isinstance(memory.owner, Share):
