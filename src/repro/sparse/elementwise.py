@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import alignment, render_template
-from repro.devices.base import Argument, Buffer, Call, Device, Program
+from repro.devices.base import ADDRESS, Argument, Buffer, Call, Device, Program
 from repro.entries import get_entry
 from repro.errors import ReproError
 
@@ -66,6 +66,45 @@ def in_order(launches: Sequence[Launch]) -> Launch:
             part()
 
     return launch
+
+
+class Launches:
+    """Queues kernels of a device, one call for each launch; for temporary arrays, to which binding is not worthwhile.
+
+    On a GPU, launches with the same numbers among their arguments are bound once, and called with addresses.
+    """
+
+    #: Number of bound launches that are remembered.
+    REMEMBERED = 256
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._stream = int(getattr(device, "stream", 0))
+        self._calls: dict[tuple[object, ...], Call] = {}
+
+    def queue(
+        self, program: Program, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
+    ) -> None:
+        """Queue a kernel of `grid` blocks of `block` threads on the device's own queue."""
+        if self._device.backend != "cuda":
+            self._device.bind(program.kernel(name, shared), grid, block, arguments)()
+            return
+        numbers = [argument for argument in arguments if isinstance(argument, np.generic)]
+        key = (program, name, grid, block, shared, *numbers)
+        call = self._calls.get(key)
+        if call is None:
+            places = [argument if isinstance(argument, np.generic) else ADDRESS for argument in arguments]
+            call = self._device.bind_call(program, name, grid, block, places, shared)
+            assert call is not None
+            if len(self._calls) >= self.REMEMBERED:
+                self.release()
+            self._calls[key] = call
+        call(self._stream, *[int(a.pointer) for a in arguments if not isinstance(a, np.generic)])  # type: ignore[union-attr]
+
+    def release(self) -> None:
+        """Forget all bound launches."""
+        while self._calls:
+            self._calls.popitem()[1].close()
 
 
 class CallsInOrder:

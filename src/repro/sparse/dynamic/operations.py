@@ -29,7 +29,7 @@ from repro.sparse.dynamic.kernels import (
     SMALL_BLOCK_SIZE,
 )
 from repro.sparse.dynamic.storage import EntryBatch, SortedBatch, Storage
-from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
+from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Launches, Scratch, in_order
 
 #: Key bits of four radix-sort passes of seven bits; and limits of the number of bits of a column's hash: with more
 #: bits, fewer columns of a row collide.
@@ -321,33 +321,49 @@ class Operations:
         tiles, arguments = self._tiles(offsets, firsts, target, slack, permutation_arguments)
         return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
 
-    def together(self, target: Storage, offsets: Buffer | None = None, *, dependent: bool = True) -> Launch:
+    def together(self, target: Storage) -> Launch:
         """Return a launch that copies all rows into the matrix `target`, in order and without free space.
 
-        `target` has the same shape and enough capacity; its columns and values are CSR then, of which `offsets`, int32
-        `(rows + 1,)`, receives the offsets. On a GPU one kernel computes the offsets and segments; with
-        `dependent`, the kernel that copies entries starts while it still runs, for which binding takes longer.
+        `target` has the same shape and enough capacity; its columns and values are CSR then. On a GPU one kernel
+        computes the offsets and segments, and the kernel that copies entries starts while it still runs.
         """
+        offsets = self._ints("offsets", self.storage.shape[0] + 1)
         if self._device.backend != "cuda":
-            rows = self.storage.shape[0]
-            ends = self._ints("offsets", rows + 1) if offsets is None else offsets
-            scan = self._scan(rows)(self.storage.sizes, ends, rows)
-            return in_order([scan, self.copy(ends, target, slack=False)])
-        storage, rows, block_size = self.storage, self.storage.shape[0], BLOCK_SIZE["cuda"]
-        blocks = max(1, -(-rows // (ROWS_PER_THREAD * block_size)))
+            return self._scanned_copy(target, offsets)
+        place, copy = self._copy_in_order(target, offsets)
+        block_size = BLOCK_SIZE["cuda"]
+        return in_order(
+            [
+                self._kernels.blocks("place_all_rows", *place),
+                self._device.bind_dependent(self._program, "copy_rows", copy[0], block_size, copy[1]),
+            ]
+        )
+
+    def queue_together(self, target: Storage, offsets: Buffer, launches: Launches) -> None:
+        """Queue such a copy; the offsets of the rows of `target`, int32 `(rows + 1,)`, are written, too."""
+        if self._device.backend != "cuda":
+            self._scanned_copy(target, offsets)()
+            return
+        for name, (blocks, arguments) in zip(
+            ("place_all_rows", "copy_rows"), self._copy_in_order(target, offsets), strict=True
+        ):
+            launches.queue(self._program, name, blocks, BLOCK_SIZE["cuda"], arguments)
+
+    def _scanned_copy(self, target: Storage, offsets: Buffer) -> Launch:
+        rows = self.storage.shape[0]
+        return in_order([self._scan(rows)(self.storage.sizes, offsets, rows), self.copy(offsets, target, slack=False)])
+
+    def _copy_in_order(self, target: Storage, offsets: Buffer) -> tuple[tuple[int, list[Argument]], ...]:
+        """Return the numbers of blocks and the arguments of `place_all_rows` and `copy_rows`."""
+        storage, rows = self.storage, self.storage.shape[0]
+        blocks = max(1, -(-rows // (ROWS_PER_THREAD * BLOCK_SIZE["cuda"])))
         firsts = self._firsts(target)
-        offsets = self._ints("offsets", rows + 1) if offsets is None else offsets
-        place = self._kernels.blocks(
-            "place_all_rows", blocks, [
-                np.int32(rows), offsets, storage.sizes, np.int32(target.segments), np.int32(target.pitch), target.table,
-                target.sizes, target.state, firsts, self._zeros("totals", 2 * (2 + blocks)),
-            ],
-        )  # fmt: skip
-        tiles, arguments = self._tiles(offsets, firsts, target, False, _permutation_arguments(None, storage.sizes))
-        if not dependent:
-            return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
-        copy = self._device.bind_dependent(self._program, "copy_rows", tiles, block_size, arguments)
-        return in_order([place, copy])
+        place: list[Argument] = [
+            np.int32(rows), offsets, storage.sizes, np.int32(target.segments), np.int32(target.pitch), target.table,
+            target.sizes, target.state, firsts, self._zeros("totals", 2 * (2 + blocks)),
+        ]  # fmt: skip
+        permutation_arguments = _permutation_arguments(None, storage.sizes)
+        return (blocks, place), self._tiles(offsets, firsts, target, False, permutation_arguments)
 
     @property
     def _tile(self) -> int:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from repro.devices.base import Argument, Buffer, Device, Kernel
+from repro.devices.base import Argument, Buffer, Device
 from repro.sparse.device_primitives import Load, keep
 from repro.sparse.dynamic.operations import Operations
 from repro.sparse.dynamic.storage import Lease, Storage, allocate_row_arrays
-from repro.sparse.elementwise import BLOCK_SIZE, Scratch
+from repro.sparse.elementwise import BLOCK_SIZE, Launches, Scratch
 from repro.sparse.spgemm.kernels import CsrWord
 from repro.sparse.spgemm.one_launch import single_launch
 
@@ -55,7 +55,9 @@ class CsrReader:
 
     def __init__(self, device: Device, load: Load, dtype: np.dtype[np.floating]) -> None:
         self._device, self._load, self._dtype = device, load, dtype
-        self._kernels: dict[bool, Kernel] = {}
+        self._launches = Launches(device)
+        #: The copies of products to arrays of others, which keep a counter of theirs in `_scratch`.
+        self._copies: Operations | None = None
         self._scratch = Scratch(device)
         with ExitStack() as undo:
             self._words = keep(undo, device.allocate(4 * AT_ONCE * len(CsrWord)))
@@ -103,7 +105,8 @@ class CsrReader:
             storage.table, storage.sizes, storage.versions, storage.state, *([own_columns] if matrix.long else []),
             np.int32(place), self._words, self._host.buffer,
         ]  # fmt: skip
-        device.bind(self._kernel(matrix.long), blocks, block_size, arguments)()
+        name = "read_csr_long" if matrix.long else "read_csr"
+        self._launches.queue(self._load("csr-exact"), name, blocks, block_size, arguments)
         return storage
 
     def _row_arrays(self, rows: int) -> tuple[Lease, Sequence[Buffer]]:
@@ -113,13 +116,6 @@ class CsrReader:
         arrays = single_launch(self._device, self._dtype).row_arrays.take(rows)
         return arrays, arrays.parts
 
-    def _kernel(self, long: bool) -> Kernel:
-        if self._device.backend != "cuda":  # an OpenCL kernel holds its arguments
-            return self._load("csr-exact").kernel("read_csr_long" if long else "read_csr")
-        if long not in self._kernels:
-            self._kernels[long] = self._load("csr-exact").kernel("read_csr_long" if long else "read_csr")
-        return self._kernels[long]
-
     def write(self, product: Storage, target: CsrArrays) -> None:
         """Queue the copy of a product to CSR arrays of int32, with as many entries as `product.entries`."""
         device = self._device
@@ -128,16 +124,20 @@ class CsrReader:
             device, product.shape, 1, target.length, self._dtype, target.columns, target.values, *row_arrays,
             borrowed=True, lease_of_rows=lease,
         )  # fmt: skip
-        operations = Operations(product, self._load("matrix"), self._load("sort"), self._scratch)
+        if self._copies is None:
+            self._copies = Operations(product, self._load("matrix"), self._load("sort"), self._scratch)
+        self._copies.storage = product
         try:
-            operations.together(storage, target.offsets, dependent=False)()
+            self._copies.queue_together(storage, target.offsets, self._launches)
         finally:
             if device.backend != "cuda":
                 device.synchronize()  # the scan's memory is released next
-            operations.release()
+                self._copies.release()
+                self._copies = None
             storage.release()  # the pool gives the row arrays to later work of the same queue
 
     def release(self) -> None:
+        self._launches.release()
         self._scratch.release()
         self._words.release()
         self._host.release()

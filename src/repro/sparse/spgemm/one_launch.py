@@ -17,6 +17,7 @@ from repro.devices.base import Argument, Buffer, Device, HostWords, Kernel, OutO
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.elementwise import Launches
 from repro.sparse.spgemm.arena import Arena, Range, RowArrayPool
 from repro.sparse.spgemm.binned_rows import Factors
 from repro.sparse.spgemm.kernels import (
@@ -127,6 +128,14 @@ class SingleConfiguration(NamedTuple):
     capacity: int
 
 
+class Reserved(NamedTuple):
+    """A product whose kernel was not launched yet, the range that holds its entries, and the kernel's arguments."""
+
+    c: Storage
+    entries: Range
+    arguments: list[Argument]
+
+
 class SingleLaunch:
     """One-launch products of one dtype on one device, with the memory that they share."""
 
@@ -139,6 +148,7 @@ class SingleLaunch:
         #: Configuration by the sizes of the factors, least recently used first; None: a single launch is not possible.
         self._configurations: OrderedDict[Sizes, SingleConfiguration | None] = OrderedDict()
         self._kernels: dict[tuple[Program, str], Kernel] = {}
+        self._launches = Launches(device)
 
     def configuration(self, sizes: Sizes) -> SingleConfiguration | None:
         """Return the launch configuration for factors of these sizes.
@@ -188,28 +198,26 @@ class SingleLaunch:
             return None
         for _ in range(len(SINGLE_TABLES)):
             configuration = self.configuration(sizes)
-            bound = None if configuration is None else self.bind(load, factors, configuration)
-            if configuration is None or bound is None:
+            reserved = None if configuration is None else self._reserve(factors, configuration)
+            if configuration is None or reserved is None:
                 return None
-            product = self._finish(sizes, configuration, *bound)
+            product = self._run(load("single-exact"), sizes, configuration, reserved)
             if product is not None:
                 return product
         return None
 
-    def _finish(
-        self,
-        sizes: Sizes,
-        configuration: SingleConfiguration,
-        launch: Callable[[], None],
-        c: Storage,
-        entries_of_c: Range,
+    def _run(
+        self, program: Program, sizes: Sizes, configuration: SingleConfiguration, reserved: Reserved
     ) -> Storage | None:
         """Launch a kernel, wait and return the product.
 
         If it does not fit, remember a better configuration and return None.
         """
+        c, entries_of_c, arguments = reserved
+        shape = configuration.shape
         try:
-            launch()
+            shared = shape.dynamic_bytes(self._dtype.itemsize)
+            self._launches.queue(program, shape.kernel, configuration.blocks, shape.threads, arguments, shared)
             words = self._launch_counters()[1].read()
         except BaseException:
             c.release()
@@ -244,7 +252,21 @@ class SingleLaunch:
 
         It returns None if memory does not suffice.
         """
-        device, capacity = self._device, configuration.capacity
+        reserved = self._reserve(factors, configuration)
+        if reserved is None:
+            return None
+        c, entries_of_c, arguments = reserved
+        try:
+            kernel = self._kernel(load("single-exact"), configuration.shape)
+            launch = self._device.bind(kernel, configuration.blocks, configuration.shape.threads, arguments)
+        except BaseException:
+            c.release()
+            raise
+        return launch, c, entries_of_c
+
+    def _reserve(self, factors: Factors, configuration: SingleConfiguration) -> Reserved | None:
+        """Return memory for a product and the kernel's arguments; None if memory does not suffice."""
+        capacity = configuration.capacity
         nbytes = capacity * (4 + self._dtype.itemsize)
         if capacity > MAX_ENTRIES or not self.affords(nbytes):
             return None
@@ -259,17 +281,11 @@ class SingleLaunch:
             raise
         a, b = factors.a, factors.b
         words, host = self._launch_counters()
-        arguments: list[Argument] = [
+        return Reserved(c, entries_of_c, [
             np.int32(a.shape[0]), a.table, a.columns, a.values, b.table, b.columns, b.values, c.table, c.sizes,
             c.versions, c.columns, c.values, c.state, np.int32(capacity),
             np.int32(configuration.chunk), words, host.buffer,
-        ]  # fmt: skip
-        try:
-            kernel = self._kernel(load("single-exact"), configuration.shape)
-            return device.bind(kernel, configuration.blocks, configuration.shape.threads, arguments), c, entries_of_c
-        except BaseException:
-            c.release()
-            raise
+        ])  # fmt: skip
 
     def affords(self, nbytes: int) -> bool:
         """Return whether a product may reserve `nbytes` bytes.
@@ -327,6 +343,7 @@ class SingleLaunch:
     def release(self) -> None:
         """Release all memory and kernels."""
         self.trim()
+        self._launches.release()
         self.arena.release()
         if self._counters is not None:
             for counters in self._counters:
