@@ -162,3 +162,38 @@ def test_an_operator_needs_no_benchmark():
     """What measures is not imported for a product."""
     names = {name for name in vars(spmv) if not name.startswith("_")}
     assert not names & {"Workspace", "Variant", "ProductOperands"}
+
+
+@pytest.mark.parametrize("columns", [2, 8, 11])
+def test_columns_take_the_short_path_from_the_second_product_on(runtime, bring, columns, monkeypatch):
+    matrix = random(50, 40, 0.2)
+    A = made(runtime, matrix)
+    X = np.asarray([draw(40, float, seed) for seed in range(columns)]).T.copy()
+    first = A @ bring(X)
+    monkeypatch.setattr(A, "_matmat_on_device", None)
+    second, out = A @ bring(X), bring(np.zeros((50, columns)))
+    assert type(second) is ndarray and second.shape == (50, columns)
+    assert A.matmat(bring(X), out, stream=23) is out
+    for Y in (first, second, out):
+        np.testing.assert_allclose(Y.get(), matrix @ X, atol=1e-13)
+    launches = -(-columns // 8)
+    assert runtime.device.streams == [CURRENT_STREAM] * launches + [23] * launches
+
+
+def test_columns_that_the_short_path_does_not_take_go_the_general_way(runtime, bring):
+    matrix = random(50, 50, 0.2)
+    A = made(runtime, matrix)
+    X = np.asarray([draw(50, float, seed) for seed in range(3)]).T.copy()
+    A @ bring(X)
+    short = len(runtime.device.streams)
+    np.testing.assert_allclose((A @ bring(X[:, :2].copy())).get(), matrix @ X[:, :2], atol=1e-13)
+    with pytest.raises(ReproError, match="out has another shape"):
+        A.matmat(bring(X), bring(np.zeros((3, 50))))
+    with pytest.raises(ReproError, match="overlap"):
+        A.matmat(x := bring(X), x)
+    assert len(runtime.device.streams) == short
+    A.update(2 * A._problem.values[:, 0])
+    np.testing.assert_allclose((A @ bring(X)).get(), 2 * (matrix @ X), atol=1e-13)
+    A.close()
+    with pytest.raises(ReproError, match="closed"):
+        A @ bring(X)

@@ -13,7 +13,7 @@ from repro.operators.runtime import Runtime
 
 
 class DirectCall:
-    """y = A x for arrays of a known library (`ArrayLibraries`) that fit as they are; made once for an operator.
+    """y = A x, or Y = A X, for arrays of a known library (`ArrayLibraries`) that fit as they are; made once.
 
     Calling it returns y, or None: then the general way serves the arrays, or says what is wrong with them. It checks
     dtype, size, contiguity, alignment, GPU and overlap, and queues one launch on the stream that the library's work
@@ -27,33 +27,46 @@ class DirectCall:
         Of the operator.
     alignment
         Of x and y, in bytes.
+    vectors
+        None, or the columns of X and Y, both row-major; the caller checks their shapes.
     """
 
-    __slots__ = ("_alignment", "_call", "_columns", "_columns_bytes", "_dtype", "_libraries", "_ordinal", "_rows",
-                 "_rows_bytes")  # fmt: skip
+    __slots__ = ("_alignment", "_call", "_dtype", "_libraries", "_ordinal", "_shape", "_vectors", "_x_bytes", "_x_size",
+                 "_y_bytes", "_y_size")  # fmt: skip
 
     def __init__(
-        self, runtime: Runtime, call: Call, dtype: np.dtype[Any], shape: tuple[int, int], alignment: int
+        self,
+        runtime: Runtime,
+        call: Call,
+        dtype: np.dtype[Any],
+        shape: tuple[int, int],
+        alignment: int,
+        vectors: int | None = None,
     ) -> None:
         self._call, self._dtype, self._alignment = call, dtype, alignment
         self._libraries, self._ordinal = runtime.libraries, runtime.ordinal
-        self._rows, self._columns = shape
-        self._rows_bytes, self._columns_bytes = (count * dtype.itemsize for count in shape)
+        self._shape, self._vectors = shape, vectors
+        self._y_size, self._x_size = (count * (vectors or 1) for count in shape)
+        self._y_bytes, self._x_bytes = self._y_size * dtype.itemsize, self._x_size * dtype.itemsize
 
     def __call__(self, x: Any, out: Any = None, stream: int | None = None) -> Any:
         library, alignment = self._libraries[type(x)], self._alignment
         if library is None or (stream is not None and type(x) is DeviceArray):
             return None  # a `DeviceArray` is valid in the order of another stream
-        source = library.address(x, self._dtype, self._columns, self._ordinal)
+        source = library.address(x, self._dtype, self._x_size, self._ordinal)
         if not source or source % alignment or (out is not None and type(out) is not type(x)):
             return None
         if out is None:
-            shape = None if self._rows == self._columns else product_shape(x.shape, self._rows, self._columns)
+            rows, columns = self._shape
+            if rows == columns:
+                shape = None
+            else:
+                shape = (rows, self._vectors) if self._vectors else product_shape(x.shape, rows, columns)
             out = library.empty(x, shape, self._dtype)
         else:
             library.written(out)
-        target = library.address(out, self._dtype, self._rows, self._ordinal)
-        overlap = source < target + self._rows_bytes and target < source + self._columns_bytes
+        target = library.address(out, self._dtype, self._y_size, self._ordinal)
+        overlap = source < target + self._y_bytes and target < source + self._x_bytes
         if not target or target % alignment or overlap:
             return None
         if stream is None:

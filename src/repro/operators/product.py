@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES
-from repro.devices.base import Buffer, OutOfDeviceMemory, Program
+from repro.devices.base import Buffer, Call, OutOfDeviceMemory, Program
 from repro.entries import get_entry
 from repro.errors import ReproErrorOfValue, Unsupported, argument_errors
 from repro.exact_casts import cast, expectation
@@ -52,6 +52,7 @@ from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
 from repro.sparse.compound.variants import STORED_ORDERS, Layout, VariantId
 from repro.sparse.device_primitives import keep
+from repro.sparse.elementwise import CallsInOrder
 from repro.sparse.ordering import long_rows, permutation, reorder
 from repro.sparse.spgemm.csr_arrays import CsrArrays
 from repro.sparse.symmetry import symmetry_of
@@ -389,6 +390,7 @@ class Product:
         #: Whether several columns are multiplied in one launch.
         self.takes_columns = rows is None and not layout.stores_pairs
         self._products_of_columns: dict[int, CompoundProduct] = {}
+        self._columns_calls: list[Call] = []
         self.nbytes = self._product.nbytes
         self.is_direct = rows is None and layout.vector == "AoS"
         self.call = self._product.bind_call() if self.is_direct else None
@@ -480,6 +482,22 @@ class Product:
 
     def multiply_columns(self, x: Buffer, y: Buffer, count: int, x_steps: Steps, y_steps: Steps) -> None:
         """Queue Y = A X for `count` ≥ 2 columns, if `takes_columns`; the first such product of a width compiles."""
+        product, starts = self._product_of_columns(count)
+        for first in starts:
+            product.bind_columns(x, y, first, x_steps, y_steps)()
+
+    def columns_call(self, count: int, x_steps: Steps, y_steps: Steps) -> Call | None:
+        """Return such a product on any stream, called with the addresses of X and Y; None if there is none."""
+        product, starts = self._product_of_columns(count)
+        calls = [product.bind_columns_call(first, x_steps, y_steps) for first in starts]
+        found = [call for call in calls if call is not None]
+        if len(found) < len(calls):
+            return None
+        self._columns_calls += found
+        return CallsInOrder(found)
+
+    def _product_of_columns(self, count: int) -> tuple[CompoundProduct, Sequence[int]]:
+        """Return the product of as many columns as one launch takes, and the first column of each launch."""
         width, starts = split_columns(count, self.x_vectors.kind.algebra.size)
         product = self._products_of_columns.get(width)
         if product is None:
@@ -490,13 +508,13 @@ class Product:
             program = compiled(self.runtime, self._entry, self._precision, id, width)
             product = self._compound_product(self.runtime.device, program, id, entry_bytes=entry_bytes)
             self._products_of_columns[width] = product
-        for first in starts:
-            product.bind_columns(x, y, first, x_steps, y_steps)()
+        return product, starts
 
     def release(self) -> None:
         """Wait for the device and release the matrix's memory."""
-        if self.call is not None:
-            self.call.close()
+        for call in (self.call, *self._columns_calls):
+            if call is not None:
+                call.close()
         self.runtime.device.synchronize()
         self._memory.close()
 

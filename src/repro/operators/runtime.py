@@ -190,10 +190,7 @@ class Runtime:
 
     def refuse_capture(self, reads: str, *streams: int | None) -> None:
         """Raise `ReproError` while one of the streams, or a library's current one, is captured; see `after`."""
-        if self._streams is None:
-            return
-        asked = {s for s in streams if s is not None} | self.libraries.streams(self.ordinal)
-        if self._streams.are_captured(asked):
+        if self.captures(*streams):
             self._imported.take()
             raise ReproError(
                 "a CUDA graph cannot contain what is read on the host; nothing was queued",
@@ -202,6 +199,12 @@ class Runtime:
                 todo="do it before or after the capture, which takes products, refills, filters and `axpby` of device "
                 "arrays",
             )
+
+    def captures(self, *streams: int | None) -> bool:
+        """Return whether one of the streams, or a library's current one, is captured into a CUDA graph."""
+        if self._streams is None:
+            return False
+        return self._streams.are_captured({s for s in streams if s is not None} | self.libraries.streams(self.ordinal))
 
     def marks(self) -> Marks:
         """Return the marks of one object on streams."""

@@ -125,6 +125,8 @@ class SpmvOperator(DeviceOperator, Closeable):
     def _adopt(self, matrix: MatrixSource, product: Product, owns_product: bool) -> None:
         """Multiply by a product from now on, which `close` releases if this operator owns it."""
         self._matrix, self._owns_product, self.nbytes = matrix, owns_product, product.nbytes
+        #: The short path of A X by the number of columns.
+        self._direct_matmat: dict[int, DirectCall] = {}
         self._product: Product | None = product
         if not matrix.is_on_host:
             matrix.read = product.read_back
@@ -173,6 +175,11 @@ class SpmvOperator(DeviceOperator, Closeable):
         """Return the product with the conjugate transpose, `A.H @ x`; arguments and errors as in `matvec`."""
         return self.H.matvec(x, out, stream=stream)
 
+    def __matmul__(self, x: Any) -> Any:
+        if self._direct is not None and (y := self._direct(x)) is not None:
+            return y
+        return Y if (Y := self._directly(x)) is not None else self.dot(x)
+
     def dot(self, x: Any) -> Any:
         """Return A x as `matvec` does, or A X as `matmat` does; SciPy handles numbers and operators."""
         if is_on_device(x) and not needs_gradient(x) and self._is_several(x):
@@ -200,6 +207,8 @@ class SpmvOperator(DeviceOperator, Closeable):
         ReproError
             As in `matvec`; or X is on the device, and the layout cannot multiply several columns.
         """
+        if (Y := self._directly(X, out, stream)) is not None:
+            return Y
         if needs_gradient(X) and out is None and stream is None and self._is_several(X):
             return self._with_gradient(X)
         if is_on_device(X):
@@ -264,7 +273,31 @@ class SpmvOperator(DeviceOperator, Closeable):
             if shape[1]:
                 self._multiply_columns(x_view.buffer, y_view.buffer, shape[1], x_rows, y_rows)
 
-        return self._queued(x_view, y_view, library, y, out, stream, multiply)
+        product = self._queued(x_view, y_view, library, y, out, stream, multiply)
+        if shape[1] not in self._direct_matmat:
+            self._make_direct(shape[1])
+        return product
+
+    def _directly(self, X: Any, out: Any = None, stream: int | None = None) -> Any:
+        """Return A X by the short path; None if the arrays do not fit, or a width is multiplied for the first time."""
+        shape: Any = getattr(X, "shape", ()) if self._direct_matmat else ()
+        if len(shape) != 2 or shape[0] != self.shape[1]:
+            return None
+        direct = self._direct_matmat.get(shape[1])
+        if direct is None or (out is not None and getattr(out, "shape", None) != (self.shape[0], shape[1])):
+            return None
+        return direct(X, out, stream)
+
+    def _make_direct(self, vectors: int) -> None:
+        """Prepare the short path for X of as many columns, once they were multiplied."""
+        if vectors < 2 or self._runtime.captures():  # a graph that is being captured cannot load a kernel
+            return
+        with self._ordered():
+            call = self._open().columns_call(vectors, *self._steps(vectors, True, True))
+            if call is not None:
+                self._direct_matmat[vectors] = DirectCall(
+                    self._runtime, call, self.dtype, self.shape, self.dtype.itemsize, vectors
+                )
 
     def _matrix_view(self, X: Any, subject: str, stream: int | None) -> tuple[View, bool]:
         """Return the memory of a matrix on the device, and whether it is row-major; else it is column-major."""
@@ -284,11 +317,15 @@ class SpmvOperator(DeviceOperator, Closeable):
         return view, row_major
 
     def _multiply_columns(self, x: Buffer, y: Buffer, count: int, x_row_major: bool, y_row_major: bool) -> None:
+        self._open().multiply_columns(x, y, count, *self._steps(count, x_row_major, y_row_major))
+
+    def _steps(self, count: int, x_row_major: bool, y_row_major: bool) -> tuple[Steps, Steps]:
         parts = self.dtype.itemsize // self._kind.scalar.itemsize
         rows, columns = self.shape
-        x_steps = Steps.of((columns, count), parts, row_major=x_row_major)
-        y_steps = Steps.of((rows, count), parts, row_major=y_row_major)
-        self._open().multiply_columns(x, y, count, x_steps, y_steps)
+        return (
+            Steps.of((columns, count), parts, row_major=x_row_major),
+            Steps.of((rows, count), parts, row_major=y_row_major),
+        )
 
     def solver(self, method: Literal["cg", "bicgstab"] = "cg") -> ChipSolver:
         """Return a persistent solver with a copy of the matrix; it is made at first use and kept until it is closed."""
@@ -351,6 +388,7 @@ class SpmvOperator(DeviceOperator, Closeable):
         """Free the memory of the matrix, of its transposes and solvers; the operator cannot be used afterwards."""
         with self._runtime.after():  # holds the lock, so no other thread is in the middle of a product
             product, self._product, self._direct = self._product, None, None
+            self._direct_matmat = {}
             self.closed, self.nbytes = True, 0
             for transpose in self._own_transposes.values():
                 transpose.close()

@@ -172,8 +172,7 @@ class CompoundProduct:
 
         The program is a module with `columns`, which says how many they are.
         """
-        places = (first, x_steps.row, x_steps.column, y_steps.row, y_steps.column)
-        return self._bound([*self._matrix, x, y, *map(np.int32, places), self._scratch, *self._kept_slots])
+        return self._bound(self._columns_arguments(x, y, first, x_steps, y_steps))
 
     def bind_call(self) -> Call | None:
         """Return y = A x on any stream, called with the addresses of x and y.
@@ -181,9 +180,15 @@ class CompoundProduct:
         It is None if the device's memory has no addresses, or if the schedule has scratch memory, which two streams
         cannot share.
         """
+        return self._call_with(self._arguments(ADDRESS, ADDRESS))
+
+    def bind_columns_call(self, first: int, x_steps: Steps, y_steps: Steps) -> Call | None:
+        """Return what `bind_columns` does on any stream, called with the addresses of X and Y; None as `bind_call`."""
+        return self._call_with(self._columns_arguments(ADDRESS, ADDRESS, first, x_steps, y_steps))
+
+    def _call_with(self, arguments: Sequence[Argument]) -> Call | None:
         if self.id.schedule.kind in WITH_SCRATCH:
             return None
-        arguments = self._arguments(ADDRESS, ADDRESS)
         name, block = self._launch
         return self._device.bind_call(self._program, name, self._grid, block, arguments, self._shared)
 
@@ -195,6 +200,12 @@ class CompoundProduct:
 
     def _arguments(self, x: Buffer, y: Buffer) -> Sequence[Argument]:
         return [*self._matrix, x, y, self._scratch, *self._kept_slots]
+
+    def _columns_arguments(
+        self, x: Buffer, y: Buffer, first: int, x_steps: Steps, y_steps: Steps
+    ) -> Sequence[Argument]:
+        places = (first, x_steps.row, x_steps.column, y_steps.row, y_steps.column)
+        return [*self._matrix, x, y, *map(np.int32, places), self._scratch, *self._kept_slots]
 
 
 def _shared_bytes(id: VariantId, facts: PackedFacts, entry_bytes: int) -> int:
