@@ -46,7 +46,8 @@ class Trials:
         self.made, self.released = [], []
         monkeypatch.setattr(variant_choice, "Product", self.make)
         monkeypatch.setattr(variant_choice, "_seconds", self.time)
-        monkeypatch.setattr(variant_choice, "compiled", lambda *_: self.pass_time(compiling))
+        for name in ("compiled", "load_routine"):
+            monkeypatch.setattr(variant_choice, name, lambda *_: self.pass_time(compiling))
 
     def pass_time(self, seconds):
         self.clock.now += seconds

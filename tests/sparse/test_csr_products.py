@@ -9,7 +9,7 @@ from repro.bench.guards import Guards
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.errors import Unsupported
 from repro.sparse.library import cusparse_bindings
-from repro.sparse.library.cusparse_csr import OF_SEVERAL, OF_VECTOR, CsrRoutine, GpuCsr, bind_csr_product, csr_routines
+from repro.sparse.library.cusparse_csr import OF_SEVERAL, OF_VECTOR, CsrProduct, CsrRoutine, GpuCsr, csr_routines
 from support.emulated_cuda import EmulatedCuda
 from support.host_cusparse import HostDevice, HostLibrary, Status
 from support.matrices import random
@@ -39,7 +39,7 @@ def bound(device, held, fields, routine):
         buffers.append(device.allocate(array.nbytes))
         held.callback(buffers[-1].release)
         device.write(buffers[-1], np.ascontiguousarray(array))
-    launch = bind_csr_product(csr, routine, *buffers, fields, Guards(device), held)
+    launch = CsrProduct(csr, routine, *buffers, fields, Guards(device), held).launch
     return matrix @ x, buffers[1], launch
 
 
@@ -84,4 +84,4 @@ def test_a_device_that_is_no_gpu_is_refused(monkeypatch):
     device = EmulatedCuda()
     with ExitStack() as held, pytest.raises(Unsupported, match="not on emulated"):
         csr = GpuCsr.upload(device, random(5, 5, 0.5, 1))
-        bind_csr_product(csr, OF_VECTOR[0], csr.values, csr.values, 1, Guards(device), held)
+        CsrProduct(csr, OF_VECTOR[0], csr.values, csr.values, 1, Guards(device), held)

@@ -150,7 +150,7 @@ class HostLibrary:
         self._destroy("handle", handle)
 
     def set_stream(self, handle, stream):
-        assert (self.made[handle], stream) == ("handle", STREAM)
+        assert (self.made[handle], stream) == ("handle", getattr(self.device, "stream", STREAM))
 
     def create_csr(self, rows, columns, nnz, *rest):
         *arrays, offsets_type, columns_type, base, kind = rest
@@ -166,6 +166,10 @@ class HostLibrary:
         handle = self._make("vector")
         self.dense[handle] = _numbers(at, (count,), kind)
         return handle
+
+    def dn_vec_set_values(self, handle, at):
+        assert self.made[handle] == "vector"
+        self.dense[handle] = _numbers(at, self.dense[handle].shape, TYPES[self.dense[handle].dtype])
 
     def destroy_dn_vec(self, handle):
         self._destroy("vector", handle)

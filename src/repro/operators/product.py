@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.codegen.targets import DTYPES
-from repro.devices.base import Buffer, Call, OutOfDeviceMemory, Program
+from repro.devices.base import Buffer, Call, Device, OutOfDeviceMemory, Program
 from repro.entries import get_entry
 from repro.errors import ReproErrorOfValue, Unsupported, argument_errors
 from repro.exact_casts import cast, expectation
@@ -50,12 +50,15 @@ from repro.sparse.compound.device_packing import (
 from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
 from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
-from repro.sparse.compound.variants import STORED_ORDERS, Layout, VariantId
+from repro.sparse.compound.variants import ROUTINES, STORED_ORDERS, Layout, RoutineId, VariantId
 from repro.sparse.device_primitives import keep
 from repro.sparse.elementwise import CallsInOrder
 from repro.sparse.ordering import long_rows, permutation, reorder
 from repro.sparse.spgemm.csr_arrays import CsrArrays
 from repro.sparse.symmetry import symmetry_of
+
+if TYPE_CHECKING:
+    from repro.sparse.library.cusparse_csr import CsrProduct  # which few operators need
 
 #: Arrays of a CSR matrix: row pointers, columns, and values `(nnz, members)`.
 HostCsr = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.floating]]
@@ -350,8 +353,42 @@ def compiled(runtime: Runtime, entry: str, precision: str, id: VariantId, column
     return runtime.program(source, name)
 
 
+def load_routine(runtime: Runtime, entry: str, precision: str, id: VariantId) -> None:
+    """Load the library of a routine, and compile what packs matrices for it.
+
+    It raises `ReproError` if the library is missing, or the routine is not for this entry or device.
+    """
+    from repro.sparse.library.cusparse_bindings import gpu, load
+
+    if entry not in ("real", "complex"):
+        raise ReproErrorOfValue(
+            "the library's routine takes numbers only", where=id, expected="real or complex entries", actual=entry
+        )
+    try:
+        gpu(runtime.device)
+        load()
+    except Unsupported as error:
+        raise ReproErrorOfValue(
+            "the library's routine cannot be used", where=id, actual=error, todo="choose a variant"
+        ) from None
+    device_packer(runtime, entry, precision, id.layout.inner)
+
+
+def _routine_product(
+    device: Device, id: VariantId, matrix: MatrixSource, arrays: Mapping[str, Buffer], dtype: np.dtype[Any],
+    stack: ExitStack,
+) -> CsrProduct:  # fmt: skip
+    from repro.bench.guards import Guards
+    from repro.sparse.library.cusparse_csr import OF_VECTOR, CsrProduct, GpuCsr
+
+    csr = GpuCsr(device, matrix.shape, matrix.nnz, arrays["index"], arrays["columns"], arrays["values"], dtype)
+    with ExitStack() as temporaries:
+        y, x = (keep(temporaries, device.allocate(length * dtype.itemsize)) for length in matrix.shape)
+        return CsrProduct(csr, OF_VECTOR[ROUTINES.index(str(id))], x, y, 1, Guards(device), stack)
+
+
 class Product:
-    """A matrix on the device, and the compiled kernel of one variant.
+    """A matrix on the device, and the compiled kernel of one variant or a library's routine.
 
     `x_vectors` and `y_vectors` make vectors in the order that the layout requires. `is_direct`: whether users' vectors
     already have this order (AoS, unknowns not renumbered). `nbytes`: bytes of the matrix in the layout. `call` is the
@@ -362,7 +399,9 @@ class Product:
     def __init__(self, runtime: Runtime, matrix: MatrixSource, precision: str, id: VariantId) -> None:
         self.runtime, self.id, layout = runtime, id, id.layout
         kind, device = VectorType(matrix.entry, precision), runtime.device
-        program = compiled(runtime, matrix.entry, precision, id)
+        if isinstance(id, RoutineId):
+            load_routine(runtime, matrix.entry, precision, id)
+        program = None if isinstance(id, RoutineId) else compiled(runtime, matrix.entry, precision, id)
         self._entry, self._precision, self._shape, self._nnz = matrix.entry, precision, matrix.shape, matrix.nnz
         self._packed_on_device: PackedOnDevice | None = None
         self._pointers: Buffer | None = None
@@ -379,7 +418,11 @@ class Product:
                         entry_bytes=vector_entry_bytes(layout, kind.algebra.size, kind.scalar.itemsize),
                         scratch=lambda nbytes: keep(scratch, device.allocate(nbytes)),
                     )  # fmt: skip
-                    self._product = self._compound_product(device, program, id)
+                    self._product = (
+                        self._compound_product(device, program, id)
+                        if program is not None
+                        else _routine_product(device, id, matrix, arrays, kind.dtype, stack)
+                    )
             except OutOfDeviceMemory as error:
                 raise runtime.out_of_memory_error(error) from None
             except Unsupported as error:
@@ -391,9 +434,10 @@ class Product:
         self.takes_columns = rows is None and not layout.stores_pairs
         self._products_of_columns: dict[int, CompoundProduct] = {}
         self._columns_calls: list[Call] = []
-        self.nbytes = self._product.nbytes
+        self.nbytes = facts.nbytes
         self.is_direct = rows is None and layout.vector == "AoS"
-        self.call = self._product.bind_call() if self.is_direct else None
+        # a routine has working memory, which two streams cannot share
+        self.call = self._product.bind_call() if self.is_direct and isinstance(self._product, CompoundProduct) else None
         self.y_vectors = Vectors(runtime, matrix.shape[0], kind, layout.vector, rows)
         self.x_vectors = (
             self.y_vectors if matrix.square else Vectors(runtime, matrix.shape[1], kind, layout.vector, rows)

@@ -83,7 +83,7 @@ class SpmvOperator(DeviceOperator, Closeable):
     Attributes
     ----------
     name
-        Name of the variant, such as `Sl-32-SoA-AoS/static-256-4`.
+        Name of the variant, such as `Sl-32-SoA-AoS/static-256-4`, or of a library's routine, `cuSPARSE CSR ALG1`.
     entry, precision
         Type of the non-zeros, and precision of the product.
     n
@@ -93,7 +93,7 @@ class SpmvOperator(DeviceOperator, Closeable):
     nbytes
         Bytes of the matrix on the device; 0 after `close`.
     timed
-        Seconds of one product by each variant that `tuned="now"` timed on this matrix; empty otherwise.
+        Seconds of one product by each variant and routine that `tuned="now"` timed on this matrix; empty otherwise.
     """
 
     def __init__(
@@ -625,8 +625,8 @@ def operator(
     tuned
         `default`: a variant for rows of such lengths, whose set-up only packs the matrix. The name of a variant, as
         `Sl-32-SoA-AoS/static-256-4`. `campaign:problem`, such as `h200:fem/nut_37k`: what a campaign chose for a
-        similar problem, among layouts that take a user's vectors as they are. `now`: time a few variants on this matrix
-        and take the fastest.
+        similar problem, among layouts that take a user's vectors as they are. `now`: time cuSPARSE's routines and a few
+        variants on this matrix, and take the fastest. `cuSPARSE CSR ALG1` or `cuSPARSE CSR ALG2`: that routine.
     budget
         Seconds that `now` takes besides compiling. The default variant is always timed; another one only if it is
         expected to end in time.

@@ -13,16 +13,17 @@ import numpy as np
 
 from repro.bench.campaign_folder import RESULTS
 from repro.codegen.targets import DTYPES, Target
+from repro.devices.base import LaunchError
 from repro.entries import get_entry
 from repro.errors import ReproError, ReproErrorOfValue, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
 from repro.misspellings import nearest
-from repro.operators.product import MatrixSource, Product, compiled
+from repro.operators.product import MatrixSource, Product, compiled, load_routine
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.defaults import default_variant
 from repro.sparse.compound.product import MAX_PADDING, padding
-from repro.sparse.compound.variants import FEW_MEMBERS, VariantId
+from repro.sparse.compound.variants import FEW_MEMBERS, ROUTINES, RoutineId, VariantId
 from repro.sparse.symmetry import symmetry_of
 from repro.sparse.tuning_features import OPERATOR, WINNERS
 
@@ -72,7 +73,7 @@ BUDGET = 2.0
 
 
 #: What `tuned` may be.
-CHOICES = "default, now, CAMPAIGN:PROBLEM, or a variant such as Sl-32-SoA-AoS/static-256-4"
+CHOICES = f"default, now, CAMPAIGN:PROBLEM, {', '.join(ROUTINES)}, or a variant such as Sl-32-SoA-AoS/static-256-4"
 
 
 @argument_errors()
@@ -81,9 +82,9 @@ def find_variant(
 ) -> VariantId:
     """Return the variant that a user's argument `tuned` selects.
 
-    `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or `default`, or `campaign:problem`. The
-    latter is the variant that a campaign in the folder `results` chose for a problem among those that use vectors in a
-    user's order; if its records lack this choice, the fastest of all variants.
+    `tuned` is the name of a variant such as `Sl-32-SoA-AoS/static-256-4`, or of a library's routine, or `default`, or
+    `campaign:problem`. The last is the variant that a campaign in the folder `results` chose for a problem among those
+    that use vectors in a user's order; if its records lack this choice, the fastest of all variants.
 
     Raises
     ------
@@ -113,6 +114,8 @@ def find_variant(
                 todo="name a problem like this matrix",
             )
         tuned = choice.name
+    elif tuned in ROUTINES:
+        return RoutineId.of(tuned)
     elif "-" not in tuned:  # no layout has such a name
         raise ReproErrorOfValue("unknown choice of a kernel", expected=CHOICES, actual=tuned)
     return exported_variant(tuned, target)
@@ -158,10 +161,11 @@ def find_fastest(
                 if str(id) in timed or _is_padding(matrix, id, target.warp):
                     continue
                 with clock.paused():
-                    compiled(runtime, matrix.entry, precision, id)
+                    make_ready = load_routine if isinstance(id, RoutineId) else compiled
+                    make_ready(runtime, matrix.entry, precision, id)
                 product = Product(runtime, matrix, precision, id)
                 seconds = _seconds(product, min(timed.values(), default=np.inf))
-            except (ReproError, Unsupported, MemoryError):
+            except (ReproError, Unsupported, LaunchError, MemoryError):
                 if product is not None:
                     product.release()
                 continue
@@ -186,6 +190,8 @@ def _candidates(
         yield from CPU_QUICK
         return
     members = len(get_entry(matrix.entry).members)
+    if matrix.entry in ("real", "complex"):
+        yield from ROUTINES
     yield from QUICK_SLICES if members <= FEW_MEMBERS else ()
     yield from QUICK
     ordering = ORDERING_SECONDS * matrix.nnz

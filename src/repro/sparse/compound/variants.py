@@ -571,6 +571,25 @@ class VariantId(BaseId):
         return SearchPoint.of(str(layout), words, sizes)
 
 
+#: Names of routines that an operator can run in place of a variant: cuSPARSE's for CSR and one vector.
+ROUTINES = ("cuSPARSE CSR ALG1", "cuSPARSE CSR ALG2")
+
+
+@dataclass(frozen=True, order=True)
+class RoutineId(VariantId):
+    """A library's routine for a matrix in plain CSR; our schedule is for products with several vectors."""
+
+    name: str
+
+    @classmethod
+    def of(cls, name: str) -> RoutineId:
+        """Return the routine of a name in `ROUTINES`."""
+        return cls(Layout("CSR", "AoS", "AoS"), Schedule(MERGE, 128, 8, in_flight=5), name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 def fitting_variant(name: str, target: Target) -> VariantId:
     """Return the variant of a given name; raise `ReproError` if it is unknown, or exceeds the target's limits."""
     return fitting(VariantId.parse(name), target)

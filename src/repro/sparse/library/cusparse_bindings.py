@@ -21,7 +21,6 @@ import numpy as np
 from repro.bench.guards import Guards
 from repro.devices.base import Buffer, LaunchError, OutOfDeviceMemory
 from repro.devices.cuda import CudaDevice
-from repro.devices.cuda_driver import CudaBuffer
 from repro.errors import Unsupported
 
 #: Values of cudaDataType.
@@ -72,9 +71,9 @@ def gpu(device: Any) -> CudaDevice:
     return device
 
 
-def address(buffer: Buffer) -> int:
-    assert isinstance(buffer, CudaBuffer)
-    return buffer.pointer
+def address(buffer: Any) -> int:
+    pointer: int = buffer.pointer
+    return pointer
 
 
 def scalars(dtype: np.dtype[Any]) -> tuple[int, int]:

@@ -42,7 +42,7 @@ class GpuCsr:
     columns: Buffer
     #: Values in `dtype`, `(nnz,)`.
     values: Buffer
-    #: float32 or float64.
+    #: float32 or float64; complex types of matrices that are multiplied by vectors only.
     dtype: np.dtype[Any]
 
     @classmethod
@@ -125,39 +125,53 @@ def csr_routines(fields: int) -> tuple[CsrRoutine, ...]:
     return OF_VECTOR if fields == 1 else OF_SEVERAL
 
 
-def bind_csr_product(
-    matrix: GpuCsr, routine: CsrRoutine, x: Buffer, y: Buffer, fields: int, guards: Guards, stack: ExitStack
-) -> Callable[[], None]:
-    """Let the library analyse Y = A X, run it once, and return its launch.
+class CsrProduct:
+    """Y = A X, which the library has analysed and run once, on the device's own queue.
 
-    `routine` is one of `csr_routines(fields)`. X is `(m, fields)` and Y `(n, fields)`, row by row, of A's type; columns
-    of a row of A may have any order. `stack` releases descriptors and working memory.
+    `launch` is the product of X and Y; later values of A are multiplied as they are then. `routine` is one of
+    `csr_routines(fields)`. X is `(m, fields)` and Y `(n, fields)`, row by row, of A's type; columns of a row of A may
+    have any order. `stack` releases descriptors and working memory.
 
     Raises
     ------
     Unsupported, OutOfDeviceMemory, LaunchError
         There is no GPU or no cuSPARSE, or the library refuses; the message is its own.
     """
-    handle = Handle(matrix.device, stack, label=routine.name)
-    algorithm = handle.algorithm(_ALGORITHMS[routine.function], routine.algorithm)
-    dtype, (rows, columns) = matrix.dtype, matrix.shape
-    with handle.refusals(routine.name):
-        descriptor = handle.make_csr(stack, matrix.shape, matrix.nnz, matrix.addresses, dtype)
-        if fields == 1:
-            dense = [handle.make_vector(stack, buffer, length, dtype) for buffer, length in ((x, columns), (y, rows))]
-        else:
-            dense = [
-                handle.make_vectors(stack, buffer, length, fields, dtype)
+
+    def __init__(
+        self, matrix: GpuCsr, routine: CsrRoutine, x: Buffer, y: Buffer, fields: int, guards: Guards, stack: ExitStack
+    ) -> None:
+        self._handle = handle = Handle(matrix.device, stack, label=routine.name)
+        algorithm = handle.algorithm(_ALGORITHMS[routine.function], routine.algorithm)
+        dtype, (rows, columns) = matrix.dtype, matrix.shape
+        with handle.refusals(routine.name):
+            descriptor = handle.make_csr(stack, matrix.shape, matrix.nnz, matrix.addresses, dtype)
+            self._dense = [
+                handle.make_vector(stack, buffer, length, dtype)
+                if fields == 1
+                else handle.make_vectors(stack, buffer, length, fields, dtype)
                 for buffer, length in ((x, columns), (y, rows))
             ]
-        one, zero = scalars(dtype)
-        plain = [handle.plain] * (1 if fields == 1 else 2)
-        arguments = handle.value, *plain, one, descriptor, dense[0], zero, dense[1], TYPES[dtype], algorithm
-        workspace_address = handle.prepare(stack, routine.function, arguments, guards)
-        run = partial(getattr(handle.library, routine.function), *arguments, workspace_address)
-        run()
-        handle.device.synchronize()
-    return handle.launcher(run)
+            one, zero = scalars(dtype)
+            plain = [handle.plain] * (1 if fields == 1 else 2)
+            given = one, descriptor, self._dense[0], zero, self._dense[1], TYPES[dtype], algorithm
+            arguments = handle.value, *plain, *given
+            workspace_address = handle.prepare(stack, routine.function, arguments, guards)
+            self._run = partial(getattr(handle.library, routine.function), *arguments, workspace_address)
+            self._run()  # besides, a graph can only contain kernels that are loaded
+            handle.device.synchronize()
+        self.launch = handle.launcher(self._run)
+
+    def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return a launch of y = A x for other vectors, if there is one of each."""
+        point, vectors = self._handle.library.dn_vec_set_values, [*zip(self._dense, map(address, (x, y)), strict=True)]
+
+        def run() -> None:
+            for vector, at in vectors:
+                point(vector, at)
+            self._run()
+
+        return self._handle.launcher(run)
 
 
 #: ALG1 holds all intermediate products at once; ALG2 needs less memory; ALG3 forms them in chunks.

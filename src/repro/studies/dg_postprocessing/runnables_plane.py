@@ -40,7 +40,7 @@ from repro.sparse.device_primitives import KernelLauncher, Launches, ModuleFile,
 from repro.sparse.elementwise import in_order
 from repro.sparse.library import among
 from repro.sparse.library.cusparse_bindings import gpu, load, version
-from repro.sparse.library.cusparse_csr import MAX_CSR_ENTRIES, CsrRoutine, GpuCsr, bind_csr_product, csr_routines
+from repro.sparse.library.cusparse_csr import MAX_CSR_ENTRIES, CsrProduct, CsrRoutine, GpuCsr, csr_routines
 from repro.sparse.operands import NAN_BYTE
 from repro.studies.dg_postprocessing import (
     FILTER,
@@ -657,7 +657,7 @@ class CusparseProduct(LibraryProduct):
         values = launches.numbers(count * fields, np.float64)
         launches.device.fill(values, NAN_BYTE)
         guards = launches.guards or Guards(launches.device)
-        self.launch = bind_csr_product(csr, self._routine, modes, values, fields, guards, launches.stack)
+        self.launch = CsrProduct(csr, self._routine, modes, values, fields, guards, launches.stack).launch
         self.bytes_moved = csr.nbytes + modes.nbytes + 8 * count * fields
         order = operands.host.points(row_cell_size(operands)).members  # the matrix's rows are in the order of cells
 
