@@ -238,14 +238,6 @@ def mem_get_info() -> tuple[int, int]:
     return int(free), int(total)
 
 
-def memcpy_htod(target: int, source: NDArray[Any]) -> None:
-    _checked(driver.cuMemcpyHtoD(target, source.ctypes.data, source.nbytes))
-
-
-def memcpy_dtoh(target: NDArray[Any], source: int) -> None:
-    _checked(driver.cuMemcpyDtoH(target.ctypes.data, source, target.nbytes))
-
-
 def memcpy_htod_async(target: int, source: NDArray[Any], stream: Stream) -> None:
     _checked(driver.cuMemcpyHtoDAsync(target, source.ctypes.data, source.nbytes, stream._handle))
 

@@ -447,13 +447,13 @@ class CudaDevice:
             with self._mapped():
                 write_staged(self._cuda, self._stream, self._pinned, buffer.pointer, contiguous)
         elif array.nbytes:
-            with self._mapped():
-                self._cuda.memcpy_htod(buffer.pointer, contiguous)
+            self.write(buffer, contiguous)
         return buffer
 
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        with self._mapped():  # the default stream, on which it copies, waits for this device's, which is blocking
-            self._cuda.memcpy_htod(pointer_of(buffer), np.ascontiguousarray(array))
+        with self._mapped():  # not on the default stream, for which other blocking streams would have to wait
+            self._cuda.memcpy_htod_async(pointer_of(buffer), np.ascontiguousarray(array), self._stream)
+            self._stream.synchronize()
 
     def allocate(self, nbytes: int) -> CudaBuffer:
         with self._mapped():
@@ -495,8 +495,9 @@ class CudaDevice:
         return CudaBuffer(pointer_of(buffer) + offset, nbytes)
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        with self._mapped():  # as `write`
-            self._cuda.memcpy_dtoh(array, pointer_of(buffer))
+        with self._mapped():
+            self._cuda.memcpy_dtoh_async(array, pointer_of(buffer), self._stream)
+            self._stream.synchronize()
 
     def host_words(self, count: int) -> MappedWords:
         with self._mapped():
