@@ -201,4 +201,4 @@ def test_a_second_insertion_takes_few_frames(A):
         A.insert([1, 2], [3, 4], [5.0, 6.0])
 
     insert()
-    assert 0 < len(frames(insert)) <= 72
+    assert 0 < len(frames(insert)) <= 62

@@ -261,6 +261,10 @@ class CudaProgram:
         except self._failure as error:
             raise LaunchError(f"no kernel {name} in the module: {error}") from None
 
+    def having(self, name: str) -> CudaProgram:
+        """Return the program of one binary that has a kernel: this one."""
+        return self
+
 
 class CudaDevice:
     """One GPU with one stream, created by `open_cuda`; implements `Device`.
@@ -536,7 +540,7 @@ class CudaDevice:
         with self._mapped():
             if not has_cooperative_launches(self.ordinal, self.failure):
                 return None
-            cooperative: CooperativeKernel = self._bindings_module(program).cooperative(
+            cooperative: CooperativeKernel = self._bindings_module(program, name).cooperative(
                 name, block, shared, self.sm_count
             )
             return cooperative
@@ -547,7 +551,7 @@ class CudaDevice:
         if not self.target.has_dependent_launches:
             return self.bind(program.kernel(name, shared), grid, block, arguments)
         with self._mapped():
-            launch: Callable[[], None] = self._bindings_module(program).bind_dependent(
+            launch: Callable[[], None] = self._bindings_module(program, name).bind_dependent(
                 name, grid, block, shared, arguments
             )
             return launch
@@ -556,7 +560,7 @@ class CudaDevice:
         self, program: Any, name: str, grid: int, block: int, arguments: Sequence[Argument], shared: int = 0
     ) -> Call:
         with self._mapped():
-            launch: Call = self._bindings_module(program).bind_call(name, grid, block, shared, arguments)
+            launch: Call = self._bindings_module(program, name).bind_call(name, grid, block, shared, arguments)
             return launch
 
     def let_wait(self, stream: int) -> None:
@@ -566,10 +570,11 @@ class CudaDevice:
         with self._activated():
             let_wait(stream, self.stream, self.failure)
 
-    def _bindings_module(self, program: Any) -> Any:
-        """Return a program's module as loaded by NVIDIA's bindings; this device's context must be current."""
+    def _bindings_module(self, program: Any, name: str) -> Any:
+        """Return the module with a program's kernel as loaded by NVIDIA's bindings; the context must be current."""
         from repro.devices.cuda_bindings import BindingsModule
 
+        program = program.having(name)
         if program not in self._bindings_modules:
             self._bindings_modules[program] = BindingsModule(program.binary, self.stream, self.within, self.failure)
         return self._bindings_modules[program]

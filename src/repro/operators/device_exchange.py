@@ -40,6 +40,8 @@ MAX_IN_ONE_COPY = 1 << 15
 Types = tuple[np.dtype[Any], ...]
 INT32 = np.dtype(np.int32)
 INDEX_TYPES: Types = INT32, np.dtype(np.int64)
+#: Types that are on no device, without a question.
+HOST = np.ndarray, list, int, float
 VALUE_TYPES: Types = np.dtype(np.float32), np.dtype(np.float64), *INDEX_TYPES
 
 
@@ -86,8 +88,8 @@ class BatchUpload:
         return batch_arrays, counts.pop() if counts else 1
 
     def index(self, array: Any, subject: str, limit: int) -> BatchArray:
-        if (on_device := self._on_device(array, subject, INDEX_TYPES, limit)) is not None:
-            return on_device
+        if not isinstance(array, HOST) and (seen := self._on_device(array, subject, INDEX_TYPES, limit)) is not None:
+            return seen
         host = self._array(array, subject)
         if host.dtype.kind == "f" and np.isnan(host).any():
             raise ReproErrorOfValue("NaN is no index", where=subject, expected="whole numbers", actual=host.dtype)
@@ -106,8 +108,8 @@ class BatchUpload:
         return BatchArray(subject, _count(host), host.dtype, host=host.astype(np.int32, copy=False), limit=limit)
 
     def value(self, array: Any) -> BatchArray:
-        if (on_device := self._on_device(array, "values", VALUE_TYPES, None)) is not None:
-            return on_device
+        if not isinstance(array, HOST) and (seen := self._on_device(array, "values", VALUE_TYPES, None)) is not None:
+            return seen
         host = self._array(array, "values")
         if host.dtype.kind not in "fiub":
             raise ReproErrorOfValue(
@@ -284,7 +286,7 @@ class _Block:
 def load_module(runtime: Runtime, precision: str, module: str) -> Program:
     """Load a kernel module of dynamic matrices once; compile it if it is not in the cache."""
     source = render_module(KERNELS, f"{precision}/{module}", runtime.device.target, "DynamicCSR")
-    return runtime.program(source, f"dynamic/{precision}-{module}")
+    return runtime.kernels(source, f"dynamic/{precision}-{module}")
 
 
 def _batch(count: int, buffers: list[Buffer]) -> EntryBatch:

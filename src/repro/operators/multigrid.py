@@ -38,7 +38,7 @@ from repro.operators.device_exchange import (
     to_cupy,
 )
 from repro.operators.iterative_solver import Callback, check_callback, like, solve_columns, tolerances
-from repro.operators.product_tools import load_products, product_source
+from repro.operators.product_tools import load_products
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows
 from repro.operators.sparse_products import StoredPattern, matrix_on_device
@@ -233,8 +233,6 @@ def amg(
     near_null = None if B is None else _vectors(B, n)
     runtime = open_runtime(device)
     load = _load(runtime, precision)
-    if runtime.device.backend == "cuda" and n > settings.coarsest:
-        _compile_together(runtime, precision)
     with runtime.after():
         try:
             storage = (
@@ -652,24 +650,9 @@ def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
 
     @cache
     def load(module: str) -> Program:
-        return runtime.program(*_source(runtime, precision, module)) if module in MODULES else others(module)
+        if module not in MODULES:
+            return others(module)
+        source = render_multigrid(KERNELS, f"{precision}/{module}", runtime.device.target, "amg")
+        return runtime.kernels(source, f"amg/{precision}-{module}")
 
     return load
-
-
-@cache  # a set-up compiles all modules together first, and then loads each
-def _source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
-    """Return the source of a module of multigrid and its name in the cache."""
-    source = render_multigrid(KERNELS, f"{precision}/{module}", runtime.device.target, "amg")
-    return source, f"amg/{precision}-{module}"
-
-
-@cache
-def _compile_together(runtime: Runtime, precision: str) -> None:
-    """Compile all modules of a set-up on a GPU in parallel.
-
-    Compiling one module after the other takes three times as long.
-    """
-    sources = [_source(runtime, precision, module) for module in MODULES]
-    sources.append(product_source(runtime, precision, "single-exact"))
-    runtime.compile_together({name: source for source, name in sources})

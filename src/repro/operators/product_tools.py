@@ -64,13 +64,7 @@ def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
     def load(module: str) -> Program:
         if module in TEMPLATES:
             return load_module(runtime, precision, module)
-        return runtime.program(*product_source(runtime, precision, module))
+        source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")
+        return runtime.kernels(source, f"spgemm/{precision}-{module}")
 
     return load
-
-
-@cache  # a set-up compiles all modules together first, and then loads each
-def product_source(runtime: Runtime, precision: str, module: str) -> tuple[str, str]:
-    """Return the source of a module of products and its name in the cache."""
-    source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")
-    return source, f"spgemm/{precision}-{module}"

@@ -23,6 +23,7 @@ from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argume
 from repro.operators.array_libraries import ArrayLibraries
 from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, ExternalArray, View, is_on_device, view
 from repro.operators.dlpack import Share
+from repro.operators.kernels_on_demand import KernelsOnDemand
 from repro.package_data import shipped
 
 CACHE = "REPRO_CACHE"
@@ -87,6 +88,12 @@ class Runtime:
         """Compile a source unless the cache has it, and load it; see `compiled`."""
         module, folder = self.compiled(source, name)
         return self.load(folder / str(module.binary))
+
+    def kernels(self, source: str, name: str) -> Program:
+        """Return the program of a source with many kernels; a GPU's are compiled when each is first used."""
+        return (
+            KernelsOnDemand(source, name, self.program) if self.device.backend == "cuda" else self.program(source, name)
+        )
 
     def upload(self, array: NDArray[Any]) -> Buffer:
         try:
