@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from repro.filtering.reference import clipped_rows, count_work
+from repro.filtering.reference import count_work
 from repro.filtering.stencil_geometry import (
     fans,
     predicted_pairs,
@@ -12,6 +12,7 @@ from repro.filtering.stencil_geometry import (
     strips_from_edge,
     strips_from_line,
 )
+from support.clipped_rows import clipped_rows
 from support.triangulations import clipped_area, graded, hexagonal, one_huge, structured
 
 WIDTH = 4

@@ -5,7 +5,8 @@ import pytest
 
 from repro.errors import ReproError
 from repro.filtering import reference, stencil_geometry
-from repro.filtering.reference import clipped_rows, contour_rows, count_work
+from repro.filtering.reference import contour_rows, count_work
+from support.clipped_rows import clipped_rows
 from support.triangulations import hexagonal, structured
 
 ways = pytest.mark.parametrize("rows", [clipped_rows, contour_rows])

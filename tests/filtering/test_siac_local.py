@@ -5,9 +5,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from repro.filtering.reference import clipped_rows, contour_rows, count_work
+from repro.filtering.reference import contour_rows, count_work
 from repro.filtering.stencil_geometry import point_scales
 from repro.galerkin import BASES
+from support.clipped_rows import clipped_rows
 from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.siac_on_devices import bound_of, filtered, filtered_locally, random_modes, siac_loader
 from support.triangulations import graded, hexagonal, one_huge, structured

@@ -1,6 +1,8 @@
 """Operators of symmetric matrices by formats that store each pair of entries once."""
 
+from collections import defaultdict
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,28 +63,35 @@ def test_conjugate_gradients_on_elasticity_take_fewer_bytes(as_scipy):
 
 
 @pytest.mark.parametrize(("entry", "kind"), KINDS)
-def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs(entry, kind):
-    def candidates(problem, precision="double", seconds=1.0):
-        return list(
-            variant_choice._candidates(MatrixSource(problem), precision, target, lambda needed: needed <= seconds)
-        )
+def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs(monkeypatch, entry, kind):
+    device = SimpleNamespace(target=get_target("sm_90"), sm_count=132, l2_bytes=50 << 20)
 
-    problem, target = symmetric_problem(entry, kind), get_target("sm_90")
-    assert set(variant_choice.QUICK_PAIRS) <= set(candidates(problem))
+    def candidates(problem, precision="double", seconds=1.0):
+        """Names of all candidates, of which none gains."""
+        source, timed = MatrixSource(problem), defaultdict(lambda: 1.0)
+        monkeypatch.setattr(variant_choice, "MOST_TRIED", 1000)
+        monkeypatch.setattr(variant_choice, "LEAST_HOPE", 0.0)
+        return list(variant_choice._candidates(source, precision, device, timed, lambda needed: needed <= seconds))
+
+    def pairs(names):
+        return {name for name in names if name.startswith("Pairs-")}
+
+    problem = symmetric_problem(entry, kind)
+    all_pairs = pairs(map(str, variant_choice.recorded()[0]))
+    assert all_pairs and all_pairs == pairs(candidates(problem))
     for other in (disturbed(problem), without_entry(problem)):
-        assert not set(variant_choice.QUICK_PAIRS) & set(candidates(other))
-        assert set(variant_choice.QUICK_ORDERED) <= set(candidates(other))
+        names = candidates(other)
+        assert not pairs(names) and any("@clustered" in name for name in names)
     # in single precision what differs in the last bit is the same
-    assert set(variant_choice.QUICK_PAIRS) <= set(candidates(disturbed(problem), "single"))
+    assert all_pairs == pairs(candidates(disturbed(problem), "single"))
     without_orders = candidates(problem, seconds=0.0)
     assert without_orders[0] == "default" and not any("@clustered" in name for name in without_orders)
-    for name in variant_choice.QUICK_PAIRS:
-        id = VariantId.parse(name)
+    for id in map(VariantId.parse, all_pairs):
         assert id.layout.stores_pairs and id.layout in extended_layouts(get_entry("block3"))
-        assert id.schedule in extended_space(target, id.layout)
+        assert id.schedule in extended_space(device.target, id.layout)
         assert id.layout.unknowns == "natural" and id.layout.vector == "AoS", "a user's vectors as they are"
     pattern = replace(symmetric_problem("real", SYMMETRIC), entry="pattern")
-    assert not set(variant_choice.QUICK_PAIRS) & set(candidates(replace(pattern, values=np.empty((pattern.nnz, 0)))))
+    assert not pairs(candidates(replace(pattern, values=np.empty((pattern.nnz, 0)))))
 
 
 @pytest.mark.wording

@@ -17,7 +17,7 @@ from repro.operators.product import MatrixSource
 from repro.operators.variant_choice import CPU_QUICK, find_fastest
 from repro.problems.matrix import Matrix
 from repro.sparse.compound import defaults, device_packing
-from repro.sparse.compound.variants import VariantId, fitting
+from repro.sparse.compound.variants import ROUTINES, VariantId, fitting
 from support.matrices import draw
 
 DEVICE = "opencl:0"
@@ -70,7 +70,8 @@ def problem(matrix):
 
 
 def found(problem, trials, budget, target="cpu"):
-    runtime = SimpleNamespace(device=SimpleNamespace(target=get_target(target)), after=nullcontext)
+    device = SimpleNamespace(target=get_target(target), sm_count=132, l2_bytes=50 << 20)
+    runtime = SimpleNamespace(device=device, after=nullcontext)
     return find_fastest(runtime, MatrixSource(problem), "double", budget)
 
 
@@ -125,9 +126,25 @@ def test_mostly_padded_candidates_are_not_packed(monkeypatch):
 def test_on_a_gpu_rows_are_ordered_only_within_the_budget(monkeypatch, problem, budget):
     trials = Trials(monkeypatch, FakeTime(monkeypatch), making=0.0)
     tried = found(problem, trials, budget, "sm_90").timed
-    assert any("@clustered" in name for name in tried) == (budget > 1)
-    assert {*variant_choice.QUICK_SLICES, *variant_choice.QUICK} <= set(tried)
-    assert next(iter(tried)) == "CSR-AoSoA-AoS/direct-128-8-w2-u2"
+    assert budget > 1 or not any("@clustered" in name or "Pairs" in name for name in tried)
+    assert list(tried)[:3] == ["CSR-AoSoA-AoS/direct-128-8-w2-u2", *ROUTINES]
+    names = set(map(str, variant_choice.recorded()[0]))
+    assert 3 < len(tried) <= 3 + variant_choice.MOST_TRIED and set(list(tried)[3:]) <= names
+
+
+@pytest.mark.parametrize("part", ["Sl-32", "@clustered", "cs"])
+def test_a_kind_of_variants_that_is_much_faster_is_found(monkeypatch, problem, part):
+    names = [*map(str, variant_choice.recorded()[0])]
+    seconds = {name: 0.8 for name in names if part in name}
+    fastest = found(problem, Trials(monkeypatch, FakeTime(monkeypatch), making=0.0, seconds=seconds), 1e3, "sm_90")
+    assert part in str(fastest.product.id)
+
+
+def test_nothing_more_is_timed_where_nothing_is_hoped_for(monkeypatch, problem):
+    """The default is as much faster than all others as no record knows."""
+    seconds = {"CSR-AoSoA-AoS/direct-128-8-w2-u2": 1e-9}
+    tried = found(problem, Trials(monkeypatch, FakeTime(monkeypatch), seconds=seconds), 1000.0, "sm_90").timed
+    assert len(tried) < 3 + variant_choice.MOST_TRIED
 
 
 class Terminal(io.StringIO):
@@ -143,10 +160,10 @@ def test_progress_is_written_to_a_terminal_only(monkeypatch, problem, stream):
     written = stderr.getvalue()
     assert bool(written) == stderr.isatty()
     if written:
-        lines = written.split("\r")
+        lines = written.split("\r\x1b[K")
         assert "timing default: 0 done, 0.0 of 1 s" in lines
-        assert f"timing {CPU_QUICK[0]}: 1 done, 0.5 of 1 s" in [line.rstrip() for line in lines]
-        assert not lines[-1] and not lines[-2].strip(), "the line is cleared at the end"
+        assert f"timing {CPU_QUICK[0]}: 1 done, 0.5 of 1 s" in lines
+        assert not lines[-1], "the line is cleared at the end"
 
 
 def test_launches_are_bounded_by_the_first_ones_time(monkeypatch):
@@ -214,9 +231,8 @@ def test_a_budget_that_is_none_is_one_message(matrix, budget):
 
 
 def test_the_candidates_are_variants_of_their_targets():
-    gpu = (*variant_choice.QUICK, *variant_choice.QUICK_SLICES, *variant_choice.QUICK_PAIRS)
-    for name in (*gpu, *variant_choice.QUICK_ORDERED):
+    for id in variant_choice.recorded()[0]:
         for target in (target for target in TARGETS.values() if target.dialect == "cuda"):
-            fitting(VariantId.parse(name), target)
+            fitting(id, target)
     for name in CPU_QUICK:
         fitting(VariantId.parse(name), get_target("cpu"))

@@ -104,7 +104,7 @@ def test_a_problem_that_was_measured_again_counts_once(tmp_path):
 def test_a_process_reads_a_campaign_once_and_again_where_it_has_changed(tmp_path, monkeypatch):
     campaign(tmp_path, "first")
     read = []
-    monkeypatch.setattr("repro.tuning.recordings.read_rows", lambda *where: read.append(where) or read_rows(*where))
+    monkeypatch.setattr("repro.bench.store.read_rows", lambda *where: read.append(where) or read_rows(*where))
     (before,), (same,) = load(tmp_path, "cuda", None), load(tmp_path, "cuda", ["first"])
     assert same is before and len(read) == 1
     record = tmp_path / "first/raw/problems/p.json"

@@ -29,7 +29,7 @@ from repro.filtering.stencil_geometry import (
     strips_from_line,
 )
 from repro.filtering.triangulation import Triangulation
-from repro.galerkin import BASES, collapsed, exact_for, exponents, mode_count, to_monomials
+from repro.galerkin import BASES, collapsed, exponents, mode_count, to_monomials
 
 #: Number of pairs integrated at once; so few that their quadrature points stay in the cache of a core.
 CHUNK = 2048
@@ -49,30 +49,6 @@ class WorkCounts(NamedTuple):
     segments: Integers
 
 
-def clipped_rows(
-    mesh: Triangulation,
-    points: ArrayLike,
-    degree: int,
-    basis: str = "dubiner",
-    scale: ArrayLike | None = None,
-    *,
-    field_degree: int | None = None,
-    derivative: tuple[int, int] = (0, 0),
-) -> csr_array:
-    """Return the filter's matrix, integrated by area: triangles are clipped to lattice squares and split into fans.
-
-    Clipping uses the algorithm of Sutherland and Hodgman (King 2017, algorithm 1). The collapsed Gauss rule is exact
-    for degree 2k + P.
-
-    `points` `(n, 2)` are wrapped into the box. `degree` is the degree k of the convolution kernel, `field_degree` the
-    degree P of the field; None: k. `scale` is h, one number or one number per point; None: the longest edge (King 2017,
-    section 3.2). `derivative` has the orders along x and y, 0 to k - 1; h counts as constant. The result is float64
-    `(n, t m)`; columns `triangle * m + mode` are sorted, and all m entries of a triangle that meets a stencil are
-    stored. It raises `ReproError` if an argument is invalid or a stencil is wider than 64 periods.
-    """
-    return _rows(_integrate_areas, mesh, points, degree, basis, scale, field_degree, derivative)
-
-
 def contour_rows(
     mesh: Triangulation,
     points: ArrayLike,
@@ -84,7 +60,13 @@ def contour_rows(
     derivative: tuple[int, int] = (0, 0),
     start: Literal["line", "edge"] = "line",
 ) -> csr_array:
-    """Return the filter's matrix, integrated along the edges of triangles; arguments, result, errors: `clipped_rows`.
+    """Return the filter's matrix, integrated along the edges of triangles.
+
+    `points` `(n, 2)` are wrapped into the box. `degree` is the degree k of the convolution kernel, `field_degree` the
+    degree P of the field; None: k. `scale` is h, one number or one number per point; None: the longest edge (King 2017,
+    section 3.2). `derivative` has the orders along x and y, 0 to k - 1; h counts as constant. The result is float64
+    `(n, t m)`; columns `triangle * m + mode` are sorted, and all m entries of a triangle that meets a stencil are
+    stored. It raises `ReproError` if an argument is invalid or a stencil is wider than 64 periods.
 
     By Green's theorem ∬ K K u dξ dη = ∮ G K(η) dη, where G is the integral ∫ K u dξ from any curve. Along an edge
     between two lattice lines, the integrand is a polynomial of degree 2k + P + 1. Gauss quadrature integrates this
@@ -97,7 +79,7 @@ def contour_rows(
     if start not in _STARTS:
         raise ReproError("no such start of the contour's integrals", expected=" or ".join(_STARTS), actual=start)
     integral = partial(_integrate_strips, _STARTS[start])
-    return _rows(integral, mesh, points, degree, basis, scale, field_degree, derivative)
+    return rows_by(integral, mesh, points, degree, basis, scale, field_degree, derivative)
 
 
 def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: ArrayLike | None = None) -> WorkCounts:
@@ -114,7 +96,7 @@ def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: Array
     return counts
 
 
-def _rows(
+def rows_by(
     integral: Integral,
     mesh: Triangulation,
     points: ArrayLike,
@@ -167,17 +149,6 @@ def _merge_pairs(pairs: StencilPairs, values: Floats, triangles: int) -> tuple[I
     return pairs.point[first_pairs], pairs.triangle[first_pairs], np.add.reduceat(values[order], first, axis=0)
 
 
-def _integrate_areas(pairs: StencilPairs, along_x: SplineKernel, along_y: SplineKernel, degree: int) -> Floats:
-    """Integrate K K times each monomial of the reference coordinates over each pair, by area: `(pairs, m)`."""
-    pair, square, corners = fans(pairs.corners, along_x.width)
-    rule = exact_for(2 * along_x.degree + degree, 2)
-    sides = corners[:, 1:] - corners[:, :1]
-    jacobian = sides[:, 0, 0] * sides[:, 1, 1] - sides[:, 0, 1] * sides[:, 1, 0]
-    x, y = (corners[:, :1, axis] + sides[..., axis] @ rule.points.T for axis in range(2))
-    weights = jacobian[:, None] * rule.weights
-    return _moments(pairs, pair, square, (x, y), weights, (along_x, along_y), degree)
-
-
 #: Functions that cut triangles into strips, by the value of `start` in `contour_rows`.
 _STARTS: dict[str, Callable[[Floats, int], Strips]] = {"line": strips_from_line, "edge": strips_from_edge}
 
@@ -189,7 +160,7 @@ def _integrate_strips(
     along_y: SplineKernel,
     degree: int,
 ) -> Floats:
-    """Return the same integrals as `_integrate_areas`, as sums over signed strips.
+    """Integrate K K times each monomial of the reference coordinates over each pair, `(pairs, m)`, by signed strips.
 
     `cut_strips` turns each triangle's contour into them (`Strips`).
     """
@@ -202,10 +173,10 @@ def _integrate_strips(
     x = (begin[..., None] + strip_widths * inner.points[:, 0]).reshape(n, -1)
     y = np.broadcast_to(outer_y[..., None], shape).reshape(n, -1)
     weights = (rise * strip_widths * (outer.weights[:, None] * inner.weights)).reshape(n, -1)
-    return _moments(pairs, pair, square, (x, y), weights, (along_x, along_y), degree)
+    return sum_moments(pairs, pair, square, (x, y), weights, (along_x, along_y), degree)
 
 
-def _moments(
+def sum_moments(
     pairs: StencilPairs,
     pair: Integers,
     square: Integers,

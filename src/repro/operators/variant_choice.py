@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from repro.bench.campaign_folder import RESULTS
 from repro.codegen.targets import DTYPES, Target
-from repro.devices.base import LaunchError
+from repro.devices.base import Device, LaunchError
 from repro.entries import get_entry
 from repro.errors import ReproError, ReproErrorOfValue, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
@@ -23,41 +27,21 @@ from repro.operators.runtime import Runtime
 from repro.problems.matrix import Matrix
 from repro.sparse.compound.defaults import default_variant
 from repro.sparse.compound.product import MAX_PADDING, padding
-from repro.sparse.compound.variants import FEW_MEMBERS, ROUTINES, RoutineId, VariantId
+from repro.sparse.compound.variants import ROUTINES, Layout, RoutineId, VariantId
 from repro.sparse.symmetry import symmetry_of
-from repro.sparse.tuning_features import OPERATOR, WINNERS
+from repro.sparse.tuning_features import OPERATOR, WINNERS, features
+from repro.tuning.recordings import Machine, Recording
+from repro.tuning.strategies import prior, read_ids, variant_covariance
 
-#: Variants that `tuned="now"` times after the default, in this order, of which none needs the host for an order. Slices
-#: of 32 rows are for entries of few members; the others were chosen greedily to reduce the mean slowdown in the
-#: campaign `h200`, among variants that run on every GPU, or split rows over blocks.
-QUICK_SLICES = (
-    "Sl-32-AoSoA-AoS/direct-256-4-u4",
-    "Sl-32-AoSoA-AoS@sigma/direct-256-4-u4",
-    "Sl-32-AoSoA-AoS@sigma/direct-256-4-u8-cs",
-    "Sl-32-AoSoA-AoS/direct-128-8-w2-u4-cs",
-    "CSR-AoSoA-AoS/merge-128-8-u7-cs",
-)
-QUICK = (
-    "CSR-AoSoA-AoS/direct-64-8-w8-u2",
-    "CSR-AoSoA-AoS/merge-256-4-u3",
-    "Sl-8-AoSoA-AoS/direct-128-8-w4",
-    "CSR-AoSoA-AoS/direct-64-8-w32-u4",
-    "CSR-AoSoA-AoS/direct-256-4-w32",
-)
-#: Further variants for symmetric matrices, in natural order; these were not chosen by a campaign. They store pairs in
-#: tiles of middle size, with one or two threads per row, and with or without the cache hint for data read once.
-QUICK_PAIRS = (
-    "Pairs-128-AoSoA-AoS@clustered/direct-128-8-u2-cs",
-    "Pairs-128-AoSoA-AoS@clustered/direct-256-4-w2-u2",
-)
-#: Variants that order rows, for matrices whose rows are ordered within the budget; chosen as those of `QUICK`.
-QUICK_ORDERED = (
-    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4",
-    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4-u2-cs",
-    "Sl-8-AoSoA-AoS@clustered/direct-256-4-w4",
-    "CSR-AoSoA-AoS@clustered/direct-64-16-w8-u2-cs",
-    "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2",
-)
+#: Variants that `tuned="now"` may time on a GPU, and their times on recorded matrices, relative to the fastest: written
+#: by `tools/make_candidates.py`, which says what they lose on matrices that they were not chosen for.
+RECORDED = Path(__file__).with_name("candidates.csv")
+#: Number of columns of `RECORDED` before the variants.
+FACTS = 10
+#: Most variants that are timed after the default, and the improvement on the best time, as a share, below which no
+#: further one is. A recorded matrix counts if it has times of `LEAST_SHARE` of the variants.
+MOST_TRIED, LEAST_HOPE, LEAST_SHARE = 11, 0.01, 0.05
+#: Variants that `tuned="now"` times on a CPU.
 CPU_QUICK = ("Sl-16-AoS-AoS/static-64-3", "Sl-16-SoA-AoS/direct-64-3", "ELL-SoA-AoS/static-64-3")
 #: Estimated seconds of the host per entry for the order of the rows and for finding out whether a matrix is symmetric,
 #: by which candidates are left out that the budget does not allow.
@@ -140,114 +124,147 @@ def find_fastest(
 
     Candidates are tried as long as the next one is expected to end within `budget` seconds from the start, not counting
     compilation: expected is what the first one took, and of variants that order rows the ordering. The default is
-    always tried. Variants that do not fit the matrix or the device are skipped. If no variant fits, the default's error
-    is raised. Pair formats are tried only for symmetric matrices.
+    always tried, and the library's routines are next. Variants that do not fit the matrix or the device are skipped. If
+    no variant fits, the default's error is raised. Pair formats are tried only for symmetric matrices.
     """
     target = runtime.device.target
-    clock, line = _Clock(), _ProgressLine()
+    start = perf_counter()  # moved on by the time of compiling
     best: Product | None = None
     timed: dict[str, float] = {}
     first_seconds = 0.0
-    names = _candidates(matrix, precision, target, lambda seconds: clock.seconds + first_seconds + seconds <= budget)
+    names = _candidates(
+        matrix, precision, runtime.device, timed, lambda more: perf_counter() - start + first_seconds + more <= budget
+    )
     try:
         for name in names:
-            if best is not None and clock.seconds + first_seconds > budget:
+            if best is not None and perf_counter() - start + first_seconds > budget:
                 break
-            line.write(f"timing {name}: {len(timed)} done, {clock.seconds:.1f} of {budget:g} s")
+            _show(f"timing {name}: {len(timed)} done, {perf_counter() - start:.1f} of {budget:g} s")
             product: Product | None = None
-            begun = clock.seconds
+            begun = perf_counter()
             try:
                 id = find_variant(name, matrix, precision, target)
-                if str(id) in timed or _is_padding(matrix, id, target.warp):
+                if str(id) in timed or _is_padding(matrix, id.layout, target.warp):
                     continue
-                with clock.paused():
-                    make_ready = load_routine if isinstance(id, RoutineId) else compiled
+                compiling = perf_counter()
+                make_ready = load_routine if isinstance(id, RoutineId) else compiled
+                try:
                     make_ready(runtime, matrix.entry, precision, id)
+                finally:
+                    compiling = perf_counter() - compiling
+                    start, begun = start + compiling, begun + compiling
                 product = Product(runtime, matrix, precision, id)
                 seconds = _seconds(product, min(timed.values(), default=np.inf))
             except (ReproError, Unsupported, LaunchError, MemoryError):
                 if product is not None:
                     product.release()
                 continue
-            first_seconds = first_seconds or clock.seconds - begun
+            first_seconds = first_seconds or perf_counter() - begun
             product, best = (best, product) if best is None or seconds < min(timed.values()) else (product, best)
             timed[str(id)] = seconds
             if product is not None:
                 product.release()
     finally:
-        line.clear()
+        _show()
     if best is None:
         best = Product(runtime, matrix, precision, find_variant("default", matrix, precision, target))
     return Fastest(best, timed)
 
 
+@cache
+def recorded(path: Path = RECORDED) -> tuple[tuple[VariantId, ...], tuple[Recording, ...]]:
+    """Return the variants of a file such as `RECORDED`, and their times on each matrix in it, relative to the least."""
+    head, *lines = csv.reader(line for line in path.read_text().splitlines() if not line.startswith("#"))
+    names, found = head[FACTS:], []
+    for line in lines:
+        facts, times = dict(zip(head, line[:FACTS], strict=False)), zip(names, line[FACTS:], strict=True)
+        rows = (int(facts[name]) for name in ("rows", "nonzeros", "longest"))
+        entry, precision = facts["entry"], facts["precision"]
+        found.append(
+            Recording(
+                facts["problem"], entry, precision, "cuda",
+                _features(entry, precision, *rows, Machine.of(facts)),
+                {name: math.exp(int(hundredths) / 100) for name, hundredths in times if hundredths},
+            )
+        )  # fmt: skip
+    return tuple(read_ids(names, VariantId)), tuple(found)
+
+
+def _features(entry: str, precision: str, rows: int, nonzeros: int, longest: int, machine: Machine) -> NDArray[Any]:
+    statistics = {
+        "rows": rows, "nonzeros": nonzeros, "ell_factor": longest * rows / max(nonzeros, 1),
+        "bandwidth_percent": {"median": np.nan},
+    }  # fmt: skip
+    return features({"entry": entry, "statistics": statistics}, precision, machine)[:-1]  # of which the last is unknown
+
+
 def _candidates(
-    matrix: MatrixSource, precision: str, target: Target, is_affordable: Callable[[float], bool]
+    matrix: MatrixSource,
+    precision: str,
+    device: Device,
+    timed: Mapping[str, float],
+    is_affordable: Callable[[float], bool],
 ) -> Iterator[str]:
-    """Yield the names of candidates, the default first; `is_affordable` says whether there are so many more seconds."""
+    """Yield the names of candidates, the default first, then the one that is expected to gain most on the times so far.
+
+    `timed` has the seconds of those that were yielded and did not fail. `is_affordable` says whether there are so many
+    more seconds.
+    """
     yield "default"
+    target = device.target
     if target.dialect != "cuda":
         yield from CPU_QUICK
         return
-    members = len(get_entry(matrix.entry).members)
     if matrix.entry in ("real", "complex"):
         yield from ROUTINES
-    yield from QUICK_SLICES if members <= FEW_MEMBERS else ()
-    yield from QUICK
     ordering = ORDERING_SECONDS * matrix.nnz
-    has_pairs = members and matrix.square and is_affordable(ordering + SYMMETRY_SECONDS * matrix.nnz)
-    if has_pairs and _is_symmetric(matrix.problem, precision):
-        yield from QUICK_PAIRS
-    if is_affordable(ordering):
-        yield from QUICK_ORDERED
+    orders = is_affordable(ordering)
+    has_pairs = (
+        bool(get_entry(matrix.entry).members)
+        and matrix.square
+        and is_affordable(ordering + SYMMETRY_SECONDS * matrix.nnz)
+        and _is_symmetric(matrix.problem, precision)
+    )
+
+    @cache
+    def suits(layout: Layout) -> bool:
+        needs_order = layout.stores_pairs or layout.ordering == "clustered"
+        allowed = (has_pairs or not layout.stores_pairs) and (orders or not needs_order)
+        return allowed and not _is_padding(matrix, layout, target.warp)
+
+    variants, recordings = recorded()
+    default = default_variant(matrix.entry, precision, matrix.rows, target)
+    space = tuple(map(str, dict.fromkeys((default, *(id for id in variants if suits(id.layout))))))
+    machine = Machine(device.sm_count, target.threads_per_sm, device.l2_bytes)
+    rows = matrix.rows
+    this = _features(matrix.entry, precision, rows.count, rows.entries, rows.longest, machine)
+    belief = prior(space, recordings, this, variant_covariance(space, VariantId), LEAST_SHARE)
+    index = 0
+    for _ in range(min(MOST_TRIED, len(space) - 1)):
+        belief.observe(index, timed.get(space[index]))
+        if belief.hope < LEAST_HOPE:
+            return
+        index = belief.most_promising()
+        yield space[index]
 
 
 def _is_symmetric(problem: Matrix, precision: str) -> bool:
     return bool(symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind)
 
 
-def _is_padding(matrix: MatrixSource, id: VariantId, warp: int) -> bool:
-    """Return whether a matrix would be mostly padding in the layout of a variant."""
+def _is_padding(matrix: MatrixSource, layout: Layout, warp: int) -> bool:
+    """Return whether a matrix would be mostly padding in a layout."""
     return (
         bool(matrix.nnz)
-        and not (id.layout.stores_pairs or id.layout.permutes_rows)
-        and padding(matrix.row_lengths, id.layout.outer, warp) > MAX_PADDING
+        and not (layout.stores_pairs or layout.permutes_rows)
+        and padding(matrix.row_lengths, layout.outer, warp) > MAX_PADDING
     )
 
 
-class _Clock:
-    """Seconds since its start, without those in `paused`."""
-
-    def __init__(self) -> None:
-        self._start = perf_counter()
-
-    @property
-    def seconds(self) -> float:
-        return perf_counter() - self._start
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        begun = perf_counter()
-        try:
-            yield
-        finally:
-            self._start += perf_counter() - begun
-
-
-class _ProgressLine:
-    """A line on stderr that is written over again; nothing if stderr is no terminal."""
-
-    def __init__(self) -> None:
-        self._width, self._shown = 0, sys.stderr is not None and sys.stderr.isatty()
-
-    def write(self, words: str) -> None:
-        if self._shown:
-            print(f"\r{words:{self._width}}", end="", file=sys.stderr, flush=True)
-            self._width = len(words)
-
-    def clear(self) -> None:
-        if self._width:
-            print(f"\r{'':{self._width}}\r", end="", file=sys.stderr, flush=True)
+def _show(words: str = "") -> None:
+    """Write a line on stderr over the last one; nothing if stderr is no terminal."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
 
 
 def _seconds(product: Product, fastest: float) -> float:

@@ -46,8 +46,8 @@ def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Arr
         nonzeros / rows,
         max(statistics["ell_factor"], 1.0),
         (nonzeros * (entry_bytes + 4) + rows * 4) / machine.cache_bytes,
-        entry_bytes,
-        len(kind.members),
+        max(entry_bytes, 1),
+        max(len(kind.members), 1),
         kind.size,
         number,
     ])  # fmt: skip

@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.campaign_folder import CampaignFolder
-from repro.bench.records import read_environments, read_problems
 from repro.bench.rows import median_column
-from repro.bench.store import read_rows
 from repro.codegen.targets import TARGETS
 from repro.errors import ReproError
 
@@ -218,6 +216,10 @@ def _read(
     prune: Prune,
     _files: frozenset[tuple[Path, int, int, int]],
 ) -> tuple[Recording, ...]:
+    # which need packages of campaigns, and operators, which have records of their own, do without
+    from repro.bench.records import read_environments, read_problems
+    from repro.bench.store import read_rows
+
     study_folder = folder.study(study_name)
     rows = read_rows(study_folder, "search")
     if not rows.num_rows:

@@ -191,16 +191,28 @@ class GaussianProcess:
 
     def most_promising(self) -> int:
         """Return the untried variant with the largest expected improvement."""
-        from scipy.special import ndtr  # slow import, needed only here
-
         failure_counts = self._failed[self._groups]
         if self._best is None:
             return self.fastest(failure_counts == failure_counts[~self._tried].min(initial=np.inf))
+        return _first_largest(self._improvements(self._best), self._tried)
+
+    @property
+    def hope(self) -> float:
+        """The largest expected improvement on the best time so far, as a share of it; infinite before the first."""
+        if self._best is None:
+            return np.inf
+        return float(self._improvements(self._best)[~self._tried].max(initial=0.0))
+
+    def _improvements(self, best: float) -> Array:
+        from scipy.special import ndtr  # slow import, needed only here
+
+        failure_counts = self._failed[self._groups]
         deviation = np.sqrt(np.maximum(self.variance, 0) + 1e-12)
-        z = (self._best - self.mean) / deviation
+        z = (best - self.mean) / deviation
         density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
         odds = 0.5 ** np.maximum(failure_counts, 0)  # halve the odds for each failure beyond the successes
-        return _first_largest(deviation * (z * ndtr(z) + density) * odds, self._tried)
+        improvements: Array = deviation * (z * ndtr(z) + density) * odds
+        return improvements
 
     def observe(self, index: int, seconds: float | None) -> None:
         """Update the model with a measured time; None means that the variant failed."""
@@ -315,15 +327,19 @@ class _Path:
 
 
 def prior(
-    space: Sequence[str], recordings: Sequence[Recording], target: Array, likeness: VariantCovariance
+    space: Sequence[str],
+    recordings: Sequence[Recording],
+    target: Array,
+    likeness: VariantCovariance,
+    least: float = MIN_TRIED_SHARE,
 ) -> GaussianProcess:
     """Compute the prior from recorded problems, weighted by the similarity of their features to `target`.
 
     The prior consists of the mean and covariance factors of log times relative to the best. It raises `ReproError` if
-    no recorded problem covers enough of this space.
+    no recorded problem covers the share `least` of this space.
     """
     space = tuple(space)
-    usable_recordings = [recording for recording in recordings if covers_space(recording, space)]
+    usable_recordings = [recording for recording in recordings if covers_space(recording, space, least)]
     if not usable_recordings:
         raise ReproError(
             "no recorded campaign has searched this space",
@@ -340,10 +356,10 @@ def prior(
 
 
 @lru_cache(maxsize=LEARNED)
-def covers_space(recording: Recording, space: tuple[str, ...]) -> bool:
+def covers_space(recording: Recording, space: tuple[str, ...], least: float = MIN_TRIED_SHARE) -> bool:
     """Return whether a recorded search tried enough of a space and has at least one time."""
     tried_seconds = [recording.seconds[name] for name in space if name in recording.seconds]
-    return len(tried_seconds) >= MIN_TRIED_SHARE * len(space) and any(seconds is not None for seconds in tried_seconds)
+    return len(tried_seconds) >= least * len(space) and any(seconds is not None for seconds in tried_seconds)
 
 
 @lru_cache(maxsize=LEARNED)

@@ -53,7 +53,6 @@ from repro.studies.dynamic_csr.runnables_updates import (
     BatchUpdate,
     EntryOrder,
     MatrixOperation,
-    SingleUpdate,
     UpdateName,
     UpdatePlan,
     plan_on,
@@ -133,22 +132,26 @@ class _RebuildStep:
         ]
 
 
-class CoordinateUpdate(BatchUpdate):
-    """Inserting batches into row-sorted coordinates: append the batch, then sort everything with a stable sort."""
-
-    format = "coo"
-    modules = ("hybrid", "sort")
+class _SortedUpdate(BatchUpdate):
+    """An update that ends with a sort."""
 
     def __init__(
         self,
         modules: Mapping[str, ModuleFile],
-        operation: SingleUpdate = "insert",
+        operation: UpdateName = "insert",
         order: EntryOrder = "any",
         batch_index: int | None = None,
     ) -> None:
         super().__init__(modules, operation, order, batch_index)
         if operation == "stream":  # a single batch: its two stages are timed separately
             self.stages = {"update": not_prepared, "sort": not_prepared}
+
+
+class CoordinateUpdate(_SortedUpdate):
+    """Inserting batches into row-sorted coordinates: append the batch, then sort everything with a stable sort."""
+
+    format = "coo"
+    modules = ("hybrid", "sort")
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         shape, dtype, end = plan.start.shape, plan.start.dtype, int(plan.start.nnz)
@@ -216,7 +219,7 @@ class HybridProduct(BoundProduct):
         super().release()
 
 
-class HybridUpdate(BatchUpdate):
+class HybridUpdate(_SortedUpdate):
     """Inserting batches into HYB: an entry goes to ELLPACK if its row has space, else to the coordinates; then a sort.
 
     The number of coordinates after a batch is computed beforehand, so that the timed update need not read it back.
@@ -225,17 +228,6 @@ class HybridUpdate(BatchUpdate):
 
     format = HYBRID_FORMAT
     modules = HYBRID_MODULES
-
-    def __init__(
-        self,
-        modules: Mapping[str, ModuleFile],
-        operation: UpdateName = "insert",
-        order: EntryOrder = "any",
-        batch_index: int | None = None,
-    ) -> None:
-        super().__init__(modules, operation, order, batch_index)
-        if operation == "stream":  # a single batch: its two stages are timed separately
-            self.stages = {"update": not_prepared, "sort": not_prepared}
 
     def bind_updates(self, work: KernelLauncher, plan: UpdatePlan) -> None:
         rows = plan.start.shape[0]
