@@ -163,7 +163,7 @@ def test_a_library_that_refuses_is_left_out(library, monkeypatch, few, status):
 
 def test_other_entries_and_devices_are_refused():
     block = sp.bsr_array(np.ones((3, 3)))
-    for matrix, words in ((block, "numbers only"), (sp.eye_array(3, format="csr"), "runs on NVIDIA GPUs")):
+    for matrix, words in ((block, "real and complex entries"), (sp.eye_array(3, format="csr"), "runs on NVIDIA GPUs")):
         with pytest.raises(ReproError, match=words):
             repro.operator(matrix, NAME, device="opencl:0")
 

@@ -354,23 +354,11 @@ def compiled(runtime: Runtime, entry: str, precision: str, id: VariantId, column
 
 
 def load_routine(runtime: Runtime, entry: str, precision: str, id: VariantId) -> None:
-    """Load the library of a routine, and compile what packs matrices for it.
-
-    It raises `ReproError` if the library is missing, or the routine is not for this entry or device.
-    """
+    """Load the library of a routine, and compile what packs matrices for it; raise `Unsupported` if it is missing."""
     from repro.sparse.library.cusparse_bindings import gpu, load
 
-    if entry not in ("real", "complex"):
-        raise ReproErrorOfValue(
-            "the library's routine takes numbers only", where=id, expected="real or complex entries", actual=entry
-        )
-    try:
-        gpu(runtime.device)
-        load()
-    except Unsupported as error:
-        raise ReproErrorOfValue(
-            "the library's routine cannot be used", where=id, actual=error, todo="choose a variant"
-        ) from None
+    gpu(runtime.device)
+    load()
     device_packer(runtime, entry, precision, id.layout.inner)
 
 
@@ -381,6 +369,8 @@ def _routine_product(
     from repro.bench.guards import Guards
     from repro.sparse.library.cusparse_csr import OF_VECTOR, CsrProduct, GpuCsr
 
+    if matrix.entry not in ("real", "complex"):
+        raise Unsupported("a routine for real and complex entries")
     csr = GpuCsr(device, matrix.shape, matrix.nnz, arrays["index"], arrays["columns"], arrays["values"], dtype)
     with ExitStack() as temporaries:
         y, x = (keep(temporaries, device.allocate(length * dtype.itemsize)) for length in matrix.shape)
@@ -399,8 +389,6 @@ class Product:
     def __init__(self, runtime: Runtime, matrix: MatrixSource, precision: str, id: VariantId) -> None:
         self.runtime, self.id, layout = runtime, id, id.layout
         kind, device = VectorType(matrix.entry, precision), runtime.device
-        if isinstance(id, RoutineId):
-            load_routine(runtime, matrix.entry, precision, id)
         program = None if isinstance(id, RoutineId) else compiled(runtime, matrix.entry, precision, id)
         self._entry, self._precision, self._shape, self._nnz = matrix.entry, precision, matrix.shape, matrix.nnz
         self._packed_on_device: PackedOnDevice | None = None
@@ -426,9 +414,8 @@ class Product:
             except OutOfDeviceMemory as error:
                 raise runtime.out_of_memory_error(error) from None
             except Unsupported as error:
-                raise ReproErrorOfValue(
-                    "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
-                ) from None
+                what = "the routine cannot be used" if program is None else "the variant cannot hold the matrix"
+                raise ReproErrorOfValue(what, where=id, actual=error, todo="choose another variant") from None
             self._memory = stack.pop_all()
         #: Whether several columns are multiplied in one launch.
         self.takes_columns = rows is None and not layout.stores_pairs

@@ -6,8 +6,7 @@ replace measurements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from copy import copy
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeVar
@@ -132,19 +131,16 @@ def _measure_all(indices: Sequence[int], measure: Measure, build: Builder | None
         measure(index)
 
 
-# `NEAR`, `WORD_DEVIATION`, `ALIKE` and `LEADS` were chosen by replaying the recorded searches of the campaign `h200`,
-# with each problem predicted from all others. With the chosen values, the median loss is 0. The comment of each
-# constant gives the worst losses for other values, in the extended space and in the space of the papers.
+# `NEAR`, `WORD_DEVIATION`, `ALIKE` and `LEADS` were chosen by replaying searches (docs/adr/0031-predicted-search.md).
 
 #: Relative standard deviation of a median over few launches.
 MEDIAN_DEVIATION = 0.02
 #: Relative standard deviation of an effect that a single variant has on a problem, independent of other variants.
 VARIANT_DEVIATION = 0.02
 #: Relative standard deviation of an effect that similar variants share on a problem and that recorded problems do not
-#: show. The worst loss with 0.07 and 0.14: 11 and 8 % in the extended space, 5 and 7 % in the papers'.
+#: show.
 NEAR = 0.10
-#: Relative standard deviation of the effect that each word of a variant's id has on a problem. The worst loss with
-#: 0.10, 0.13, 0.16 and 0.20: 8, 8, 8 and 10 % in the extended space, 5 to 7 % in the papers'.
+#: Relative standard deviation of the effect that each word of a variant's id has on a problem.
 WORD_DEVIATION = 0.10
 #: Standard deviation of the logarithm of a problem's overall speed: almost unknown before the first measured time.
 SPEED_DEVIATION = 3.0
@@ -177,12 +173,6 @@ class GaussianProcess:
         self._groups = groups
         self._failed = np.zeros(groups.max() + 1)  # number of failures minus number of successes in each group
 
-    def copy(self) -> GaussianProcess:
-        twin = copy(self)
-        for name in ("mean", "variance", "_tried", "_failed"):
-            setattr(twin, name, getattr(self, name).copy())
-        return twin
-
     def fastest(self, among: NDArray[np.bool_] | None = None) -> int:
         """Return the untried variant with the lowest mean; with `among`, the variant with the lowest mean in this
         subset.
@@ -195,6 +185,12 @@ class GaussianProcess:
         if self._best is None:
             return self.fastest(failure_counts == failure_counts[~self._tried].min(initial=np.inf))
         return _first_largest(self._improvements(self._best), self._tried)
+
+    def by_promise(self) -> list[int]:
+        """Return the untried variants, the most promising first."""
+        promise = -self.mean if self._best is None else self._improvements(self._best)
+        order = np.argsort(-promise.astype(np.float32), kind="stable")
+        return [int(index) for index in order if not self._tried[index]]
 
     @property
     def hope(self) -> float:
@@ -240,18 +236,12 @@ def _first_largest(values: Array, excluded: NDArray[np.bool_]) -> int:
 #: A recorded problem is used only if its search tried at least this fraction of the space, with at least one time.
 MIN_TRIED_SHARE = 0.5
 #: If a feature differs by this many standard deviations, a recorded problem's weight falls by the factor exp(-1/2).
-#: The worst loss in the extended space is 8 % with 0.6 and 0.8 as well, and 11 % with 0.5 and 1.0, for `dragon_res2` in
-#: single precision.
 ALIKE = 0.7
 #: Minimum weight of a recorded problem before normalisation: even another kind of problem is better than none.
 MIN_WEIGHT = 0.05
 #: Number of pairs of a recording and a space whose times are kept: an evaluation asks for each pair many times.
 LEARNED = 1 << 11
-#: After this fraction of the budget, each word that no measured variant has is tried once. The worst loss in the
-#: extended space if this happens after a quarter or a third of the budget: 8 and 6 %; if never: 8 %. The value was
-#: chosen from older rows of the campaign, in a space without pair formats. There the worst loss without this rule was
-#: 17 %, for `fem/motor_257k` in single precision (150 MB, scattered columns), since its best variants all used the
-#: cache hint `cs`.
+#: After this fraction of the budget, each word that no measured variant has is tried once.
 LEADS = 0.5
 
 
@@ -274,7 +264,7 @@ class Predicted:
         The first variant belongs to the reference group, if there is one. From the fraction `LEADS` of the budget on,
         variants with a word (a categorical coordinate, `SearchPoint.words`) that no measured variant has come first,
         those with the lowest predicted time before others. A variant that is not built yet is built together with those
-        that would follow if all times were as predicted. Building does not affect which variants are measured.
+        that are the most promising now. Building does not affect which variants are measured.
 
         Raises
         ------
@@ -286,44 +276,16 @@ class Predicted:
         reference = np.array([group == self.reference for group in likeness.groups])
         index = belief.fastest(reference if reference.any() else None)
         tries = budgeted_count(space, self.budget)
-        path = _Path(belief, index, likeness.words().astype(bool), tries)
-        compiled_indices: set[int] = set()
-        while path.trial < tries:
-            if build and path.index not in compiled_indices:
-                batch = path.foreseen(build.width, compiled_indices)
-                build(batch)
-                compiled_indices.update(batch)
-            path.observe(measure(path.index))
-
-
-class _Path:
-    """The state of a predicted search: the model, the measured variants, and `index`, the variant to measure next."""
-
-    def __init__(self, belief: GaussianProcess, index: int, words: NDArray[np.bool_], tries: int) -> None:
-        self.belief, self.index, self.words, self.tries = belief, index, words, tries
-        self.trial = 0
-
-    def observe(self, seconds: float | None) -> None:
-        """Update the model with the time of the variant `index`, and select the next variant."""
-        self.belief.observe(self.index, seconds)
-        self.words = self.words[~self.words[:, self.index]]
-        lead = self.trial >= LEADS * self.tries
-        untried: NDArray[np.bool_] = np.zeros(len(self.belief.mean), dtype=bool)
-        if lead:
-            untried = np.asarray(self.words.any(axis=0))
-        self.index = self.belief.fastest(untried) if untried.any() else self.belief.most_promising()
-        self.trial += 1
-
-    def foreseen(self, count: int, compiled_indices: Collection[int]) -> list[int]:
-        """Return at most `count` next variants that are not built, on the assumption that times are as predicted."""
-        next_indices: list[int] = []
-        twin = copy(self)
-        twin.belief = self.belief.copy()
-        while len(next_indices) < count and twin.trial < twin.tries:
-            if twin.index not in compiled_indices:
-                next_indices.append(twin.index)
-            twin.observe(float(np.exp(twin.belief.mean[twin.index])))
-        return next_indices
+        words, built = likeness.words().astype(bool), set[int]()
+        for trial in range(tries):
+            if build and index not in built:
+                batch = [index, *(each for each in belief.by_promise() if each != index and each not in built)]
+                build(batch[: build.width])
+                built.update(batch[: build.width])
+            belief.observe(index, measure(index))
+            words = words[~words[:, index]]
+            leads = words.any(axis=0) & (trial >= LEADS * tries)
+            index = belief.fastest(leads) if leads.any() else belief.most_promising()
 
 
 def prior(
