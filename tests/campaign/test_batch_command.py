@@ -130,6 +130,7 @@ def stored_keys(name: str) -> list[str]:
     return [json.loads(line)["key"] for line in store.read_text().splitlines()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_batch_leaves_what_jobs_of_one_problem_each_leave(
     configure: Configure, repro: Command, run_all: Command
@@ -209,6 +210,7 @@ def test_what_fails_is_recorded_and_stops_no_other(configure: Configure, repro: 
     assert not Freshness(plan, until_measured(plan)).stale
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bug", [MemoryError("no room"), KeyError("rows"), OSError("a file of a library")])
 def test_a_bug_in_building_a_problem_is_recorded_and_stops_no_other(
     configure: Configure, repro: Command, monkeypatch: pytest.MonkeyPatch, bug: Exception

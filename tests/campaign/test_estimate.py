@@ -172,6 +172,7 @@ def times_of_rows(study: str) -> dict[tuple[str, str], tuple[float, bool]]:
     return {case: (float(seconds), turns[case] == 1) for case, seconds in took.items()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("study", [name for name in study_names() if get_study(name).result])  # the recorded ones
 def test_what_was_recorded_on_an_h200_took_as_long_as_is_reckoned(
     recorded: dict[str, list[Recorded]], study: str

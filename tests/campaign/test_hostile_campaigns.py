@@ -97,7 +97,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.medium
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_says_of_each_damage_which_file_it_is(

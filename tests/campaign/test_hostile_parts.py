@@ -414,6 +414,7 @@ def test_there_are_forty_kinds_of_damage() -> None:
     assert len(DAMAGES) >= 40
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(("damage", "what", "where", "more"), DAMAGES.values(), ids=DAMAGES)
 def test_a_hostile_part_is_refused_by_name_and_nothing_is_written(
     results: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, damage: Damage, what: str, where: str, more: str

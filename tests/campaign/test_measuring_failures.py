@@ -39,6 +39,7 @@ def damage(binary: Path) -> None:
     binary.write_bytes(content)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("spoil", [damage, Path.unlink])

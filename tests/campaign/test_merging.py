@@ -203,6 +203,7 @@ NEVER: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("change", "message"), [*APART.values(), *NEVER.values()], ids=[*APART, *NEVER])
 def test_what_must_not_be_merged_is_refused_and_nothing_changes(
     results: Path, change: Callable[[Path], object], message: str

@@ -181,6 +181,7 @@ def test_a_file_that_is_named_keeps_the_counters_of_other_cases(config_file):
     assert list(rows.precision) == ["double", "single"] and set(rows.name) == {SOME_FLOOR}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_counters_are_rows_that_are_added_and_replaced(config_file, monkeypatch):
     monkeypatch.setenv("FAKE_NCU", "unknown=launch__registers_per_thread")

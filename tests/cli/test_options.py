@@ -114,6 +114,7 @@ def test_a_command_without_a_campaign_says_which_it_takes(
     assert "default, which config/config.yaml names, since the command names none" in capsys.readouterr().err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.medium
 @pytest.mark.parametrize("command", ["best", "claims"])
 def test_the_printed_winners_and_claims_name_the_campaign_of_a_configuration(

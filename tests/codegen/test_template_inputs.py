@@ -70,6 +70,7 @@ def reads(name: str, templates: Mapping[str, nodes.Template], rendered: Set[str]
     return found - own
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.medium
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_listed_names_are_those_that_are_passed(

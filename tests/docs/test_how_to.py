@@ -58,6 +58,7 @@ def test_every_page_has_an_example():
     }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",

@@ -113,6 +113,7 @@ def write_files(folder: Path, rows: int) -> None:
     mesh.save(folder / "meshes/part.msh")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("after_demo", [False, True])
 @pytest.mark.parametrize("rows", [100, 50_000])
 def test_files_of_ones_own_take_as_long_as_readme_says(rows: int, after_demo: bool, empty: Path) -> None:

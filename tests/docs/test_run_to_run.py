@@ -45,6 +45,7 @@ def commands() -> list[str]:
     return lines
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("which", "end", "count"),
     [(0, "So a time of", 18), (1, "An empty kernel", 8)],

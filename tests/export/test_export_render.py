@@ -197,6 +197,7 @@ def exported(templates: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return assembly(folder / "all.cu")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.medium
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("case", COMPILED)

@@ -179,7 +179,7 @@ def rectangular(entry: str, shape: tuple[int, int]) -> Matrix:
     return Matrix("rectangular", entry, shape[0], indptr, np.nonzero(present)[1].astype(np.int32), values, shape[1])
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shape", [(300, 40), (40, 300), (1, 70), (70, 1)])
 @pytest.mark.parametrize(
     "case",

@@ -40,7 +40,7 @@ def case():
     return mesh, points, clockwise, modes, turned.reshape(-1, FIELDS)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("way", ["edges", "point", "element", "atomic", "matrix"])

@@ -41,7 +41,7 @@ def rows_of(name, degree):
     return [made(mesh, points, degree, scale=scales) for made in (contour_rows, clipped_rows)]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @degrees
 @pytest.mark.parametrize("name", MESHES)
 def test_local_scales_give_what_numpy_gives(any_device, load, degree, name):

@@ -60,7 +60,7 @@ def rows_of(name, degree, count):
     return contour_rows(MESHES[name], anywhere(count), degree)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(10)
 @pytest.mark.slow
 @degrees
 @ways
@@ -72,7 +72,7 @@ def test_a_field_is_filtered_as_by_numpy(any_device, load, way, degree, name):
     assert (np.abs(result - rows @ modes.ravel()) <= bound_of(rows, modes, mesh, degree)).all()
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @degrees
 @pytest.mark.parametrize("name", MESHES)

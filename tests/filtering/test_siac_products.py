@@ -43,7 +43,7 @@ def products(matrix, modes, fields, shares):
     return launches.download(result, POINTS * fields, np.float64).reshape(POINTS, fields)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fields", [8, 16, 29])
 @pytest.mark.parametrize("shares", [1, 2])
 def test_products_are_those_of_the_matrix(case, fields, shares):

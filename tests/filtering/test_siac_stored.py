@@ -75,6 +75,7 @@ def test_scalars_are_those_of_the_blocks(any_device, made, degree, mesh):
     np.testing.assert_array_equal(blocks - blocks[:, :1], np.broadcast_to(np.arange(size.modes), blocks.shape))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("unroll", IN_FLIGHT_COUNTS)
 def test_streaming_reads_every_word_once_and_writes_all_of_the_result(any_device, made, unroll):
     matrix, launches, guards = made(1)

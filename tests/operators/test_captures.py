@@ -60,6 +60,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_is_refused_and_the_matrix_is_as_before(A, bring, runtime, begin_capture, monkeypatch, change):
     x = bring(draw(40, float))

@@ -52,7 +52,7 @@ def drawn(dtype, rows=40, columns=30):
     return matrix
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("tuned", [*VARIANTS, "default"])
 @pytest.mark.parametrize(("dtype", "index"), [*zip(DTYPES, 2 * [np.int32, np.int64], strict=True)])
 def test_a_matrix_is_packed_where_it_lies(bring, bring_array, monkeypatch, dtype, index, tuned):
@@ -68,7 +68,7 @@ def test_a_matrix_is_packed_where_it_lies(bring, bring_array, monkeypatch, dtype
     np.testing.assert_allclose(y.get(), matrix @ x, atol=TOLERANCE[np.dtype(dtype)])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "tuned", [*VARIANTS, "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w4", "Sl-4-SoA-AoS@rcm/static-64-3"]
 )

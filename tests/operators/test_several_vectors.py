@@ -60,7 +60,7 @@ def on_device(X):
     return open_runtime(DEVICE).put(np.ascontiguousarray(X))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tuned", VARIANTS)
 def test_several_vectors_are_multiplied_as_scipy_does(tuned):
     rng = np.random.default_rng(VARIANTS.index(tuned))

@@ -128,6 +128,7 @@ def test_the_environment_variable_comes_first(monkeypatch: pytest.MonkeyPatch, s
     assert mirrors(settings) == ["c", "b"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("mood", "data", "reason", "tries"),
     [

@@ -48,6 +48,7 @@ def random_wish(seed: int) -> tuple[LengthTargets, int]:
     )
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(40))
 def test_counts_are_exact_whatever_is_asked_for(seed: int) -> None:
     wanted, columns = random_wish(seed)

@@ -51,6 +51,7 @@ def test_the_size_is_that_of_table_1(name: str) -> None:
     assert (built(name).n, len(built(name).indices)) == (int(size["rows"]), int(size["nonzeros"]))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", STAND_INS)
 def test_the_memory_is_that_of_table_9(name: str) -> None:
     printed = published("memory", name)

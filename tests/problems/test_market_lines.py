@@ -71,6 +71,7 @@ def bits(values: list[float]) -> list[str]:
     return [value.hex() for value in values]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["real", "whole", "unsigned"])
 def test_both_ways_hold_the_same_numbers(kind: str) -> None:
     path = Path("a.mtx")

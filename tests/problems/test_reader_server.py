@@ -244,6 +244,7 @@ def test_a_program_without_guard_streams_and_path_reads(path: Path) -> None:
     assert not list((path.parent / "temporary").iterdir())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("number", "group", "thread"),
     [(signal.SIGKILL, False, False), (signal.SIGTERM, True, True), (signal.SIGINT, True, False),

@@ -120,6 +120,7 @@ def test_the_large_mesh_is_larger_than_the_cache(made: Callable[[str], Any]) -> 
     assert lengths.sum() * 9 * 4 > 60e6
 
 
+@pytest.mark.sampled(3)
 @needs_packages
 @pytest.mark.parametrize("name", EVERY)
 def test_soundness(made: Callable[[str], Any], name: str) -> None:

@@ -250,7 +250,7 @@ def _read_matrices_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.problems.matrix_market.read_isolated", lambda read, *_, **__: read())
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_word_too_many_or_too_few_never_gives_another_mesh(name: str, tmp_path: Path) -> None:
     text = TEXTS[name]

@@ -109,7 +109,7 @@ def recorded() -> dict[tuple[str, str], Campaign]:
     return {}
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("campaign", "study", "name"),

@@ -23,6 +23,7 @@ def kept(tables: Path) -> dict[str, str]:
     return {str(path.relative_to(tables)): path.read_text("utf-8") for kind in KEPT for path in tables.rglob(kind)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_a_records_tables_are_made_of_its_rows(campaign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

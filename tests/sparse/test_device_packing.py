@@ -127,7 +127,7 @@ SHAPES = st.one_of(
 )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.medium
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("entry", entries())
@@ -138,6 +138,7 @@ def test_the_device_packs_what_the_host_packs(device, packer, entry, precision, 
     check(device, packer(entry, precision, layout.inner), drawn(lengths, columns, entry, seed), layout, None)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.medium
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("entry", entries())
@@ -149,6 +150,7 @@ def test_the_device_packs_rows_in_another_order(device, packer, entry, precision
     check(device, packer(entry, precision, layout.inner), problem, layout, rows)
 
 
+@pytest.mark.sampled(1)
 def test_long_rows_come_last_and_are_counted(device, packer):
     problem = drawn([3] * 200 + [600, 3, 700], 900, "real")
     rows = cluster_rows(problem)
@@ -156,6 +158,7 @@ def test_long_rows_come_last_and_are_counted(device, packer):
         check(device, packer("real", "double", layout.inner), problem, layout, rows)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("n", [1, 1023, 1024, 1025, 5000])
 def test_rows_are_sorted_by_length_within_windows(device, packer, n):
     lengths = np.random.default_rng(n).geometric(0.2, n).tolist()

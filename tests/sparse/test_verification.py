@@ -46,6 +46,7 @@ def workspace(device, templates, modules_folder, tmp_path):
     return workspace_of
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize(
     ("value", "error", "worst"),

@@ -251,7 +251,7 @@ CHANGES = {
     "Busy": ("launch_error", "leaves a thread that keeps a processor busy"),
     "Tampers": ("launch_error", "run raised ValueError: tampered"),
 }
-SHORT = 6
+SHORT = 4
 CHANGES_ON_GPU = {
     "PopsContext": ("ok", "changes the current CUDA context"),
     "OwnContext": ("ok", "changes the current CUDA context"),

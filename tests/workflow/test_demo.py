@@ -11,6 +11,7 @@ from support.checkouts import REPOSITORY, Checkout
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 
+@pytest.mark.exhaustive
 def test_the_demo_says_where_its_page_is(checkout: Checkout) -> None:
     assert "--configfile config/demo.yaml" in (REPOSITORY / "Makefile").read_text()
     said = checkout.snakemake("all", "--configfile", "config/demo.yaml")

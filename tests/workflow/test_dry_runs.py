@@ -135,6 +135,7 @@ def test_one_table_can_be_asked_for(checkout: Checkout) -> None:
     assert "figures_compound_spmv" not in said.jobs
 
 
+@pytest.mark.exhaustive
 def test_a_replay_makes_every_artifact_again_where_only_some_formats_are_kept(checkout: Checkout) -> None:
     made = shutil.ignore_patterns("*.tex", "*.pdf", "*.png", "*.html", "receipts", "configs")  # not in a fresh clone
     for folder in ("results/h200", "results/h200-as-published", "results/h200-products", "figures/h200"):

@@ -83,6 +83,7 @@ def test_again_there_is_nothing_to_do(checkout: Checkout, config: str) -> None:
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("words", [["--report", "made.html"], ["--summary"], ["--rulegraph"]])
 def test_where_nothing_is_made_no_number_of_cores_is_asked_for(

@@ -14,6 +14,7 @@ from support.dynamic_matrices import assert_equal, canonical, random_matrix
 # rows that are long enough to be changed by a block together
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("length", [LONG_ROW - 1, LONG_ROW, LONG_ROW + 1, 5 * LONG_ROW + 3])
 def test_long_rows_are_changed_like_short_ones(on_cpu, make_batch, length):
     random = np.random.default_rng(length)

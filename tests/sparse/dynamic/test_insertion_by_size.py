@@ -39,7 +39,7 @@ pytestmark = pytest.mark.medium
 FEW, SEVERAL = MAX_SMALL_BATCH + 1, 9000
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("m", COUNTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_inserted_entry_for_entry_as_on_the_host(on_cpu, kind, m):
@@ -55,7 +55,7 @@ def test_a_grouped_batch_is_inserted_as_any_other(on_cpu, kind, m):
     assert len(assert_inserted(dynamic, grouped_batch(kind, m), slack=2, grouped=True)) == 0
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, few_rows])
 def test_batches_follow_each_other_until_chains_are_full(on_cpu, kind):
     dynamic, lefts = on_cpu(grown(ROWS, segments=3, capacity=1_000_000)), []
@@ -74,7 +74,7 @@ def test_rows_whose_chain_is_full_take_nothing(on_cpu, kind, m):
     assert len(assert_inserted(dynamic, batch, slack=2)) >= m // 2
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("m", [FEW, MAX_MEDIUM_BATCH])
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, one_part_of_many_rows, two_windows_of_a_part])

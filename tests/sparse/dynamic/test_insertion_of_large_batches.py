@@ -47,6 +47,7 @@ KINDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m", [MAX_MEDIUM_BATCH + 1, LARGE, MAX_MEDIUM_BATCH + OF_BLOCK])
 def test_a_grouped_batch_is_inserted_entry_for_entry(on_cpu, kind, m):

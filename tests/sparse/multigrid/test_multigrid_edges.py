@@ -50,6 +50,7 @@ def test_edges(device, levels_of, name):
     assert len(levels) == (1 if single else 2)
 
 
+@pytest.mark.sampled(1)
 def test_coarsening_that_stalls(levels_of):
     pairs = sp.csr_array(sp.kron(sp.eye_array(100), np.array([[2.0, -1.0], [-1.0, 2.0]])))
     assert len(levels_of(pairs, settings=MultigridSettings(stall=0.4))) == 1
@@ -82,6 +83,7 @@ def test_a_diagonal_that_cannot_be_divided_by(levels_of, name):
         levels_of(sp.csr_array(matrix))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_numbers_beside_the_diagonal_that_are_not_finite(levels_of, solver_of, bad):
     matrix = GRID.copy()
@@ -108,6 +110,7 @@ def test_vectors_that_are_zero_over_an_aggregate(device, levels_of, k):
     assert row.data[row.col == 3 * k] == [1] and not row.data[row.col != 3 * k].any()  # nothing meets it
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.medium
 def test_nodes_with_the_same_random_key(device, templates, built_folder, on_device, monkeypatch):
     # keys of two bits: four of them, and what is next to each other has often the same one
@@ -123,6 +126,7 @@ def test_nodes_with_the_same_random_key(device, templates, built_folder, on_devi
         level.release()
 
 
+@pytest.mark.sampled(1)
 def test_an_estimate_of_zero_for_the_spectral_radius(device, levels_of, solver_of):
     # what Arnoldi's process begins with is taken to 0
     start = reference.keys_of(400) / 2.0**reference.KEY_BITS + 0.5

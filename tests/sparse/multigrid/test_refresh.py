@@ -42,6 +42,7 @@ def refreshed(device, load, levels_of):
     return make
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -96,7 +97,7 @@ def test_aggregates_stay_where_other_entries_are_strong(device, refreshed):
     assert abs(to_csr(levels[1].a) - p.T @ a @ p).max() < 1e-12
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dense_rows", [1024, 10])
 def test_a_solver_takes_the_new_values(device, load, levels_of, monkeypatch, dense_rows):
     monkeypatch.setattr("repro.sparse.multigrid.solver.DENSE_ROWS", dense_rows)

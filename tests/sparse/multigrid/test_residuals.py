@@ -47,6 +47,7 @@ def solve(device, solver_of):
 ROUNDED = {"single": (300, 1e-8), "double": (300, 1e-17)}
 
 
+@pytest.mark.sampled(2)
 @methods
 @precisions
 def test_what_cannot_be_reached_is_not_claimed(solve, precision, method):

@@ -57,7 +57,7 @@ def test_the_cycle_is_symmetric_and_positive_definite(name):
     assert np.linalg.eigvalsh((dense + dense.T) / 2).min() > 0
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_chebyshev_takes_fewer_steps_than_jacobis_method(device, solver_of, name):

@@ -53,6 +53,7 @@ def tried(make_bench: Callable[..., Bench], small_problem: Callable[..., Matrix]
     return attempt
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("entry", sorted(entries()))
 @pytest.mark.parametrize(("precision", "keys"), [("single", {}), ("double", {"format": "bsr", "offsets": 64})])
 def test_what_is_right_is_verified_and_timed(tried, library, entry, precision, keys) -> None:

@@ -184,7 +184,7 @@ def updates_of(rivals: list[Rival], problem) -> list:
     return [runnable for group in groups for runnable in group if runnable.kind == "outside"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_study_of_growth_times_them_in_the_groups_of_its_updates(make_graph_bench, library, name) -> None:
     problem = PROBLEMS[name]

@@ -48,6 +48,7 @@ def emulate(templates, built_folder):
     return lambda *arguments, **keys: PersistentSolve(device, load, *arguments, **keys)
 
 
+@pytest.mark.sampled(4)
 @methods
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize("matrix", [laplacian(24), uneven(), as_matrix([[2.0]])], ids=["grid", "uneven", "one"])
@@ -64,6 +65,7 @@ def test_the_solution_is_that_of_scipy(make, method, precision, matrix):
     np.testing.assert_allclose(x, expected, rtol=0, atol=50 * tolerance * np.abs(expected).max())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("entry", "kind"), [("complex", "hermitian"), ("quaternion", "hermitian"), ("block3", "symmetric")]
 )

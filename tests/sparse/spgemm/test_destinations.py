@@ -44,6 +44,7 @@ def refill_launch(device, load, multiplication, on_device):
         one.release()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_matrices_of_stencils(refill_launch, name, precision):
@@ -106,6 +107,7 @@ def test_rows_of_a_product_in_any_order(device, load, multiplication, on_device)
         one.release()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_every_shape(device, load, multiplication, on_device, monkeypatch, precision):

@@ -51,6 +51,7 @@ def multiply(load, launches, on_device):
     return run
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_matrices_of_stencils(multiply, name, dtype):

@@ -13,6 +13,7 @@ from repro.sparse.spgemm.multiplication import CoordinateMultiplication
 from support.matrices import around_edges, assert_product, doubled, fragmented, of_sizes, random
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("phases", ["one", "two"])
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_rows_of_any_size(multiplication, on_device, phases, precision):
@@ -25,6 +26,7 @@ def test_rows_of_any_size(multiplication, on_device, phases, precision):
     assert_product(c, a, b, dtype)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("phases", ["one", "two", "sorted"])
 def test_rows_at_the_limits_of_bins(multiplication, on_device, device, phases):
     a, b = around_edges()
@@ -62,6 +64,7 @@ def test_the_papers_way_leaves_columns_in_order(multiplication, on_device, devic
     assert_product(products.multiply_in_one_phase(Factors(on_device(a), on_device(b))), a, b, in_order=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["one", "two", "sorted"])
 def test_rows_in_several_segments_and_columns_twice(multiplication, device, way):
     a, b = random(50, 40, 0.2), random(40, 90, 0.3)

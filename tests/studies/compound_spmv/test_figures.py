@@ -42,7 +42,7 @@ def test_files_are_equal_for_equal_data(gpu: Campaign, published: Published, tmp
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == sorted(p.name for p in mine)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("device", ["gpu", "cpu", "extended"])

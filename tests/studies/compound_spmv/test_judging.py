@@ -28,7 +28,7 @@ def cases_of(folder):
     return set(zip(rows["problem"].to_pylist(), rows["precision"].to_pylist(), strict=True))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
 @pytest.mark.parametrize("space", SPACE_TITLES)

@@ -210,6 +210,7 @@ def test_cold_rows_stay_out_of_warm_cases(extended: Campaign) -> None:
     assert extended.empty_readings("event") == pytest.approx((3.3e-6, 3.3e-6))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("artifact", artifacts(STUDY, "table"), ids=lambda a: a.name)
 def test_every_table_marks_what_is_not_the_papers_own(extended: Campaign, published: Published, artifact) -> None:
     table = artifact.make(extended, published)

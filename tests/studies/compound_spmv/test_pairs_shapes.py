@@ -63,7 +63,7 @@ def shapes(entry: str, kind: str, tile: int) -> dict[str, Matrix]:
     return made
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(("outer", "entry", "precision"), CASES)
 def test_products_of_all_shapes_are_right(

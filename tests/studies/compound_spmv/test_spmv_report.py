@@ -110,6 +110,7 @@ def test_every_row_is_accounted_for(gpu: Campaign) -> None:
     assert "and 148 more" in str(of_variants[0][7].value)
 
 
+@pytest.mark.exhaustive
 def test_warm_and_cold_are_told_apart(extended: Campaign, published: Published, tmp_path: Path) -> None:
     counted = {tuple(str(c.value) for c in row[:4]): row[4].value for row in statuses(extended).rows}
     assert counted["report", "warm", "variant", "ok"] == counted["report", "cold", "variant", "ok"]

@@ -43,6 +43,7 @@ def from_columns(columns):
     return VariantId(layout, Schedule(columns["schedule"], *shape))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", ["sm_90", "cpu"])
 @pytest.mark.parametrize("entry", sorted(entries()))
 def test_text_and_columns_say_every_parameter(target, entry):

@@ -438,6 +438,7 @@ def test_the_published_files_are_the_studys_own() -> None:
     assert published_coo().problems == {}
 
 
+@pytest.mark.exhaustive
 def test_two_studies_on_one_page(coo: Campaign, tmp_path: Path) -> None:
     other = Recorder(tmp_path, study="compound_spmv", own=get_study("compound_spmv").columns)
     other.record("mhd1280b", entry="complex", n=1280, nnz=22778)

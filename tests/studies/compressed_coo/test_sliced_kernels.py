@@ -135,7 +135,7 @@ def emulated(problem: Matrix, precision: str, id: CoordinateId, templates: Path,
     return np.where(operands.bound > 0, off / np.maximum(operands.bound, 1e-300), off)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", PROBLEMS)

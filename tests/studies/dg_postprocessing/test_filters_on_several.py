@@ -92,7 +92,7 @@ def test_everything_is_right_and_timed_on_two(halves, modules, make_bench, degre
     assert row["copies"] > 2 * len(bench.operands.points) and row.space == "paper"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("count", [3, 5])
 @pytest.mark.parametrize(("kind", "id"), MADE)
 def test_any_number_of_devices(modules, make_bench, count, kind, id):
@@ -101,12 +101,14 @@ def test_any_number_of_devices(modules, make_bench, count, kind, id):
     assert (row.status, row.message) == ("ok", None)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "id"), MADE)
 def test_fewer_devices_than_asked_for_are_unsupported(modules, make_bench, kind, id):
     row = make_bench(apart(1), 40).try_once(kind(modules(1), id, 2), "report", EFFORT)
     assert (row.status, row.message) == ("unsupported", "there are 1 devices, not 2")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "id"), MADE)
 def test_a_device_that_does_nothing_is_found(modules, make_bench, monkeypatch, kind, id):
     devices = apart(2)
@@ -125,6 +127,7 @@ def test_a_device_that_does_nothing_is_found(modules, make_bench, monkeypatch, k
         bench.check(runnable)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("copies", ["second", "none"])
 def test_values_that_do_not_arrive_are_found(modules, make_bench, monkeypatch, copies):
     devices = apart(3)
@@ -139,6 +142,7 @@ def test_values_that_do_not_arrive_are_found(modules, make_bench, monkeypatch, c
         runnable.release()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mesh", [graded(12), of_field(generate_field("delaunay", triangles=1000, variance="high"))])
 @pytest.mark.parametrize("count", [2, 4])
 def test_parts_have_equal_work_as_it_is_counted(mesh, count):

@@ -200,6 +200,7 @@ def test_every_artifact_of_the_cpu(tmp_path, name):
         assert panel(figure, "small").get_xlabel() == "threads of a region"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])
 def test_a_picture_has_no_flaw(both, name):
     assert flaws(laid_out(get_artifact(STUDY_NAME, name).make(both, NUMBERS))) == []

@@ -86,6 +86,7 @@ def test_the_filter_adds_the_regions_of_each_point(degree, region_operands, regi
     kernel.release()
 
 
+@pytest.mark.sampled(1)
 @degrees
 def test_polynomials_up_to_twice_the_degree_and_one_pass_through_the_filter(degree):
     """Projection and filter together, within the domain of a structured mesh whose edge is that of the stencil."""
@@ -103,7 +104,7 @@ def test_polynomials_up_to_twice_the_degree_and_one_pass_through_the_filter(degr
     np.testing.assert_allclose(sums.values, polynomial(chosen), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @needs_compiler
 @pytest.mark.parametrize(
     "id",
@@ -140,6 +141,7 @@ def test_the_text_of_cuda_is_right(id, templates, tmp_path, region_operands):
     np.testing.assert_array_less(np.abs(values - operands.expected.values), operands.expected.bounds)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("key", ["p1/vector-w36", "p2/vector-w150", "p1/ours", "p2/ours"])

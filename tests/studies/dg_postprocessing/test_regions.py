@@ -103,6 +103,7 @@ def test_a_stencil_meets_as_many_elements_as_the_paper_says():
     assert len(np.unique(regions.cells[first])) in range(650, 751)
 
 
+@pytest.mark.sampled(1)
 @degrees
 def test_kernel_times_field_integrates_to_one_for_a_constant(degree):
     pieces = siac_kernel(degree).pieces
@@ -139,6 +140,7 @@ def test_the_seed_settles_the_list():
     assert not np.array_equal(one.places, other.places)
 
 
+@pytest.mark.exhaustive
 def test_slivers_may_be_wrong_by_what_their_corners_lose():
     field = cube_field(PAPERS_COUNT, 1)
     regions = make_regions(field, 1 << 20)  # so many that some are thinner than the rounding of a place in the stencil

@@ -31,6 +31,7 @@ modes = pytest.mark.parametrize("mode", MODES)
 SMALL = growing(sp.csr_array(np.eye(3)), [([0], [1], [2.0])])
 
 
+@pytest.mark.sampled(40)
 @cases
 @modes
 @orders

@@ -100,6 +100,7 @@ def test_everything_is_right_and_timed_or_says_why_not(modules, make_bench, prec
     assert "context of its own" in said["stores"] == said["fused"] and "NVIDIA" in said["nccl"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("lengths", "added"),

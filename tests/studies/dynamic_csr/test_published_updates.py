@@ -41,6 +41,7 @@ PROBLEMS_AND_MORE = {
 }
 
 
+@pytest.mark.sampled(60)
 @precisions
 @pytest.mark.parametrize("name", PROBLEMS_AND_MORE)
 @pytest.mark.parametrize(

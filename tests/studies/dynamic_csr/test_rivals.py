@@ -35,6 +35,7 @@ pytest_plugins = ("support.rival_fixtures",)
 UPDATES = (HybridUpdate, CoordinateUpdate, Rebuild)
 
 
+@pytest.mark.sampled(60)
 @cases
 @pytest.mark.parametrize("order", ["sorted", "any"])
 @pytest.mark.parametrize(
