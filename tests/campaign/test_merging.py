@@ -67,6 +67,7 @@ def tables(results: Path, campaign: str) -> dict[str, bytes]:
     return content(results / campaign / "tables")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("packed", [True, False], ids=["recorded", "as-measured"])
 def test_two_halves_equal_the_whole_in_rows_records_and_tables(tmp_path: Path, packed: bool) -> None:
     results = tmp_path / "merged"

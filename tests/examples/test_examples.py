@@ -149,6 +149,7 @@ def test_a_wish_that_cannot_be_is_one_message(tmp_path):
             import_module(name).main(["--tuned", "best", *DEVICE] + ["--surface", "blob"] * (name[0] == "s"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("degree", "cells"), [(1, (8, 16)), (2, (6, 12))])
 def test_the_filter_raises_the_order_of_advection(tmp_path, capsys, degree, cells):

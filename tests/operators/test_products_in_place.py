@@ -51,6 +51,7 @@ def test_two_matrices_are_multiplied_where_they_lie(bring, in_place, dtype, inde
     assert abs(c.get() - a @ b).max() <= 50 * np.finfo(dtype).eps
 
 
+@pytest.mark.exhaustive
 def test_a_square_is_read_once(bring, in_place, runtime, monkeypatch):
     matrix = sp.csr_array(poisson((12, 12), 5))
     reads = []

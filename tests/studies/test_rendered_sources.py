@@ -85,6 +85,7 @@ def check(source: str) -> None:
     check_blanks(source)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.medium
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_sources_of_all_templates(templates: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ def test_the_catalogs_snakefile_makes_what_the_other_makes(checkout: Checkout) -
     assert here == there
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_lint() -> None:
     words = [sys.executable, "-m", "snakemake", "--snakefile", "workflow/Snakefile", "--lint"]

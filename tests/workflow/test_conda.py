@@ -57,6 +57,7 @@ esac
     return stub.parent
 
 
+@pytest.mark.exhaustive
 def test_a_dry_run_says_what_would_be_deployed_and_calls_its_repro(checkout: Checkout, conda: Path) -> None:
     said = checkout.snakemake("--dry-run", "--printshellcmds", "--sdm=conda", "all", path=conda)
     assert said.code == 0, said.text

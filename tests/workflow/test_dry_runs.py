@@ -309,6 +309,7 @@ def test_an_interruption_while_the_plan_is_made_is_a_word(checkout: Checkout) ->
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("obstacle", ["a file", "read-only"])
 def test_results_that_cannot_be_written_are_one_message(

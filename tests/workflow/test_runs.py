@@ -217,6 +217,7 @@ def test_what_is_deleted_is_made_again_at_the_first_run(checkout: Checkout, conf
     assert checkout.snakemake("--dry-run", "all", "--configfile", config).nothing_to_do
 
 
+@pytest.mark.exhaustive
 def test_a_second_run_in_the_folder_is_refused(checkout: Checkout, config: str) -> None:
     with (checkout.folder / "results/.run.lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -250,6 +251,7 @@ def test_the_scheduler_wakes_itself_for_a_limit_that_was_asked_for_alone(
     assert ("WOKEN" in done.stdout) == woken
 
 
+@pytest.mark.exhaustive
 def test_other_timing_compiles_and_builds_nothing(checkout: Checkout) -> None:
     config = checkout.configure("tiny", {"problems": PROBLEMS, "artifacts": ARTIFACTS, "timing": QUICK | {"rounds": 3}})
     jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs

@@ -155,6 +155,7 @@ def test_a_routine_that_there_is_not_is_refused():
     STUDY.check_on(settings(baselines=("spmv-csr-alg1", "spmm-csr-alg3")), [], get_target("sm_90"))
 
 
+@pytest.mark.exhaustive
 def test_a_named_way_is_run_over_two_devices_and_nothing_else(field_campaign):
     if OpenClDevice().sm_count < 2:
         pytest.skip("the CPU has one core and cannot be split")
