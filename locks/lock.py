@@ -20,7 +20,7 @@ LOCKS = Path(__file__).parent
 RUN = "run"
 #: The first Python that not all packages have wheels for yet.
 BEFORE = "3.15"
-PLATFORM = "platform_machine == 'x86_64' and sys_platform == 'linux'"
+PLATFORM = "platform_machine == 'x86_64' and platform_python_implementation == 'CPython' and sys_platform == 'linux'"
 
 
 def main() -> None:
