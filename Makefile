@@ -27,7 +27,8 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 PYTEST = $(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder
 FAST := not slow and not wording and not medium and not gpu and not exhaustive
 
-.PHONY: help all demo test test-fast test-all test-exhaustive coverage lint messages docs census times minutes environment lock clean
+.PHONY: help all demo test test-fast test-all test-exhaustive nvrtc coverage lint messages docs census times minutes dist \
+  environment lock clean
 
 help:  ## Print this.
 	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [EXTRAS=cpu,mesh] [LOCKED=no]"
@@ -54,6 +55,9 @@ test-all: $(call stamps,dev)  ## Run all tests but the exhaustive ones: what has
 test-exhaustive: $(call stamps,dev)  ## Run the tests that repeat at length what others show: before a release.
 	REPRO_OPTIMISED=yes $(PYTEST) -m exhaustive $(ARGS)
 
+nvrtc: $(call stamps,dev)  ## Compile the CUDA dialect of all templates, without a GPU and without nvcc.
+	$(PYTEST) tests/codegen/test_nvrtc.py $(ARGS)
+
 # Coverage doubles the time of a test: it is measured in the fast tier alone, of the first three tests of a function,
 # since the others add little to it.
 coverage: $(call stamps,dev)  ## Measure how much of the code the fast tests run, beside the least that pyproject.toml asks.
@@ -69,6 +73,9 @@ lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workfl
 	run lint-imports --no-cache --no-logo; \
 	run snakefmt --check Snakefile workflow; \
 	run snakemake --lint; \
+	run check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/ci.yml .github/workflows/release.yml .github/workflows/weekly.yml; \
+	run check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml; \
+	run zizmor --offline --quiet .github; \
 	for check in "$${failed[@]}"; do echo "failed: $$check" >&2; done; \
 	exit $${#failed[@]}
 
@@ -90,6 +97,12 @@ times: $(call stamps,run)  ## Measure what campaigns take, beside what repro pla
 minutes: $(call stamps,run)  ## Measure what README's commands take in a fresh clone: for a machine that is idle.
 	$(RUN) python tools/command_minutes.py $(ARGS)
 
+dist: $(call stamps,release)  ## Build wheel and source of a release in dist/, and check them.
+	$(RUN) validate-pyproject pyproject.toml
+	$(RUN) python -m build --no-isolation
+	$(RUN) twine check --strict dist/*
+	$(RUN) check-wheel-contents dist/*.whl
+
 environment: $(call stamps,run)  ## Make the environment in .venv.
 
 clean:  ## Delete environment, caches, logs and compiled modules; results, figures and downloads stay.
@@ -110,6 +123,10 @@ endef
 
 $(call stamps,dev): pyproject.toml $(wildcard locks/*.txt) | $(VENV)/bin/python
 	$(call install,$(EXTRAS)$(comma)dev)
+	touch $@ $(call stamps,run)
+
+$(call stamps,release): pyproject.toml $(wildcard locks/*.txt) | $(VENV)/bin/python
+	$(call install,$(EXTRAS)$(comma)release)
 	touch $@ $(call stamps,run)
 
 $(call stamps,docs): pyproject.toml $(wildcard locks/*.txt) | $(VENV)/bin/python

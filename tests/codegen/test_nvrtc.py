@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from repro.codegen.build_cache import Module, compile_module, target_compiler
 from repro.codegen.targets import TARGETS, get_target
 from repro.codegen.templates import render_common
 from repro.errors import ReproError
+from support.rendered_modules import rendered_modules
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_installed(), reason="NVRTC is not installed")
 GPU = get_target("sm_90")
@@ -59,3 +62,18 @@ def test_flags_for_nvcc_choose_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert target_compiler(GPU)[0] == nvrtc.version()
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
     assert target_compiler(GPU)[0] == "nvcc 13"
+
+
+@pytest.mark.exhaustive
+def test_modules_of_all_templates_compile(templates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CUDA dialect: what `make nvrtc` compiles on a machine without GPU and toolkit."""
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    sources = rendered_modules(templates, GPU)
+
+    def message(name: str) -> str | None:
+        return compile_module(sources[name], GPU, tmp_path / f"{name}.json", record_errors=True).message
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        messages = dict(zip(sources, pool.map(message, sources), strict=True))
+    assert len(messages) > 40
+    assert {name: text for name, text in messages.items() if text} == {}

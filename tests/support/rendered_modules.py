@@ -17,10 +17,14 @@ from repro.sparse.spgemm import kernels as spgemm
 from repro.studies import get_study
 from repro.studies.dynamic_csr.kernels import OWN
 
-LAYOUTS = ("CSR-AoS-AoS", "ELL-SoA-SoA", "ELLPACK-AoSoA-AoS", "Sl-8-AoS-AoS", "Pairs-64-AoS-AoS")
+#: Layouts of modules of `compound_spmv`, by their space.
+LAYOUTS = {
+    "paper": ("CSR-AoS-AoS", "ELL-SoA-SoA"),
+    "extended": ("CSR-AoSoA-AoS", "ELLPACK-AoSoA-AoS", "Sl-8-AoSoA-AoS", "Pairs-64-AoSoA-AoS"),
+}
 #: Keys of modules, by study.
 KEYS = {
-    "compound_spmv": [f"extended/block3-double/{layout}" for layout in LAYOUTS],
+    "compound_spmv": [f"{space}/block3-double/{layout}" for space, layouts in LAYOUTS.items() for layout in layouts],
     "compressed_coo": [
         *(f"paper/double/{layout}" for layout in ("COO", "CCOO")),
         *(f"extended/double/{layout}" for layout in ("CCOO-unpadded", "CCOO-aligned", "CSELL-8", "Pairs")),
