@@ -284,21 +284,55 @@ def test_a_range_of_commits_that_git_does_not_know_does_not_pass() -> None:
 
 
 def test_the_workflow_of_the_forge_runs_what_ci_runs() -> None:
-    job = yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())["jobs"]["check"]
+    job = jobs(REPOSITORY / ".github/workflows/ci.yml")["check"]
     assert [step["run"] for step in job["steps"] if "run" in step] == ['PYTHON="$(command -v python)" .ci/run']
 
 
-@pytest.mark.parametrize("path", sorted((REPOSITORY / ".github/workflows").glob("*.yml")), ids=lambda p: p.stem)
+WORKFLOWS = sorted((REPOSITORY / ".github/workflows").glob("*.yml"))
+
+
+def jobs(path: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text())["jobs"]
+    return found
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.stem)
 def test_workflows_of_the_forge_run_targets_that_there_are_by_pythons_that_are_promised(path: Path) -> None:
     targets = re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
-    for job in yaml.safe_load(path.read_text())["jobs"].values():
+    for job in jobs(path).values():
         uses = [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")]
         pythons = job.get("strategy", {}).get("matrix", {}).get("python", uses)
         assert {f"Programming Language :: Python :: {version}" for version in pythons} <= {*PROJECT["classifiers"]}
-        for command in (step["run"] for step in job["steps"] if "run" in step):
+        for line in (line for step in job["steps"] for line in step.get("run", "").splitlines()):
             # by the Python of the matrix, where `make` would take the first of its own list
-            assert command.startswith(('PYTHON="$(command -v python)" ', "git "))
-            assert all(target in targets for target in re.findall(r" make ([a-z-]+)", command))
+            assert not re.search(r"\bmake\b|\.ci/run", line) or line.startswith('PYTHON="$(command -v python)" ')
+            assert all(target in targets for target in re.findall(r" make (?:--directory \S+ )?([a-z-]+)", line))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.stem)
+def test_actions_are_pinned_by_hash_and_keep_no_credentials(path: Path) -> None:
+    named = re.findall(r"uses: (.*)", path.read_text())
+    assert named
+    assert [use for use in named if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use)] == []
+    steps = [step for job in jobs(path).values() for step in job["steps"] if "actions/checkout" in step.get("uses", "")]
+    assert [step for step in steps if step["with"]["persist-credentials"] is not False] == []
+
+
+def test_a_release_is_published_of_a_tag_after_all_that_checks_it() -> None:
+    release = jobs(REPOSITORY / ".github/workflows/release.yml")
+    others = {name: job for name, job in release.items() if name != "publish"}
+    assert {*release["publish"]["needs"]} == {*others}
+    assert "refs/tags/v" in release["publish"]["if"]
+    assert release["publish"]["permissions"] == {"id-token": "write"}
+    assert not any("permissions" in job for job in others.values())
+    classifiers = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name]
+    assert release["wheel"]["strategy"]["matrix"]["python"] == [classifiers[0], classifiers[-1]]
+
+
+def test_dependabot_waits_before_it_takes_a_release() -> None:
+    updates = yaml.safe_load((REPOSITORY / ".github/dependabot.yml").read_text())["updates"]
+    assert {update["directory"] for update in updates} == {"/", "/locks"}
+    assert all(update["cooldown"]["default-days"] >= 7 for update in updates)
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda p: p.stem)

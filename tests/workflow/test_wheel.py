@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -110,6 +111,24 @@ def test_a_wheel_holds_what_a_campaign_reads_and_nothing_else(wheel: Path) -> No
             if path.is_file() and path.suffix != ".pyc" and not replays(path):
                 expected.add(f"{target}/{path.relative_to(REPOSITORY / source)}")
     assert names == expected
+
+
+@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="without git nothing says what the project is")
+def test_a_source_archive_holds_all_that_git_has(tmp_path: Path) -> None:
+    """The tests and the records among it, so that a distributor can run them; in a copy, without what lies about."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True, text=True
+    ).stdout
+    tracked = [name for name in listed.split("\0") if name and (REPOSITORY / name).is_file()]
+    for name in tracked:
+        (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "copy" / name).symlink_to(REPOSITORY / name)
+    words = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path]
+    subprocess.run(words, cwd=tmp_path / "copy", check=True)
+    [path] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names == {*tracked, "PKG-INFO"}
 
 
 def test_a_matrix_is_multiplied(installed: Installed) -> None:
