@@ -2,6 +2,10 @@
 ARG BASE=ubuntu:24.04
 FROM ${BASE}
 
+LABEL org.opencontainers.image.title="sparse-repro" \
+      org.opencontainers.image.version="0.3.0" \
+      org.opencontainers.image.licenses="MIT"
+
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends g++ git python3-dev python3-venv \
@@ -23,7 +27,9 @@ RUN python3 -m venv /opt/venv \
     && if command -v nvcc; then pip install --no-deps --require-hashes -r locks/cuda.txt; fi \
     && pip install --no-deps --no-build-isolation .
 
-# any user may run it, in a folder of theirs
+# a user without privileges, who may write to the folder where no other one is mounted; any other one may run it as well
+RUN useradd --no-create-home --uid 10001 repro && install --directory --owner repro /work
 ENV HOME=/tmp
 WORKDIR /work
+USER repro
 CMD ["repro", "doctor"]

@@ -77,6 +77,23 @@ def test_what_is_copied_is_there_and_all_that_the_package_is_built_of() -> None:
     assert {*copied} == built_of | {"locks"}
 
 
+def test_the_builder_is_sent_what_is_copied_and_nothing_else() -> None:
+    lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
+    taken = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    copied = {source for name, words in dockerfile() if name == "COPY" for source in words.split()[:-1]}
+    assert "*" in lines and taken == copied
+
+
+def test_the_image_says_what_it_is_and_runs_without_privileges() -> None:
+    labels = dict(word.split("=", 1) for name, words in dockerfile() if name == "LABEL" for word in shlex.split(words))
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    kinds = {"title": "name", "version": "version", "licenses": "license"}
+    assert labels == {f"org.opencontainers.image.{label}": project[key] for label, key in kinds.items()}
+    users = [(place, words) for place, (name, words) in enumerate(dockerfile()) if name == "USER"]
+    assert [words for _, words in users] == ["repro"]
+    assert [name for name, _ in dockerfile()[users[0][0] + 1 :]] == ["CMD"]
+
+
 @pytest.mark.parametrize("name", ["Dockerfile", "apptainer.def"])
 def test_the_environment_is_made_by_the_commands_of_the_page(name: str) -> None:
     said = [line.strip() for line in INSTALLING.splitlines() if line.strip().startswith("pip install --no-deps")]
