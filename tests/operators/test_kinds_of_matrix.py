@@ -13,6 +13,9 @@ import scipy.sparse as sp
 
 import repro
 from repro.errors import ReproError
+from repro.operators.arrays import DeviceArray
+from repro.operators.runtime import open_runtime
+from support import stand_in_cupy
 
 pytestmark = [pytest.mark.medium, pytest.mark.filterwarnings("ignore::repro.operators.SlowOnCpuWarning")]
 DEVICE = "opencl:0"
@@ -73,8 +76,10 @@ def sparse_csr(matrix: Any) -> Any:
     return torch.sparse_csr_tensor(*arrays, size=matrix.shape)
 
 
+FORMATS = ("csr", "csc", "coo", "dia", "lil", "dok")
 KINDS: dict[str, Callable[[Any], Any]] = {
-    **{f"scipy {format}": (lambda m, format=format: m.asformat(format)) for format in ("csr", "csc", "coo", "dia")},
+    **{f"scipy {format}": (lambda m, format=format: m.asformat(format)) for format in FORMATS},
+    "scipy bsr": lambda m: m.tobsr(blocksize=(1, 1)),
     "scipy matrix": sp.csr_matrix,
     "arrays": Arrays,
     "lists": lambda m: Arrays(SimpleNamespace(
@@ -157,3 +162,27 @@ def test_damaged_arrays_are_refused_by_name(change: dict[str, Any]) -> None:
     ):  # fmt: skip
         with pytest.raises(ReproError):
             function(damaged, device=DEVICE)
+
+
+def test_each_function_takes_cupys_matrix_and_gives_back_the_library_of_its_vectors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By stand-ins for CuPy, `DeviceArray`s of the CPU; what is given on the host comes back there."""
+    bring = stand_in_cupy.install(monkeypatch, open_runtime(DEVICE))
+    given, there = bring(LINE), bring(X)
+    with repro.operator(given, device=DEVICE) as A:
+        products = {"@": A @ there, "solve": A.solve(there)}
+        on_host = {"@": A @ X, "solve": A.solve(X), "solver": A.solver().solve(X)}
+    products["repro.solve"] = repro.solve(given, there, device=DEVICE)
+    on_host["repro.solve"] = repro.solve(given, X, device=DEVICE)
+    ml = repro.amg(given, max_coarse=10, device=DEVICE)
+    products["amg"], on_host["amg"] = ml.solve(there), ml.solve(X)
+    products["preconditioned"] = repro.solve(given, there, M=ml, device=DEVICE)
+    assert {name for name, vector in products.items() if not isinstance(vector, DeviceArray)} == set()
+    assert {name for name, vector in on_host.items() if type(vector) is not np.ndarray} == set()
+    for name, vector in (*on_host.items(), *((name, vector.get()) for name, vector in products.items())):
+        expected = (LINE @ X, vector) if name == "@" else (X, LINE @ vector)
+        np.testing.assert_allclose(*expected, atol=1e-5, err_msg=name)
+    c = repro.spgemm(given, given, DEVICE)
+    assert type(c) is stand_in_cupy.csr_matrix
+    assert abs(c.get() - LINE @ LINE).max() < 1e-12
