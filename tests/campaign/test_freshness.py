@@ -176,6 +176,7 @@ def _swap(path: Path) -> None:
     other.replace(path)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("path", [Path(path) for path in OUTPUTS], ids=str)
 @pytest.mark.parametrize("edit", [Path.unlink, _truncate, _swap])
 def test_an_output_that_is_not_what_was_written_is_made_again(

@@ -24,6 +24,7 @@ from support.small_case import FILES, LAYOUTS, NAME, STUDY, config, run
 pytestmark = pytest.mark.medium
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_damaged_store_is_measured_again(measuring, capsys):
     store = Path(f"results/c/store/{STUDY}/{NAME}/single/rows.jsonl")

@@ -49,7 +49,7 @@ def stored(path, count):
     return [(row.status, row.message) for row in rows]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("number", "words"),
     [

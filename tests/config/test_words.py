@@ -164,6 +164,7 @@ def test_a_number_that_readers_take_otherwise_is_refused(word: str, tmp_path: Pa
     assert read_word(f"'{word}'", tmp_path) == word
 
 
+@pytest.mark.sampled(100)
 @pytest.mark.parametrize(("model", "name"), FIELDS, ids=[f"{model.__name__}-{name}" for model, name in FIELDS])
 def test_no_field_takes_a_word_for_another_value(model: type[BaseModel], name: str, values: dict[str, Any]) -> None:
     bases = SOUND.get(model.__name__, [{}])

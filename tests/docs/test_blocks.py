@@ -42,6 +42,7 @@ def test_every_block_says_its_language(page: Path) -> None:
     assert not UNFENCED.findall(prose)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.medium
 @pytest.mark.parametrize("page", pages_with("python"), ids=named)
 def test_python_runs_from_top_to_bottom(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ TABLE = Table(
 )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("source", sorted(SOURCES.glob("*.md")), ids=lambda source: source.stem)
 def test_the_page_is_made_of_its_source_and_the_tables(source: Path) -> None:
     assert target_of(source).read_text() == page_of(source), "python docs/make_pages.py"

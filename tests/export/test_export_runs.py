@@ -153,7 +153,7 @@ def stored_order(program: Path, problem: Matrix, tmp_path: Path, case: str) -> n
     return find_order(program, problem, tmp_path) if case in CLUSTERED else None
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 def test_an_exported_product_is_right(
     program: Path, tmp_path: Path, small_problem: Callable[..., Matrix], case: str
@@ -199,7 +199,7 @@ def test_an_exported_product_of_a_rectangular_matrix_is_right(
     assert said == expected(operands, variant, rows)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "shape", [{"n": 300}, {"n": 64}, {"n": 130, "hub": 40}, {"n": 5}, {"n": 150, "diagonal": False}]
 )

@@ -69,6 +69,7 @@ def test_projections_of_polynomials_are_restored_by_every_way(values, way, degre
     np.testing.assert_allclose(values(way, mesh, points, degree, modes, scale=1 / n), wanted, rtol=0, atol=1e-13)
 
 
+@pytest.mark.sampled(10)
 @degrees
 @ways
 @meshes

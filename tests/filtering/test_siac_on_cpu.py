@@ -160,6 +160,7 @@ def test_points_on_vertices_edges_and_knot_lines(any_device, load, way):
     np.testing.assert_allclose(result[-1], result[-1 - len(middles)], rtol=1e-13)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @ways
 def test_a_mode_that_is_no_number_reaches_the_points_whose_stencil_meets_it(any_device, load, way):

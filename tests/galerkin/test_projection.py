@@ -23,6 +23,7 @@ def places(vertices: np.ndarray, cells: np.ndarray, points: np.ndarray) -> np.nd
     return corners[:, :1] + points @ (corners[:, 1:] - corners[:, :1])
 
 
+@pytest.mark.sampled(8)
 @bases
 @dimensions
 @pytest.mark.parametrize("degree", [0, 1, 2, 3, 7])

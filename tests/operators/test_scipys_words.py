@@ -153,6 +153,7 @@ def test_a_callback_of_a_device_array_has_one(A: Any, put: Callable[[Any], Any])
     assert (seen[0].get() != x.get()).any()
 
 
+@pytest.mark.sampled(2)
 def test_several_right_hand_sides_are_columns(solve: Solve) -> None:
     x, info = solve(SEVERAL, rtol=1e-10, return_info=True)
     assert (x.shape, info) == ((400, 3), 0)

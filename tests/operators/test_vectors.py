@@ -41,6 +41,7 @@ def test_a_vector_comes_back_as_it_went(entry, order, precision):
     assert not vectors.get(vectors.zeros()).any()
 
 
+@pytest.mark.sampled(22)
 @pytest.mark.slow
 @both
 @every
@@ -90,6 +91,7 @@ def test_what_is_scaled_by_zero_is_not_read(entry, order):
     assert np.isfinite(vectors.get(y)).all()
 
 
+@pytest.mark.sampled(22)
 @pytest.mark.slow
 @both
 @every

@@ -216,6 +216,7 @@ BAD_LINES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(82)
 @pytest.mark.parametrize(("banner", "line", "said"), BAD_LINES)
 @pytest.mark.parametrize("spaces", [" ", "  ", "\t "])
 def test_what_a_line_has_too_much_or_wrong_is_an_error_that_names_it(

@@ -79,6 +79,7 @@ BANNERS = [
 ]
 
 
+@pytest.mark.sampled(192)
 @pytest.mark.parametrize(("banner", "entry"), BANNERS)
 @pytest.mark.parametrize("twice", [False, True])
 def test_the_plan_and_the_build_agree_on_every_kind_of_file(

@@ -52,7 +52,7 @@ def rows_named(line: dict[str, Any], table: Path) -> pd.DataFrame:
     return pd.concat(named)
 
 
-@pytest.mark.sampled(35)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: "/".join(table.parts[-4:]))
 def test_every_time_of_a_line_is_one_of_a_row_that_the_line_names(table: Path) -> None:
     lines = pd.read_csv(table)

@@ -105,6 +105,7 @@ def test_sources_of_all_templates(templates: Path, target: Target, monkeypatch: 
     assert of_target <= used
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("layout", SPLITS)
@@ -114,6 +115,7 @@ def test_sources_of_coordinates(templates: Path, layout: str, precision: str, ta
     assert uncalled(source) == set()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize("entry", entries())
 def test_sources_of_compound_entries(templates: Path, entry: str, target: Target) -> None:

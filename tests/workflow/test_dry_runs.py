@@ -296,6 +296,7 @@ def test_what_snakemake_lets_pass_in_a_file_is_one_message(text: str, message: s
     assert not (checkout.folder / "results/bad").exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("interruptible")
 def test_an_interruption_while_the_plan_is_made_is_a_word(checkout: Checkout) -> None:
     done = dry_run_after(

@@ -111,6 +111,7 @@ def test_an_edited_template_is_compiled_and_measured_again(checkout: Checkout, c
     assert "problem" not in jobs
 
 
+@pytest.mark.exhaustive
 def test_a_plan_that_is_only_looked_at_changes_nothing(checkout: Checkout, config: str) -> None:
     """Not even beside it: with another seed, as somebody may ask while a campaign runs."""
 
@@ -261,6 +262,7 @@ def test_other_timing_compiles_and_builds_nothing(checkout: Checkout) -> None:
     checkout.configure("tiny", {"problems": PROBLEMS, "artifacts": ARTIFACTS})
 
 
+@pytest.mark.exhaustive
 def test_one_more_artifact_is_all_that_is_made(checkout: Checkout) -> None:
     config = checkout.configure("tiny", {"problems": PROBLEMS, "artifacts": [*ARTIFACTS, "figure-4"]})
     jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs

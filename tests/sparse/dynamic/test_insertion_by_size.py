@@ -84,6 +84,7 @@ def test_a_buffer_without_room_for_all_takes_rows_whole_or_not(on_cpu, kind, m):
     assert 0 < len(assert_inserted(dynamic, batch, slack=0)) <= m
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [uniform, one_row, half_in_one_row, skewed])
 def test_what_was_left_is_inserted_in_the_order_of_the_batch(on_cpu, kind):
     before = grown(ROWS, segments=1, capacity=3000)

@@ -86,6 +86,7 @@ def test_vectors_that_an_aggregate_cannot_tell_apart_are_left_out():
     np.testing.assert_allclose(coarse_matrix(a, t, t.T.tocsr()).toarray(), np.eye(2), atol=1e-15)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.medium
 def test_the_spectral_radius_is_near(matrix):
     scale = sp.diags_array(matrix.diagonal() ** -0.5)  # similar to the matrix over its diagonal, and symmetric

@@ -13,6 +13,7 @@ from support.matrices import PROBLEMS, poisson, to_csr
 pytestmark = pytest.mark.medium
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("precision", ["single", "double"])

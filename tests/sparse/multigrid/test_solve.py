@@ -27,6 +27,7 @@ def test_a_cycle_is_that_of_the_host(device, solver_of, name):
     np.testing.assert_array_equal(read(device, solver.b, len(b)), b)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_conjugate_gradients_take_as_many_steps_as_on_the_host(device, solver_of, name):
     matrix, settings = poisson(*PROBLEMS[name]), MultigridSettings(coarsest=20)

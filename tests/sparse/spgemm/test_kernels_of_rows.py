@@ -39,6 +39,7 @@ def test_products_by_a_sample_of_their_rows(multiplication, on_device, monkeypat
     assert_product(c, a, b)
 
 
+@pytest.mark.sampled(1)
 def test_what_a_sample_tells(device, load, on_device):
     a, b = random(300, 200, 0.05), random(200, 400, 0.1, 2)
     factors = Factors(on_device(a), on_device(b))

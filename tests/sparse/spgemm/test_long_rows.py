@@ -69,6 +69,7 @@ def most_products(a, b):
     return products.max(), products.max() / products[products > 0].mean()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name in SKEWED if name != ALIKE])
 def test_rows_that_differ_are_computed_once(multiplication, on_device, monkeypatch, name):
     a, b = SKEWED[name]
@@ -143,7 +144,7 @@ def long_rows(most):
     return sp.csr_array(sp.vstack([first, few, sp.csr_array((1, b.shape[0])), first, few])), b
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["one", "symbolic", "numeric"])
 @pytest.mark.parametrize(

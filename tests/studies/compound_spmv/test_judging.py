@@ -48,6 +48,7 @@ def test_predicted_keeps_its_promises_on_recorded_campaigns(folder, space):
     assert recordings[0].losses(complete)[-1] == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("space", ["paper_tuned", "extended"])
 def test_a_predicted_search_waits_for_few_compilations_with_sixteen_compilers(space):

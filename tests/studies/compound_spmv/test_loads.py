@@ -48,7 +48,7 @@ def is_new(schedule: Schedule) -> bool:
     return schedule.load == "el" or bool(schedule.prefetch)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize(("outer", "shape"), [(OURS[(i + j) % 6], SHAPES[i]) for i in range(10) for j in (0, 3)])
 def test_as_cuda_on_the_cpu(

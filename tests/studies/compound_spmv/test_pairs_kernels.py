@@ -171,6 +171,7 @@ def test_as_cuda_on_the_cpu(
     assert errors.max() <= 1  # and no NaN
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(

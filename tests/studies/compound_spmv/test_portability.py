@@ -84,6 +84,7 @@ def line_of(table: Table, problem: str, key: str) -> Cell:
     return cell
 
 
+@pytest.mark.exhaustive
 def test_losses_both_ways(both: Campaign) -> None:
     (other,) = both.beside
     assert (other.name, other.device) == ("elsewhere", OTHER)

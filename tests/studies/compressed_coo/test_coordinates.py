@@ -56,6 +56,7 @@ def test_all_kernels_are_run():
         assert {entries for _, entries in kernels} == set(ENTRIES_PER_THREAD)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", BLOCKINGS)
 @pytest.mark.parametrize("layout", COORDINATES)

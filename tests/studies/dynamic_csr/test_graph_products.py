@@ -46,6 +46,7 @@ def right(rows):
     return len(rows)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_every_variant_is_right_around_every_limit(try_all, precision):
