@@ -50,11 +50,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if given and (given.params.get("device"), given.params.get("precision")) == ("cuda", "single"):
             item.add_marker(pytest.mark.exhaustive)
     mark_unsampled(items)
-    if not os.environ.get("REPRO_MIRROR"):
-        skip = pytest.mark.skip(reason="REPRO_MIRROR does not point at a folder of real inputs")
-        for item in items:
-            if item.get_closest_marker("mirror"):
-                item.add_marker(skip)
+    missing = {
+        "mirror": (not os.environ.get("REPRO_MIRROR"), "REPRO_MIRROR does not point at a folder of real inputs"),
+        "git": (not (REPOSITORY / ".git").exists(), "no git repository"),
+    }
+    for item in items:
+        for name, (is_missing, reason) in missing.items():
+            if is_missing and item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=reason))
     # a file is dealt to one process (--dist loadfile): the longest first, so that none works alone at the end
     items.sort(key=lambda item: item.get_closest_marker("workflow") is None)
 

@@ -63,8 +63,7 @@ def test_of_a_second_gpu_the_figure_is_kept_that_compares(ignored: set[str]) -> 
     assert "figures/h100/compound_spmv/figure-portability.pdf" in ignored
 
 
+@pytest.mark.git
 def test_nothing_is_ignored_that_is_kept() -> None:
-    if not (REPOSITORY / ".git").exists():
-        pytest.skip("no git repository")
     command = ["git", "-C", REPOSITORY, "ls-files", "--ignored", "--cached", "--exclude-per-directory=.gitignore"]
     assert subprocess.run(command, text=True, capture_output=True, check=True).stdout == ""

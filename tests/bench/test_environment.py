@@ -62,6 +62,7 @@ def asked_anew() -> Iterator[None]:
         function.cache_clear()
 
 
+@pytest.mark.git
 @pytest.mark.usefixtures("asked_anew")
 def test_the_commit_of_a_checkout_of_another_owner_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that mounts it; the variable is git's own, for its tests."""
@@ -75,6 +76,7 @@ def test_the_commit_of_a_checkout_of_another_owner_is_recorded(monkeypatch: pyte
     assert environment.commit_refusal() is None
 
 
+@pytest.mark.git
 @pytest.mark.usefixtures("asked_anew")
 @pytest.mark.parametrize(
     ("git", "reason"), [("#!/bin/sh\necho 'fatal: no' >&2; exit 128\n", "fatal: no"), ("", "started")]

@@ -139,6 +139,7 @@ def test_no_page_says_other_minutes_of_a_campaign() -> None:
         assert stated == STATED.get(str(page.relative_to(REPOSITORY)), []), page
 
 
+@pytest.mark.git
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "left_out",

@@ -113,7 +113,7 @@ def test_a_wheel_holds_what_a_campaign_reads_and_nothing_else(wheel: Path) -> No
     assert names == expected
 
 
-@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="without git nothing says what the project is")
+@pytest.mark.git
 def test_a_source_archive_holds_all_that_git_has(tmp_path: Path) -> None:
     """The tests and the records among it, so that a distributor can run them; in a copy, without what lies about."""
     listed = subprocess.run(
