@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,10 +86,16 @@ def listed(name: str) -> list[str]:
     return PROJECT["dependencies"] if name == "dependencies" else PROJECT["optional-dependencies"][name]
 
 
+@cache
+def nodes(folder: Path) -> list[ast.AST]:
+    """Return all that the code in a folder consists of, read once."""
+    return [node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+
+
 def imported(folder: Path) -> set[str]:
     """Return all modules of others that the code in a folder imports, anywhere in it."""
     names: set[str] = set()
-    for node in (node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))):
+    for node in nodes(folder):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -130,3 +138,19 @@ def test_a_command_without_the_campaigns_packages_is_one_message() -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert "no module snakemake, typer" in done.stderr and "[campaign]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+#: Packages that messages name beside the project's own lists; the index has them: looked at in November 2026.
+IN_THE_INDEX = {
+    "cuda-bindings", "nvidia-cuda-cccl-cu12", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12",
+}  # fmt: skip
+
+
+def test_messages_name_packages_that_the_index_has() -> None:
+    """Beside the project itself with an extra, which pip takes from what is installed (`tests/workflow/test_wheel`)."""
+    named: set[str] = set()
+    for node in nodes(PACKAGE):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for words in re.findall(r"\bpip install ((?:'?[a-z][\w-]*(?:<\d+)?'?(?: |$))+)", node.value):
+                named |= {word for word in re.findall(r"[a-z][a-z\d]*(?:-[a-z\d]+)+", words)}
+    assert named == IN_THE_INDEX
