@@ -17,9 +17,10 @@ from repro.bench.store import read_rows
 from repro.campaign.archive import pack
 from repro.results import figure_style
 from repro.results.campaign_data import Case, ReportedTime
+from repro.results.columns import microseconds, share, speedup
 from repro.results.output import as_csv, as_markdown
 from repro.results.significance import relative_interval
-from repro.results.tables import Cell, Column, Table, microseconds, share, speedup
+from repro.results.tables import Cell, Column, Table
 from support.campaigns import Recorder
 
 ROUNDS = [[1.0, 1.01, 0.99], [1.02, 1.03, 1.04], [0.97, 0.98, 0.96], [1.0, 1.0, 1.0], [1.1, 1.0, 1.05]]

@@ -20,10 +20,11 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 from repro.errors import ReproError
 from repro.package_data import shipped
 from repro.results.campaign_data import Campaign, one_line
+from repro.results.columns import count
 from repro.results.problem_lines import join_sentences
 from repro.results.published import FOLDER, Published, Record
 from repro.results.significance import Interval, geometric_mean, interval_of_statistic
-from repro.results.tables import Cell, Column, Sample, Table, count, table_of
+from repro.results.tables import Cell, Column, Sample, Table, table_of
 
 #: Device for which the wanted values in `config/targets` were set.
 WANTED_ON = "NVIDIA H200"

@@ -8,41 +8,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
 from repro.results.campaign_data import Campaign, Case, Method, R_co, ReportedTime, Selection
-from repro.results.problem_lines import (
+from repro.results.columns import (
     ABBREVIATIONS,
+    MICRO,
+    MILLI,
+    PRECISION,
+    Time,
+    add_row_keys,
+    count,
+    microseconds,
+    name_of,
+    number_cell,
+    precision_cell,
+    ratio,
+    speedup_column,
+    time_column,
+)
+from repro.results.problem_lines import (
     CLOCK_WORDS,
     ProblemLine,
     join_sentences,
     measurement_note,
-    precision_cell,
     recorded_lines,
     unavailable_note,
 )
 from repro.results.published import Published
 from repro.results.registry import OURS, table
 from repro.results.significance import geometric_mean
-from repro.results.tables import (
-    MICRO,
-    Cell,
-    Column,
-    Table,
-    add_row_keys,
-    count,
-    digits,
-    microseconds,
-    natural,
-    ratio,
-    seconds_cell,
-    speedup_column,
-    table_of,
-    time_column,
-)
+from repro.results.tables import Cell, Column, Table, digits, natural, table_of
 
 
 class CaseRow(NamedTuple):
@@ -99,7 +98,7 @@ def times_table(
 
     columns = [
         Column[CaseRow]("problem", "problem", numeric=False, cell=lambda row: row.name),
-        Column[CaseRow]("precision", "precision", numeric=False, cell=lambda row: precision_cell(row.case.precision)),
+        PRECISION,
         time_of(Method("floor", "floor", columns={"kind": "floor"})),
         time_of(base),
         *map(time_of, methods),
@@ -127,7 +126,7 @@ COMPARED = ("variant", "baseline", OUTSIDE)
 
 
 #: Names of the tables of a study that has none of its own.
-TIMES, BASELINES = "table-times", "table-baselines"
+TIMES, BASELINES, BASELINES_TITLE = "table-times", "table-baselines", "All baselines and layouts"
 
 
 def register_common_tables(study_name: str) -> None:
@@ -143,7 +142,7 @@ def register_common_tables(study_name: str) -> None:
         base = Method("baseline", "fastest baseline", columns={"kind": "baseline"})
         return times_table(campaign, published, methods, base, _common_clock(timed_rows))
 
-    @table(study_name, BASELINES, title="All baselines and layouts", numbering=OURS)
+    @table(study_name, BASELINES, title=BASELINES_TITLE, numbering=OURS)
     def baselines(campaign: Campaign, published: Published) -> Table:
         compared_rows = campaign.reported.select(kind=COMPARED, cache=campaign.cache)
         clock = _common_clock([row for row in compared_rows if row.timed])
@@ -215,6 +214,16 @@ def baselines_table(
     return table_of(COLUMNS, lines, join_sentences(caption), is_empty=not lines)
 
 
+def register_baselines(
+    study_name: str, tasks: Sequence[Method], name: Callable[[Any], str | None], clock: ClockName = "event"
+) -> None:
+    """Register the table `BASELINES` of a study, as `baselines_table` makes it."""
+
+    @table(study_name, BASELINES, title=BASELINES_TITLE, numbering=OURS)
+    def baselines(campaign: Campaign, published: Published) -> Table:
+        return baselines_table(campaign, tasks, name, clock)
+
+
 def _folded(lines: Sequence[Contestant]) -> list[Contestant]:
     """Return the lines of a task, with one in place of those that are unsupported in every case."""
     unsupported = [line for line in lines if not line.seconds and {*line.failures.values()} == {"unsupported"}]
@@ -277,9 +286,11 @@ COLUMNS: tuple[Column[Contestant], ...] = (
     Column("task", "task", numeric=False, cell=lambda line: Cell(line.task)),
     Column("name", "baseline or layout", numeric=False, cell=lambda line: Cell(line.name)),
     Column("cases", "cases", cell=_cases_cell),
-    Column("least_us", "least", "µs", cell=lambda line: seconds_cell(min(line.seconds.values(), default=None))),
-    Column("mean_us", "geometric mean", "µs", cell=lambda line: seconds_cell(geometric_mean(line.seconds.values()))),
-    Column("most_us", "largest", "µs", cell=lambda line: seconds_cell(max(line.seconds.values(), default=None))),
+    Column("least_us", "least", "µs", cell=lambda line: number_cell(min(line.seconds.values(), default=None), MICRO)),
+    Column(
+        "mean_us", "geometric mean", "µs", cell=lambda line: number_cell(geometric_mean(line.seconds.values()), MICRO)
+    ),
+    Column("most_us", "largest", "µs", cell=lambda line: number_cell(max(line.seconds.values(), default=None), MICRO)),
     Column("mean_ratio", "mean", "over the fastest", cell=lambda line: ratio(geometric_mean(line.ratios.values()))),
     Column(
         "most_ratio", "largest", "over the fastest", cell=lambda line: ratio(max(line.ratios.values(), default=None))
@@ -289,7 +300,6 @@ COLUMNS: tuple[Column[Contestant], ...] = (
 )
 
 
-MILLI = 1e3
 NOT_RECORDED = "not in the record: its rows were measured before the seconds of packing were"
 NO_ANALYSIS = "the record has no seconds of the library’s analysis alone"
 ANALYSIS = (
@@ -303,7 +313,6 @@ PACKED_CAPTION = (
 )
 #: Name and title of the table of set-up costs.
 SETUP_COSTS, TITLE = "table-setup-costs", "What comes before the products, and when it has paid"
-Time = ReportedTime[Any]
 
 
 @dataclass(frozen=True)
@@ -351,20 +360,11 @@ class SetupCosts:
         return floor(self.ours_seconds / self.gain) + 1
 
 
-def _milliseconds_cell(seconds: float | None, *notes: str) -> Cell:
-    return Cell() if seconds is None else Cell(MILLI * seconds, digits(MILLI * seconds), notes)
-
-
-def _library_cell(costs: SetupCosts) -> Cell:
-    if costs.library and costs.library_seconds is None:
-        return Cell(notes=(NO_ANALYSIS,))
-    return add_row_keys(_milliseconds_cell(costs.library_seconds), costs.library)
-
-
-def _own_cell(costs: SetupCosts) -> Cell:
-    if costs.ours and costs.ours_seconds is None:
-        return Cell(notes=(NOT_RECORDED,))
-    return add_row_keys(_milliseconds_cell(costs.ours_seconds, *costs.notes), costs.ours)
+def _setup_cell(time: Time | None, seconds: float | None, reason: str, notes: tuple[str, ...] = ()) -> Cell:
+    """Return set-up seconds in milliseconds; if a product was timed without them, the reason is a note."""
+    if time and seconds is None:
+        return Cell(notes=(reason,))
+    return add_row_keys(replace(number_cell(seconds, MILLI), notes=() if seconds is None else notes), time)
 
 
 def _gain_cell(costs: SetupCosts) -> Cell:
@@ -382,25 +382,28 @@ def _pays_from_cell(costs: SetupCosts) -> Cell:
 
 def _columns(library: str, products: bool) -> tuple[Column[SetupCosts], ...]:
     fastest, csr = f"{library}, fastest", f"{library} with CSR"
+
+    def analysis(costs: SetupCosts) -> Cell:
+        return _setup_cell(costs.library, costs.library_seconds, NO_ANALYSIS)
+
+    def setup(costs: SetupCosts) -> Cell:
+        return _setup_cell(costs.ours, costs.ours_seconds, NOT_RECORDED, costs.notes)
+
     product = Column[SetupCosts]("product", "product", numeric=False, cell=lambda costs: Cell(costs.product or None))
     return (
         Column("problem", "problem", numeric=False, cell=lambda costs: costs.name),
         Column("precision", "precision", numeric=False, cell=lambda costs: precision_cell(costs.precision)),
         *((product,) if products else ()),
-        Column("library", "routine", fastest, numeric=False, cell=lambda costs: _name_cell(costs.library)),
-        Column("library_preprocess_ms", "analysis, ms", fastest, cell=_library_cell),
-        Column("csr", "routine", csr, numeric=False, cell=lambda costs: _name_cell(costs.csr)),
+        Column("library", "routine", fastest, numeric=False, cell=lambda costs: name_of(costs.library)),
+        Column("library_preprocess_ms", "analysis, ms", fastest, cell=analysis),
+        Column("csr", "routine", csr, numeric=False, cell=lambda costs: name_of(costs.csr)),
         time_column("csr_us", "µs", csr, lambda costs: costs.csr),
-        Column("ours", "variant", "ours", numeric=False, cell=lambda costs: _name_cell(costs.ours)),
-        Column("ours_setup_ms", "set-up, ms", "ours", cell=_own_cell),
+        Column("ours", "variant", "ours", numeric=False, cell=lambda costs: name_of(costs.ours)),
+        Column("ours_setup_ms", "set-up, ms", "ours", cell=setup),
         Column("ours_us", "µs", "ours", cell=lambda costs: microseconds(costs.ours)),
         Column("gain_us", "gain a product, µs", cell=_gain_cell),
         Column("pays_from", "pays from product", cell=_pays_from_cell),
     )
-
-
-def _name_cell(time: Time | None) -> Cell:
-    return Cell(time.name if time else None)
 
 
 def setup_costs_table(

@@ -17,10 +17,10 @@ from repro.results.campaign_data import (
     R_co,
     ReportedTime,
 )
+from repro.results.columns import count
 from repro.results.published import Published
-from repro.results.tables import Cell, Column, Table, count, table_of
+from repro.results.tables import Cell, Column, Table, table_of
 
-ABBREVIATIONS = {"single": "SP", "double": "DP"}
 #: Description of each clock for captions.
 CLOCK_WORDS: dict[ClockName, str] = {
     "event": "events around single launches",
@@ -29,16 +29,11 @@ CLOCK_WORDS: dict[ClockName, str] = {
 }
 #: Sentence on the costs that a GPU's event clock leaves out.
 EVENTS_LEAVE_OUT = "Launches wait in the queue with their events, so that the host’s latency is in no time."
-PROBLEM = Column("problem", "problem", numeric=False)
 #: Marks after problem names in figures: `MARK` for rebuilt or stand-in problems, `ADDED` for problems in no paper.
 MARK, ADDED = "†", "‡"
 OF_NO_PAPER = "of no paper, added here"
 #: First words of the sentences that `remarks` returns.
 REMARKS = (f"Not the papers’ own ({MARK} in figures):", f"Of no paper, added here ({ADDED} in figures):")
-
-
-def precision_cell(precision: str) -> Cell:
-    return Cell(precision, ABBREVIATIONS[precision])
 
 
 @dataclass(frozen=True)
@@ -98,6 +93,21 @@ class MethodTimes(Generic[R_co]):
             return self.case.time(method, self.clock)
         winner = self.chosen[method]
         return self.case.reported_time(winner.name, self.clock) if winner else None
+
+    @property
+    def by_events(self) -> Self:
+        """The times of the same problem by the event clock, which then also chooses the variants."""
+        return replace(self, clock="event")
+
+    @property
+    def cold(self) -> Self | None:
+        """Times with a cold cache: of the same variants, and of the routines that are then the fastest.
+
+        None if the tables already print cold times. Only the event clock can measure cold times.
+        """
+        if self.case.campaign.cache == "cold":
+            return None
+        return replace(self, case=replace(self.case, cache="cold"), clock="event", chosen=self)
 
 
 def is_marked(record: ProblemRecord | None) -> bool:

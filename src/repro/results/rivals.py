@@ -5,34 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
 from repro.results import figure_style, plotting
-from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, one_line
-from repro.results.problem_lines import (
+from repro.results.campaign_data import Campaign, Case, Method, Selection, one_line
+from repro.results.columns import (
     ABBREVIATIONS,
-    join_sentences,
-    measurement_note,
-    name_cell,
-    precision_cell,
-    unavailable_note,
+    MILLI,
+    PRECISION,
+    Time,
+    microseconds,
+    name_of,
+    number_cell,
+    speedup_column,
+    time_column,
 )
+from repro.results.problem_lines import join_sentences, measurement_note, name_cell, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure, table
 from repro.results.significance import ratio_of
-from repro.results.tables import (
-    Cell,
-    Column,
-    Figure,
-    Table,
-    digits,
-    microseconds,
-    natural,
-    speedup_column,
-    table_of,
-    time_column,
-)
+from repro.results.tables import Cell, Column, Figure, Table, natural, table_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -46,7 +39,6 @@ MARKS = (
     ("black", "^"),
     (figure_style.GREY, "v"),
 )
-Time = ReportedTime[Any]
 #: Maximum number of rivals that the note below the figure names.
 NAMED = 3
 BELOW_EMPTY = "below an empty launch"
@@ -139,7 +131,7 @@ def _columns(with_task: bool) -> tuple[Column[RivalLine], ...]:
     task = Column[RivalLine]("task", "task", numeric=False, cell=lambda line: Cell(line.title))
     return (
         Column("problem", "problem", numeric=False, cell=_problem_cell),
-        Column("precision", "precision", numeric=False, cell=lambda line: precision_cell(line.case.precision)),
+        PRECISION,
         *((task,) if with_task else ()),
         Column("rival", "rival", numeric=False, cell=lambda line: Cell(line.row.get("routine") or line.rival)),
         speedup_column("speedup_over_ours", "over ours", "speedup", lambda line: line.ours, lambda line: line.time),
@@ -149,10 +141,10 @@ def _columns(with_task: bool) -> tuple[Column[RivalLine], ...]:
         Column("status", "what became of it", numeric=False, cell=_status_cell),
         Column("time_us", "µs", cell=_microseconds_cell),
         time_column("ours_us", "µs", "ours", lambda line: line.ours),
-        Column("ours", "variant", "ours", numeric=False, cell=lambda line: Cell(line.ours.name if line.ours else None)),
+        Column("ours", "variant", "ours", numeric=False, cell=lambda line: name_of(line.ours)),
         Column("library_us", "µs", "library", cell=_library_cell),
-        Column("setup_ms", "set-up, ms", cell=_setup_cell),
-        Column("error", "error over bound", cell=_error_cell),
+        Column("setup_ms", "set-up, ms", cell=lambda line: number_cell(line.row.preprocess, MILLI)),
+        Column("error", "error over bound", cell=lambda line: number_cell(line.row.error, spec=".2g")),
     )
 
 
@@ -181,16 +173,6 @@ def _library_cell(line: RivalLine) -> Cell:
 def _clock_note(line: RivalLine, clock: ClockName | None) -> tuple[str, ...]:
     is_other_clock = clock is not None and clock != line.contest.clock
     return (f"by the clock {clock}, which is the only one it has",) if is_other_clock else ()
-
-
-def _setup_cell(line: RivalLine) -> Cell:
-    seconds = line.row.preprocess
-    return Cell() if seconds is None else Cell(1e3 * seconds, digits(1e3 * seconds))
-
-
-def _error_cell(line: RivalLine) -> Cell:
-    error = line.row.error
-    return Cell() if error is None else Cell(error, f"{error:.2g}")
 
 
 _CONTESTS: dict[str, Sequence[Contest]] = {}

@@ -1,4 +1,4 @@
-"""Tables and figures independent of file formats, and functions for common cells."""
+"""Tables and figures independent of file formats."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, Generic
-
-from repro.results.campaign_data import Case, ReportedTime
-from repro.results.significance import geometric_mean, interval_of, interval_of_ratio, ratio_of, scaled_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -187,25 +184,22 @@ class SummaryLine(Generic[C]):
     counts: Callable[[C], bool] = lambda case: True
 
 
-#: Summary lines of speedups over all cases.
-MEAN_AND_LEAST: Sequence[SummaryLine[Any]] = tuple(SummaryLine(name, name) for name in ("geometric mean", "least"))
-
-
 def table_of(
     columns: Sequence[Column[C]],
     cases: Sequence[C],
     caption: str,
-    summary: Sequence[SummaryLine[C]] = (),
+    summary: Sequence[SummaryLine[C] | str] = (),
     *,
     is_empty: bool = False,
 ) -> Table:
     """Return a table with one line for each case; each column makes its own cells, and the first one names the case.
 
-    In a summary line, a column without this statistic has an empty cell; summary lines without numbers are omitted.
+    In a summary line, a column without this statistic has an empty cell; summary lines without numbers are omitted. A
+    name in `summary` is a line with this title and statistic over all cases.
     """
     rows = [tuple(column.cell(case) for column in columns) for case in cases]
     lines = []
-    for line in summary:
+    for line in (SummaryLine[C](one, one) if isinstance(one, str) else one for one in summary):
         counted_rows = [row for row, case in zip(rows, cases, strict=True) if line.counts(case)]
         cells = []
         for index, column in enumerate(columns):
@@ -351,30 +345,6 @@ def letter(index: int) -> str:
     return text
 
 
-MICRO = 1e6
-
-
-def microseconds(time: ReportedTime | None, case: Case | None = None) -> Cell:
-    """Return a time in microseconds with three significant digits; `case` adds a note on mostly launch overhead."""
-    if time is None:
-        return Cell()
-    value = time.seconds * MICRO
-    launch_notes = case.launch_note("graph", time) if case else ()
-    return Cell(
-        value, digits(value), (*time.notes, *launch_notes), (time.key,), scaled_interval(interval_of(time), MICRO)
-    )
-
-
-def seconds_cell(seconds: float | None) -> Cell:
-    """Return seconds in microseconds, without notes."""
-    return Cell() if seconds is None else Cell(MICRO * seconds, digits(MICRO * seconds))
-
-
-def add_row_keys(cell: Cell, *times: ReportedTime | None) -> Cell:
-    """Add to a cell the keys of the rows from which its value was computed."""
-    return replace(cell, keys=tuple(dict.fromkeys((*cell.keys, *(time.key for time in times if time)))))
-
-
 def natural(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts names by their numbers: `scatter4` before `scatter16`."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
@@ -388,72 +358,3 @@ def digits(value: float) -> str:
         if value < limit:
             return f"{value:.{places}f}"
     return f"{value:.0f}"
-
-
-def percent(fraction: float | None) -> Cell:
-    return Cell() if fraction is None else Cell(100 * fraction, f"{100 * fraction:.0f} %")
-
-
-def ratio(value: float | None) -> Cell:
-    return Cell() if value is None else Cell(value, f"{value:.2f}")
-
-
-def speedup(base: ReportedTime | None, divisor: ReportedTime | None) -> Cell:
-    """Return the speedup of `divisor` relative to `base`, with its confidence interval."""
-    return add_row_keys(
-        replace(ratio(ratio_of(base, divisor)), interval=interval_of_ratio(base, divisor)), base, divisor
-    )
-
-
-def time_or_reason(time: ReportedTime | None, reason: str | None) -> Cell:
-    """Return a time in microseconds, or a cell without one that has the reason as a note."""
-    return microseconds(time) if time else Cell(notes=(reason,) if reason else ())
-
-
-def time_column(
-    key: str,
-    title: str,
-    group: str,
-    time: Callable[[C], ReportedTime | None],
-    reason: Callable[[C], str | None] = lambda case: None,
-) -> Column[C]:
-    """Return the column of a time in microseconds; `reason` returns why a case has no time, as `Case.why_no_time` does.
-
-    If `reason` is not given, another column must state why, such as that of the problem's name.
-    """
-    return Column(key, title, group, cell=lambda case: time_or_reason(time(case), reason(case)))
-
-
-#: Statistics of speedups for `MEAN_AND_LEAST`.
-MEAN_AND_LEAST_SPEEDUP: Mapping[str, Statistic] = {
-    "geometric mean": lambda speedups: ratio(geometric_mean(speedups)),
-    "least": lambda speedups: ratio(min(speedups)),
-}
-
-
-def speedup_column(
-    key: str,
-    title: str,
-    group: str,
-    base: Callable[[C], ReportedTime | None],
-    divisor: Callable[[C], ReportedTime | None],
-) -> Column[C]:
-    """Return a column with the speedup of `divisor` relative to `base`, its mean and its least for `MEAN_AND_LEAST`."""
-    return Column(
-        key, title, group, cell=lambda case: speedup(base(case), divisor(case)), summary=MEAN_AND_LEAST_SPEEDUP
-    )
-
-
-def share(part: ReportedTime | None, total: ReportedTime | None) -> Cell:
-    """Return `part` as a percentage of `total`, with its confidence interval."""
-    cell = replace(percent(ratio_of(part, total)), interval=scaled_interval(interval_of_ratio(part, total), 100))
-    return add_row_keys(cell, part, total)
-
-
-def count(number: int | None) -> Cell:
-    return Cell() if number is None else Cell(number, f"{number:,}".replace(",", "\N{NO-BREAK SPACE}"))
-
-
-def tie_notes(time: ReportedTime | None, tie: float) -> tuple[str, ...]:
-    """Return a note with the number of other variants that tie with a winner; empty if there are none."""
-    return (f"tie: {len(time.ties)} more within {100 * tie:g} %",) if time and time.ties else ()

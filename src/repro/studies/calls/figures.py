@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
+from repro.results.columns import MICRO
 from repro.results.problem_lines import join_sentences, measurement_note
 from repro.results.published import Published
 from repro.results.registry import figure
-from repro.results.tables import MICRO, Figure
+from repro.results.tables import Figure
 from repro.studies.calls import LIBRARIES, OURS, STUDY_NAME
 from repro.studies.calls.tables import PROTOCOL, CallCase, absent_note, call_cases
 

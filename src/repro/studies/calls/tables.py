@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from repro.results.campaign_data import Campaign, Case, ReportedTime, Selection
 from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity, target_device_note, targets_table
-from repro.results.problem_lines import ProblemLine, join_sentences, measurement_note, precision_cell, recorded_lines
+from repro.results.columns import MICRO, PRECISION, PROBLEM, count, microseconds, number_cell, speedup
+from repro.results.problem_lines import ProblemLine, join_sentences, measurement_note, recorded_lines
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import ratio_of
-from repro.results.tables import Cell, Column, Table, count, microseconds, seconds_cell, speedup, table_of
+from repro.results.tables import Cell, Column, Table, table_of
 from repro.studies.calls import FUNCTIONS, LIBRARIES, OURS, STUDY_NAME
 from repro.studies.calls.columns import CallRow
 
@@ -78,22 +79,21 @@ def _time_column(whose: str, result: str) -> Column[CallCase]:
     def cell(case: CallCase) -> Cell:
         library = OURS if whose == "ours" else case.library
         time = case.time(library, result)
-        reason = None if time else case.rows(library, result).failure
-        return Cell(notes=(reason,)) if reason else microseconds(time)
+        return microseconds(time, reason=None if time else case.rows(library, result).failure)
 
     return Column(f"{whose}_{result}_us", f"{result}, µs", "ours" if whose == "ours" else "library’s own", cell=cell)
 
 
 COLUMNS: tuple[Column[CallCase], ...] = (
     Column("function", "function", numeric=False, cell=lambda case: Cell(case.function)),
-    Column("problem", "problem", numeric=False, cell=lambda case: case.line.cell),
-    Column("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision)),
+    PROBLEM,
+    PRECISION,
     Column("arrays", "arrays", numeric=False, cell=lambda case: Cell(case.arrays)),
     Column("rows", "rows", cell=lambda case: count(case.case.rows[0].rows)),
     Column("entries", "entries", cell=lambda case: count(case.entries)),
     _time_column("ours", "new"),
     _time_column("ours", "out"),
-    Column("kernel_us", "kernel alone, µs", cell=lambda case: seconds_cell(case.kernel)),
+    Column("kernel_us", "kernel alone, µs", cell=lambda case: number_cell(case.kernel, MICRO)),
     Column("library", "library", numeric=False, cell=lambda case: Cell(case.library)),
     _time_column("library", "new"),
     _time_column("library", "out"),

@@ -14,14 +14,8 @@ from repro.codegen.targets import INDEX_BYTES
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, JudgedBy, Measured, MissingCase, Quantity, StatisticName
-from repro.results.problem_lines import (
-    ABBREVIATIONS,
-    MethodTimes,
-    ProblemLine,
-    join_sentences,
-    measurement_note,
-    recorded_lines,
-)
+from repro.results.columns import ABBREVIATIONS
+from repro.results.problem_lines import MethodTimes, ProblemLine, join_sentences, measurement_note, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.significance import geometric_mean, interval_of_ratio, ratio_of
@@ -183,21 +177,6 @@ class Times(MethodTimes[CompoundRow]):
     @property
     def is_mostly_launch(self) -> bool:
         return self.case.is_mostly_launch(self.clock, self[OURS] or self[PAPERS])
-
-    @property
-    def by_events(self) -> Times:
-        """The times of the same problem by the event clock, which then also chooses the variants."""
-        return replace(self, clock="event")
-
-    @property
-    def cold(self) -> Times | None:
-        """Times with a cold cache: of the same variants, and of the routines that are then the fastest.
-
-        None if the tables already print cold times. Only the event clock can measure cold times.
-        """
-        if self.case.campaign.cache == "cold":
-            return None
-        return Times(self.line, replace(self.case, cache="cold"), "event", self)
 
 
 def cases_of_conjugate_gradients(cases: Sequence[Times]) -> list[Times]:

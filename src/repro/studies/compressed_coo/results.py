@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 from statistics import median, stdev
 
@@ -55,16 +55,6 @@ LIBRARY_SOLVER = Method("library_bicgstab", "library", columns={"kind": "solver"
 
 class Times(MethodTimes[CooRow]):
     """The times of one problem of the study in one precision by one clock."""
-
-    @property
-    def cold(self) -> Times | None:
-        """Times with a cold cache, by events: of the same variants, and of the routines that are then the fastest.
-
-        None if the tables already print cold times. BiCGSTAB has no cold times.
-        """
-        if self.case.campaign.cache == "cold":
-            return None
-        return Times(self.line, replace(self.case, cache="cold"), "event", self)
 
     @property
     def csr_default(self) -> Time | None:

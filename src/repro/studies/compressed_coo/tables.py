@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import attrgetter
 from typing import Literal
 
 from repro.bench.rows import OUTSIDE, ClockName
@@ -20,12 +21,27 @@ from repro.results.claims import (
     target_device_note,
     time_allowance,
 )
+from repro.results.columns import (
+    MEAN_AND_LEAST,
+    PRECISION,
+    PROBLEM,
+    add_row_keys,
+    count,
+    floor_column,
+    kernel_columns,
+    name_of,
+    number_cell,
+    ratio,
+    speedup_column,
+    time_column,
+    with_cold_cache,
+)
 from repro.results.common_tables import (
     PACKED_CAPTION,
     SETUP_COSTS,
     TITLE,
     SetupCosts,
-    baselines_table,
+    register_baselines,
     setup_costs_table,
 )
 from repro.results.problem_lines import (
@@ -33,29 +49,13 @@ from repro.results.problem_lines import (
     join_sentences,
     launch_note,
     measurement_note,
-    precision_cell,
     unavailable_note,
     unconfirmed_note,
 )
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import median_of, ratio_of
-from repro.results.tables import (
-    MEAN_AND_LEAST,
-    Cell,
-    Column,
-    Table,
-    add_row_keys,
-    count,
-    digits,
-    microseconds,
-    ratio,
-    share,
-    speedup_column,
-    table_of,
-    tie_notes,
-    time_column,
-)
+from repro.results.tables import Cell, Column, Table, table_of
 from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME
 from repro.studies.compressed_coo.results import (
@@ -91,8 +91,7 @@ from repro.studies.compressed_coo.study import CooRow
 
 
 def _per_row(case: Times) -> Cell:
-    mean = case.nnz / case.n if case.n else None
-    return Cell() if mean is None else Cell(mean, f"{mean:.1f}")
+    return number_cell(case.nnz / case.n if case.n else None, spec=".1f")
 
 
 def _remark(case: Times) -> Cell:
@@ -126,7 +125,6 @@ def matrices(campaign: Campaign, published: Published) -> Table:
     return table_of(MATRIX_COLUMNS, cases, join_sentences(caption))
 
 
-NAME = Column[Times]("problem", "problem", numeric=False, cell=lambda case: case.line.cell)
 #: All encodings of a chunk in the paper's format; 16-bit rows occur in our unpadded chunks only.
 ENCODINGS = {
     f"{rows}/{columns}/{values}": (rows, columns, values)
@@ -143,12 +141,10 @@ def chunks(campaign: Campaign, published: Published) -> Table:
     shown_encodings = [name for name in ENCODINGS if name in used_encodings]
     unused = [name for name in ENCODINGS if name not in used_encodings]
     columns = (
-        NAME,
+        PROBLEM,
         Column[Times]("K", "K", cell=_per_thread),
         Column[Times]("K_event", "K, by events", cell=_per_thread_by_events),
-        Column[Times](
-            "chunks", "chunks", cell=lambda case: count(sum(encodings(case[COMPRESSED_COO]).values()) or None)
-        ),
+        Column[Times]("chunks", "chunks", cell=lambda case: count(_chunks(case) or None)),
         *(_encoding_column(name) for name in shown_encodings),
     )
     caption = [
@@ -245,67 +241,40 @@ def _cold_note(campaign: Campaign) -> str:
 
 
 def _problem_columns(library: str, chip: bool) -> tuple[Column[Times], ...]:
-    solver, cold_group = "BiCGSTAB, µs", "cold, by events, µs"
+    solver, ours_solver, cold_group = "BiCGSTAB, µs", attrgetter("ours_solver"), "cold, by events, µs"
+    cold_ours, cold_compressed, cold_library = map(with_cold_cache, (OURS, COMPRESSED_COO, LIBRARY))
     return (
-        NAME,
-        Column("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision)),
+        PROBLEM,
+        PRECISION,
         *_kernel_columns(OURS),
         *_kernel_columns(COMPRESSED_COO, _why_not),
         *_kernel_columns(PLAIN_COO),
         *_routine_columns(CSR, f"{library} CSR"),
         *_routine_columns(COO, f"{library} COO"),
         *_routine_columns(LIBRARY, f"{library}, fastest"),
-        Column("floor_us", "µs", "floor", cell=_floor),
+        floor_column(FLOOR, COMPRESSED_COO),
         Column("ours_bicgstab", "product of ours", solver, numeric=False, cell=_solver_product),
-        time_column("ours_bicgstab_us", "ours", solver, lambda case: case.ours_solver),
-        time_column("compressed_bicgstab_us", "compressed COO", solver, lambda case: case[COMPRESSED_SOLVER]),
-        time_column("plain_bicgstab_us", "COO", solver, lambda case: case[PLAIN_SOLVER]),
-        time_column("library_bicgstab_us", library, solver, lambda case: case[LIBRARY_SOLVER]),
-        speedup_column(
-            "bicgstab_speedup",
-            "speedup, ours",
-            solver,
-            lambda case: case[LIBRARY_SOLVER],
-            lambda case: case.ours_solver,
-        ),
+        time_column("ours_bicgstab_us", "ours", solver, ours_solver),
+        time_column("compressed_bicgstab_us", "compressed COO", solver, COMPRESSED_SOLVER),
+        time_column("plain_bicgstab_us", "COO", solver, PLAIN_SOLVER),
+        time_column("library_bicgstab_us", library, solver, LIBRARY_SOLVER),
+        speedup_column("bicgstab_speedup", "speedup, ours", solver, LIBRARY_SOLVER, ours_solver),
         *(_on_chip_columns(solver) if chip else ()),
-        time_column("cold_us", "ours", cold_group, _cold_pick(OURS)),
-        time_column("cold_compressed_us", "compressed COO", cold_group, _cold_pick(COMPRESSED_COO)),
-        time_column("cold_csr_us", f"{library} CSR", cold_group, _cold_pick(CSR)),
-        time_column("cold_library_us", f"{library}, fastest", cold_group, _cold_pick(LIBRARY)),
-        speedup_column("cold_speedup", "speedup, ours", cold_group, _cold_pick(LIBRARY), _cold_pick(OURS)),
-        speedup_column(
-            "cold_compressed_speedup",
-            "speedup, compressed COO",
-            cold_group,
-            _cold_pick(LIBRARY),
-            _cold_pick(COMPRESSED_COO),
-        ),
+        time_column("cold_us", "ours", cold_group, cold_ours),
+        time_column("cold_compressed_us", "compressed COO", cold_group, cold_compressed),
+        time_column("cold_csr_us", f"{library} CSR", cold_group, with_cold_cache(CSR)),
+        time_column("cold_library_us", f"{library}, fastest", cold_group, cold_library),
+        speedup_column("cold_speedup", "speedup, ours", cold_group, cold_library, cold_ours),
+        speedup_column("cold_compressed_speedup", "speedup, compressed COO", cold_group, cold_library, cold_compressed),
     )
 
 
 def _on_chip_columns(head: str) -> tuple[Column[Times], ...]:
     key = ON_CHIP_SOLVER.key
     return (
-        time_column(f"{key}_us", "on the chip", head, lambda case: case[ON_CHIP_SOLVER]),
-        speedup_column(
-            f"{key}_speedup",
-            "speedup, on the chip",
-            head,
-            lambda case: case[LIBRARY_SOLVER],
-            lambda case: case[ON_CHIP_SOLVER],
-        ),
+        time_column(f"{key}_us", "on the chip", head, ON_CHIP_SOLVER),
+        speedup_column(f"{key}_speedup", "speedup, on the chip", head, LIBRARY_SOLVER, ON_CHIP_SOLVER),
     )
-
-
-def _cold_pick(method: Method) -> Pick:
-    return lambda case: cold_case[method] if (cold_case := case.cold) else None
-
-
-def _floor(case: Times) -> Cell:
-    if floor := case[FLOOR]:
-        return microseconds(floor)
-    return Cell(notes=(case.case.why_no_floor(),) if case[COMPRESSED_COO] else ())
 
 
 def _solver_product(case: Times) -> Cell:
@@ -316,37 +285,21 @@ def _kernel_columns(
     kernel: Method, reasons_of: Callable[[Times], tuple[str, ...]] = lambda case: ()
 ) -> tuple[Column[Times], ...]:
     key, head = kernel.key, kernel.title
-
-    def name(case: Times) -> Cell:
-        time = case[kernel]
-        return Cell(time.name if time else None, notes=reasons_of(case) + tie_notes(time, case.case.campaign.tie))
-
     return (
-        Column(key, "variant", head, numeric=False, cell=name),
-        Column(f"{key}_us", "µs", head, cell=lambda case: microseconds(case[kernel], case.case)),
-        Column(f"{key}_percent_of_floor", "of floor", head, cell=lambda case: share(case[FLOOR], case[kernel])),
+        *kernel_columns(key, head, kernel, FLOOR, reasons_of),
         Column(f"{key}_bytes_over_CSR", "bytes", head, cell=lambda case: ratio(case.memory(case[kernel]))),
-        Column(f"{key}_GFLOPS", "GFLOPS", head, cell=lambda case: _rate(case.gflops(case[kernel]))),
-        speedup_column(f"{key}_speedup", "speedup", head, lambda case: case[LIBRARY], lambda case: case[kernel]),
+        Column(f"{key}_GFLOPS", "GFLOPS", head, cell=lambda case: number_cell(case.gflops(case[kernel]))),
+        speedup_column(f"{key}_speedup", "speedup", head, LIBRARY, kernel),
     )
 
 
 def _routine_columns(routine: Method, head: str) -> tuple[Column[Times], ...]:
     key = routine.key
-
-    def name(case: Times) -> Cell:
-        time = case[routine]
-        return Cell(time.name, routine_text(time)) if time else Cell()
-
     return (
-        Column(key, "routine", head, numeric=False, cell=name),
-        time_column(f"{key}_us", "µs", head, lambda case: case[routine]),
-        Column(f"{key}_GFLOPS", "GFLOPS", head, cell=lambda case: _rate(case.gflops(case[routine]))),
+        Column(key, "routine", head, numeric=False, cell=lambda case: name_of(case[routine], routine_text)),
+        time_column(f"{key}_us", "µs", head, routine),
+        Column(f"{key}_GFLOPS", "GFLOPS", head, cell=lambda case: number_cell(case.gflops(case[routine]))),
     )
-
-
-def _rate(gflops: float | None) -> Cell:
-    return Cell() if gflops is None else Cell(gflops, digits(gflops))
 
 
 Pick = Callable[[Times], Time | None]
@@ -582,17 +535,13 @@ def setup_costs(campaign: Campaign, published: Published) -> Table:
     return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED_CAPTION)
 
 
-@table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
-def baselines(campaign: Campaign, published: Published) -> Table:
-    tasks = (
-        Method("product", "SpMV", columns={"kind": ("variant", "baseline", OUTSIDE)}),
-        Method("solver", "BiCGSTAB", columns={"kind": "solver"}),
-    )
-    return baselines_table(campaign, tasks, _baseline_or_layout)
-
-
 def _baseline_or_layout(row: CooRow) -> str | None:
     return row.layout or (row.product if row.kind == "solver" else row.name)
+
+
+SPMV = Method("product", "SpMV", columns={"kind": ("variant", "baseline", OUTSIDE)})
+BICGSTAB = Method("solver", "BiCGSTAB", columns={"kind": "solver"})
+register_baselines(STUDY_NAME, (SPMV, BICGSTAB), _baseline_or_layout)
 
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")

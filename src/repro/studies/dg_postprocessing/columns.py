@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
 from repro.results.campaign_data import Method
-from repro.results.problem_lines import PROBLEM
-from repro.results.significance import geometric_mean, interval_of, scaled_interval
-from repro.results.tables import Cell, Column, Statistic, SummaryLine, count, digits, speedup
+from repro.results.columns import count, number_cell, problem_column, speedup, statistics, time_cell
+from repro.results.significance import geometric_mean
+from repro.results.tables import Cell, Column
 from repro.studies.dg_postprocessing.operands import Errors
 from repro.studies.dg_postprocessing.results import (
     ELEMENT,
@@ -29,21 +29,13 @@ from repro.studies.dg_postprocessing.results import (
     unfiltered_errors,
 )
 
-KILO, MEGA, GIGA = 1e3, 1e6, 1e9
+KILO, GIGA = 1e3, 1e9
 FieldCell = Callable[[Filtering], Cell]
-
-
-def digits_cell(value: float | None) -> Cell:
-    return Cell() if value is None else Cell(value, digits(value))
-
-
-def number_cell(value: float | None, spec: str) -> Cell:
-    return Cell() if value is None else Cell(value, format(value, spec))
 
 
 def gigabytes_cell(field: Filtering) -> Cell:
     nbytes = field.number(lambda row: row.matrix_bytes)
-    return Cell() if nbytes is None else number_cell(nbytes / GIGA, ".3f" if nbytes < GIGA else ".1f")
+    return Cell() if nbytes is None else number_cell(nbytes / GIGA, spec=".3f" if nbytes < GIGA else ".1f")
 
 
 def function_cell(field: Filtering) -> Cell:
@@ -53,27 +45,19 @@ def function_cell(field: Filtering) -> Cell:
 
 def gain_cell(value: float | None) -> Cell:
     """Return the cell of an order of convergence or of a ratio of two errors, which may be far from 1 or below 1."""
-    return number_cell(value, ".2f" if value is None or abs(value) < 100 else ".0f")
+    return number_cell(value, spec=".2f" if value is None or abs(value) < 100 else ".0f")
 
 
-def milli_cell(time: Time | None, reason: tuple[str, ...] = ()) -> Cell:
-    """Return the cell of a time in milliseconds. If there is no time, the cell shows the reason `reason`, if any."""
-    if time is None:
-        return Cell(notes=reason)
-    value = MILLI * time.seconds
-    # keep three digits even for a time of one microsecond
-    text = digits(value) if value >= 1 else f"{value:.3f}"
-    return Cell(value, text, time.notes, (time.key,), scaled_interval(interval_of(time), MILLI))
+def milli_cell(time: Time | None, reason: str | None = None) -> Cell:
+    """Return the cell of a time in milliseconds, with three decimals below 1 ms; a missing time has a reason."""
+    return time_cell(time, MILLI, reason, spec=".3f" if time and MILLI * time.seconds < 1 else "")
 
 
 def field_columns(reason_of: Callable[[Filtering], str]) -> tuple[Column[Filtering], ...]:
     """Return the first columns, which name the field; `reason_of` says why an available field has no numbers."""
 
-    def name(field: Filtering) -> Cell:
-        return field.line.noted_cell(reason_of(field) if field.line.is_available else None)
-
     return (
-        replace(PROBLEM, cell=name),
+        problem_column(lambda field: reason_of(field) if field.line.is_available else None),
         Column("variance", "variance", numeric=False, cell=lambda field: Cell(field.family or None)),
         Column("degree", "P", cell=lambda field: Cell(field.degree)),
         Column("triangles", "triangles", cell=lambda field: count(field.triangles)),
@@ -85,10 +69,10 @@ def milli_column(
     title: str,
     group: str,
     method: Method,
-    reason_of: Callable[[Filtering], tuple[str, ...]] = lambda field: (),
+    reason_of: Callable[[Filtering], str | None] = lambda field: None,
 ) -> Column[Filtering]:
     return Column(
-        key, title, group, cell=lambda field: milli_cell(time := field[method], () if time else reason_of(field))
+        key, title, group, cell=lambda field: milli_cell(time := field[method], None if time else reason_of(field))
     )
 
 
@@ -97,12 +81,7 @@ def method_milli_column(key: str, title: str, group: str, method: Method) -> Col
     return milli_column(key, title, group, method, lambda field: field.why_not(method))
 
 
-#: Summary lines below a table: statistics of its ratio columns.
-SUMMARY = (SummaryLine[Filtering]("geometric mean", "mean"), SummaryLine[Filtering]("least", "least"))
-RATIO_SUMMARY: Mapping[str, Statistic] = {
-    "mean": lambda values: digits_cell(geometric_mean(values)),
-    "least": lambda values: digits_cell(min(values)),
-}
+RATIO_SUMMARY = statistics(number_cell, {"geometric mean": geometric_mean, "least": min})
 
 
 def ratio_column(key: str, title: str, group: str, cell: FieldCell) -> Column[Filtering]:
@@ -113,7 +92,7 @@ def method_speedup_column(key: str, title: str, group: str, base: Method, compar
     """Return the column with the speedup of the method `compared` relative to the method `base`."""
 
     def cell(field: Filtering) -> Cell:
-        if any(field[method] is None and field.why_not(method) == (NOT_TUNED,) for method in (base, compared)):
+        if any(field[method] is None and field.why_not(method) == NOT_TUNED for method in (base, compared)):
             return Cell(None, "not tuned", (NOT_TUNED,))
         ratio_cell = speedup(field[base], field[compared])
         if ratio_cell.value is None:
@@ -136,7 +115,7 @@ def rate_columns(
 
 
 def million_points_cell(field: Filtering, time: Time | None) -> Cell:
-    return digits_cell(1e-6 * field.points / time.seconds if time and field.points else None)
+    return number_cell(1e-6 * field.points / time.seconds if time and field.points else None)
 
 
 ErrorNumber = Callable[[Errors], float]
@@ -145,7 +124,7 @@ LARGEST: ErrorNumber = attrgetter("largest")
 
 
 def error_cell(errors_of: ErrorsOf, number: ErrorNumber) -> FieldCell:
-    return lambda field: number_cell(number(errors) if (errors := errors_of(field)) else None, ".2e")
+    return lambda field: number_cell(number(errors) if (errors := errors_of(field)) else None, spec=".2e")
 
 
 def error_gain_cell(errors_of: ErrorsOf, better_errors_of: ErrorsOf, number: ErrorNumber) -> FieldCell:

@@ -139,12 +139,12 @@ class Filtering:
     def _tried(self, method: Method) -> Selection[DgRow]:
         return Selection([*self.case.rows, *self.case.searched]).select(kind="variant", **method.columns)
 
-    def why_not(self, method: Method) -> tuple[str, ...]:
-        """Return why a filtering method has no time: its failure, or that it was not tuned; empty if not tried."""
+    def why_not(self, method: Method) -> str | None:
+        """Return why a filtering method has no time: its failure, or that it was not tuned; None if not tried."""
         tried_rows = self._tried(method)
         if not tried_rows and self.case.is_measured and method.columns.get("space") == PAPER_TUNED:
-            return (NOT_TUNED,)
-        return tuple(failure(row) for row in tried_rows.rows[:1])
+            return NOT_TUNED
+        return failure(tried_rows.rows[0]) if tried_rows else None
 
     def timed_settings(self, method: Method) -> list[str]:
         """Return the settings of a published method that have a time: `t64`, or `t64-c1-b4` if it was tuned."""
@@ -348,7 +348,7 @@ def missing_errors(field: Filtering) -> str:
         return UNKNOWN
     if not field.case.is_measured:
         return field.case.why_not()
-    return next(iter(field.why_not(OURS)), "its rows have no errors: measure it again")
+    return field.why_not(OURS) or "its rows have no errors: measure it again"
 
 
 def missing_local_errors(field: Filtering) -> str:
@@ -598,8 +598,8 @@ def _missing_filter_reason(field: Filtering, methods: Sequence[Method] = (OURS,)
     """Return the reason why our method, or another one, has no time."""
     if not field.case.is_measured:
         return field.case.why_not()
-    untimed = [reason for method in methods if field[method] is None for reason in field.why_not(method)]
-    return untimed[0] if untimed else "not timed"
+    reasons = (field.why_not(method) for method in methods if field[method] is None)
+    return next(filter(None, reasons), "not timed")
 
 
 def _missing_product_reason(other_title: str) -> Callable[[Filtering], str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,23 +12,31 @@ from repro.codegen.targets import TARGETS
 from repro.config.models import StudySettings
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import target_device_note, targets_table
-from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
-from repro.results.problem_lines import PROBLEM, join_sentences, measurement_note, unavailable_note
-from repro.results.published import Published, Record
-from repro.results.registry import table
-from repro.results.tables import (
-    Cell,
-    Column,
-    Table,
+from repro.results.columns import (
+    MEAN_AND_LEAST,
+    MEGA,
+    PROBLEM,
     add_row_keys,
     count,
-    digits,
+    name_of,
+    number_cell,
     percent,
+    printed_cell,
     ratio,
     share,
     speedup,
-    table_of,
 )
+from repro.results.common_tables import (
+    SETUP_COSTS,
+    TITLE,
+    SetupCosts,
+    register_baselines,
+    setup_costs_table,
+)
+from repro.results.problem_lines import join_sentences, measurement_note, unavailable_note
+from repro.results.published import Published, Record
+from repro.results.registry import table
+from repro.results.tables import Cell, Column, Table, digits, table_of
 from repro.sparse.tuning_features import library_of
 from repro.studies.dg_postprocessing import (
     CELLS_CONTRADICT,
@@ -48,10 +55,7 @@ from repro.studies.dg_postprocessing.columns import (
     KILO,
     L2,
     LARGEST,
-    MEGA,
-    SUMMARY,
     FieldCell,
-    digits_cell,
     error_columns,
     error_gain_cell,
     field_columns,
@@ -62,7 +66,6 @@ from repro.studies.dg_postprocessing.columns import (
     method_speedup_column,
     milli_column,
     million_points_cell,
-    number_cell,
     rate_columns,
     ratio_column,
 )
@@ -111,7 +114,7 @@ from repro.words import PAPER
 FILTER_COLUMNS: tuple[Column[Filtering], ...] = (
     *field_columns(lambda field: "" if any(field[method] for method in METHODS) else field.case.why_not()),
     *(method_milli_column(f"{method.key}_ms", method.title, "ms", method) for method in METHODS),
-    Column("chosen", "ours", numeric=False, cell=lambda field: Cell(time.name if (time := field[OURS]) else None)),
+    Column("chosen", "ours", numeric=False, cell=lambda field: name_of(field[OURS])),
     method_speedup_column("element_over_point", "one block", "per element over per point", POINT, ELEMENT),
     method_speedup_column(
         "element_over_point_tuned", "tuned", "per element over per point", POINT_TUNED, ELEMENT_TUNED
@@ -121,7 +124,7 @@ FILTER_COLUMNS: tuple[Column[Filtering], ...] = (
         for method in (POINT_TUNED, ELEMENT_TUNED, ATOMIC)
     ),
     *rate_columns("mpoints", "M points/s", million_points_cell),
-    *rate_columns("gflops", "GFLOPS", lambda field, time: digits_cell(field.gflops(time))),
+    *rate_columns("gflops", "GFLOPS", lambda field, time: number_cell(field.gflops(time))),
 )
 PEAK_COLUMNS = rate_columns("peak", "of the peak", lambda field, time: percent(field.peak_share(time)))
 
@@ -148,7 +151,7 @@ def filters(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
-    return table_of(columns, fields, join_sentences(caption), SUMMARY)
+    return table_of(columns, fields, join_sentences(caption), MEAN_AND_LEAST)
 
 
 def peak_sentence(fields: list[Filtering]) -> str:
@@ -183,7 +186,7 @@ def matrix(campaign: Campaign, published: Published) -> Table:
         f"Filtering directly by the {FILTER_CLOCK} clock, making by the {HOST_CLOCK} clock.",
         unavailable_note(campaign),
     ]
-    return table_of(_matrix_columns(counts), fields, join_sentences(caption), SUMMARY)
+    return table_of(_matrix_columns(counts), fields, join_sentences(caption), MEAN_AND_LEAST)
 
 
 def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
@@ -195,10 +198,10 @@ def _matrix_columns(counts: Sequence[int]) -> tuple[Column[Filtering], ...]:
 
     def over_direct(n: int) -> Column[Filtering]:
         key, group = f"direct_over_apply_{n}", "direct over product, a field"
-        return ratio_column(key, f"{n}", group, lambda field: digits_cell(field.direct_over_product(n)))
+        return ratio_column(key, f"{n}", group, lambda field: number_cell(field.direct_over_product(n)))
 
-    def no_library(field: Filtering) -> tuple[str, ...]:
-        return (field.why_no_matrix("library"),) if field[MAKE] else ()
+    def no_library(field: Filtering) -> str | None:
+        return field.why_no_matrix("library") if field[MAKE] else None
 
     def routine(field: Filtering) -> Cell:
         time = field[library_product(counts[0])]
@@ -260,7 +263,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
-    return table_of(columns, fields, join_sentences(caption), SUMMARY, is_empty=not numbers)
+    return table_of(columns, fields, join_sentences(caption), MEAN_AND_LEAST, is_empty=not numbers)
 
 
 def _device_columns(number: int) -> tuple[Column[Filtering], ...]:
@@ -290,7 +293,7 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
     columns: tuple[Column[Filtering], ...] = (
         *field_columns(lambda field: "" if filtered_errors(field) else missing_errors(field)),
         Column("function", "function", numeric=False, cell=function_cell),
-        Column("mean_edge", "mean edge", cell=lambda field: number_cell(field.facts.get("mean_edge"), ".4f")),
+        Column("mean_edge", "mean edge", cell=lambda field: number_cell(field.facts.get("mean_edge"), spec=".4f")),
         *error_columns("dg", "dG", unfiltered_errors, fields),
         *error_columns("filtered", "filtered", filtered_errors, fields),
         Column("l2_gain", "L²", gains, cell=error_gain_cell(unfiltered_errors, filtered_errors, L2)),
@@ -311,13 +314,15 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
 
 
 def _point_cell(column: Callable[[DgRow], int | None]) -> FieldCell:
-    return lambda field: digits_cell(field.at_point(column))
+    return lambda field: number_cell(field.at_point(column))
 
 
 LOCAL_COLUMNS: tuple[Column[Filtering], ...] = (
     *field_columns(lambda field: "" if local_errors(field) else missing_local_errors(field)),
-    Column("longest_edge", "longest edge", "h", cell=lambda field: number_cell(field.facts.get("longest_edge"), ".4f")),
-    Column("mean_scale", "local, mean", "h", cell=lambda field: number_cell(mean_scale(field), ".4f")),
+    Column(
+        "longest_edge", "longest edge", "h", cell=lambda field: number_cell(field.facts.get("longest_edge"), spec=".4f")
+    ),
+    Column("mean_scale", "local, mean", "h", cell=lambda field: number_cell(mean_scale(field), spec=".4f")),
     *local_error_columns("l2", "L² error", L2),
     *local_error_columns("max", "largest error", LARGEST),
     Column("whole_pairs", "one h", "pairs at a point", cell=_point_cell(lambda row: row.pairs)),
@@ -405,13 +410,13 @@ def _count_columns(published: Published) -> tuple[Column[Filtering], ...]:
             Column(key.format("element"), "per element", group, cell=lambda field: cell(field, 1)),
         )
 
-    def printed_cell(field: Filtering, index: int) -> Cell:
+    def published_count(field: Filtering, index: int) -> Cell:
         counts = published_counts.get(field.line.problem)
         return count(counts[index] if counts else None)
 
     def quotient_cell(field: Filtering, index: int) -> Cell:
         own_counts, counts = field.tests, published_counts.get(field.line.problem)
-        return number_cell(own_counts[index] / counts[index] if own_counts and counts else None, ".3f")
+        return number_cell(own_counts[index] / counts[index] if own_counts and counts else None, spec=".3f")
 
     def printed_mesh(field: Filtering) -> Cell:
         item = records.get(field.line.problem)
@@ -419,15 +424,15 @@ def _count_columns(published: Published) -> tuple[Column[Filtering], ...]:
 
     def printed_ratio(field: Filtering) -> Cell:
         item = records.get(field.line.problem)
-        return Cell(float(item["ratio"]), item["ratio"]) if item else Cell()
+        return printed_cell(item["ratio"] if item else None)
 
     return (
         *field_columns(lambda field: "" if field.tests else NO_COUNTS),
         Column("printed", "mesh", "published", numeric=False, cell=printed_mesh),
-        *pair("published_per_{}", "published", printed_cell),
+        *pair("published_per_{}", "published", published_count),
         Column("published_ratio", "ratio", "published", cell=printed_ratio),
         *pair("per_{}", "ours", lambda field, which: count(field.tests[which] if field.tests else None)),
-        Column("ratio", "ratio", "ours", cell=lambda field: number_cell(field.tests_ratio, ".3f")),
+        Column("ratio", "ratio", "ours", cell=lambda field: number_cell(field.tests_ratio, spec=".3f")),
         *pair("{}_over_published", "ours over published", quotient_cell),
     )
 
@@ -475,8 +480,8 @@ def machine(campaign: Campaign, published: Published) -> Table:
     columns = (
         Column[Record]("quantity", "", numeric=False, cell=lambda item: Cell(item["quantity"])),
         Column[Record]("unit", "unit", numeric=False, cell=lambda item: Cell(item["unit"])),
-        Column[Record]("cpu", cpu, "published", cell=lambda item: Cell(float(item["cpu"]), item["cpu"])),
-        Column[Record]("gpu", gpu, "published", cell=lambda item: Cell(float(item["value"]), item["value"])),
+        Column[Record]("cpu", cpu, "published", cell=lambda item: printed_cell(item["cpu"])),
+        Column[Record]("gpu", gpu, "published", cell=lambda item: printed_cell(item["value"])),
         Column[Record]("ours", campaign.column, "ours", cell=own_cell),
     )
     caption = [
@@ -544,7 +549,7 @@ def losses(campaign: Campaign, published: Published) -> Table:
         space: {replay.recording.problem: replay for replay in replays[space]} for space in SPACE_TITLES
     }
     columns: tuple[Column[WidthTimes], ...] = (
-        replace(PROBLEM, cell=lambda item: item.line.cell),
+        PROBLEM,
         Column("degree", "P", cell=lambda item: Cell(item.degree)),
         *(column for space in SPACE_TITLES for column in _search_columns(space, replays_by_space[space])),
     )
@@ -642,19 +647,17 @@ def _setup_costs(field: Filtering) -> SetupCosts:
     )
 
 
-@table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
-def baselines(campaign: Campaign, published: Published) -> Table:
-    products = (
-        Method(f"product_{fields}", f"product with {fields} field{'s' * (fields > 1)}", columns={"fields": fields})
-        for fields in DEFAULT_FIELD_COUNTS
-    )
-    tasks = (
-        Method("filter", "filtering", columns={"kind": "variant", "what": "filter"}),
-        *(replace(method, columns={**method.columns, "what": ("apply", "library")}) for method in products),
-        Method("regions", "integrating regions", columns={"what": "regions"}),
-    )
-    return baselines_table(campaign, tasks, _baseline_or_layout)
-
-
 def _baseline_or_layout(row: DgRow) -> str | None:
     return row.way or row.method or row.name.removesuffix(f"-{row.fields}")
+
+
+TASKS = (
+    Method("filter", "filtering", columns={"kind": "variant", "what": "filter"}),
+    *(
+        Method(f"product_{n}", f"product with {n} field{'s' * (n > 1)}",
+               columns={"fields": n, "what": ("apply", "library")})
+        for n in DEFAULT_FIELD_COUNTS
+    ),
+    Method("regions", "integrating regions", columns={"what": "regions"}),
+)  # fmt: skip
+register_baselines(STUDY_NAME, TASKS, _baseline_or_layout)

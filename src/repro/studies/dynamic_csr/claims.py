@@ -23,18 +23,12 @@ from repro.results.claims import (
     claims_table,
     load_claims,
 )
-from repro.results.problem_lines import (
-    ABBREVIATIONS,
-    ProblemLine,
-    join_sentences,
-    measurement_note,
-    recorded_lines,
-    unavailable_note,
-)
+from repro.results.columns import ABBREVIATIONS, MICRO, time_column
+from repro.results.problem_lines import ProblemLine, join_sentences, measurement_note, recorded_lines, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import interval_of_ratio, ratio_of
-from repro.results.tables import MICRO, Cell, Column, Table, table_of, time_column
+from repro.results.tables import Cell, Column, Table, table_of
 from repro.studies.dynamic_csr import CITED, PRODUCTS_PER_BATCH, STUDY_NAME, number_of
 from repro.studies.dynamic_csr.results import (
     ANY,

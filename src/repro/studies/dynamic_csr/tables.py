@@ -11,7 +11,20 @@ from typing import Any
 
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import target_device_note, targets_table
-from repro.results.common_tables import baselines_table
+from repro.results.columns import (
+    MEAN_AND_LEAST,
+    MICRO,
+    PROBLEM,
+    add_row_keys,
+    count,
+    number_cell,
+    problem_column,
+    ratio,
+    speedup_column,
+    statistics,
+    time_column,
+)
+from repro.results.common_tables import register_baselines
 from repro.results.problem_lines import (
     cpu_note,
     join_sentences,
@@ -22,21 +35,7 @@ from repro.results.problem_lines import (
 from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.significance import ratio_of
-from repro.results.tables import (
-    MEAN_AND_LEAST,
-    Cell,
-    Column,
-    Statistic,
-    SummaryLine,
-    Table,
-    add_row_keys,
-    count,
-    ratio,
-    seconds_cell,
-    speedup_column,
-    table_of,
-    time_column,
-)
+from repro.results.tables import Cell, Column, Statistic, SummaryLine, Table, table_of
 from repro.studies.dynamic_csr import (
     CITED,
     KIB,
@@ -80,7 +79,7 @@ from repro.studies.dynamic_csr.results import (
     rebuild_trades,
     short_count,
 )
-from repro.studies.dynamic_csr.tables_products import MEAN, MEAN_LINE, NAME, name_column
+from repro.studies.dynamic_csr.tables_products import MEAN
 from repro.words import PAPER
 
 #: Note for a table that shows published numbers beside our numbers if the campaign has other problems.
@@ -130,7 +129,7 @@ def graphs(campaign: Campaign, published: Published) -> Table:
         return SIZES[key][1](case.facts[key]) if case.facts else Cell()
 
     columns = (
-        NAME,
+        PROBLEM,
         *(_printed_column(key, title, "published", {}) for key, (title, _) in SIZES.items()),
         *(Column(key, title, "ours", cell=partial(own_cell, key)) for key, (title, _) in SIZES.items()),
     )
@@ -154,11 +153,8 @@ MEMORY_COUNTS = (
 )
 
 
-def _fraction(value: float) -> Cell:
-    return Cell(value, f"{value:.3f}")
-
-
-MEAN_FRACTION: Mapping[str, Statistic] = {"mean": lambda numbers: _fraction(fmean(numbers))}
+_fraction = partial(number_cell, spec=".3f")
+MEAN_FRACTION = statistics(_fraction, {"mean": fmean})
 
 
 @table(STUDY_NAME, "table-5-2", title="Memory of the formats", numbering=f"Table 5.2 of {CITED}")
@@ -168,7 +164,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
         return Cell(int(size.removesuffix("M")) * MIB, size) if size else Cell()
 
     columns = (
-        NAME,
+        PROBLEM,
         Column[PublishedTimes]("published_HYB", "HYB", "published", cell=printed_size),
         *(_printed_column(name, name, "published", MEAN_FRACTION) for name in MEMORY_FORMATS),
         *(column for count_name, key, head in MEMORY_COUNTS for column in _memory_columns(count_name, key, head)),
@@ -185,7 +181,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
         OWN_MEANS,
         unavailable_note(campaign),
     ]
-    return table_of(columns, published_times(campaign, published, "memory"), join_sentences(caption), MEAN_LINE)
+    return table_of(columns, published_times(campaign, published, "memory"), join_sentences(caption), ("mean",))
 
 
 def _memory_columns(count_name: str, key: str, head: str) -> tuple[Column[Times], ...]:
@@ -195,7 +191,7 @@ def _memory_columns(count_name: str, key: str, head: str) -> tuple[Column[Times]
 
     def fraction(name: str, case: Times) -> Cell:
         formats = case.facts.get("memory", {}).get(count_name, {})
-        return _fraction(formats[name] / formats["HYB"]) if formats.get("HYB") else Cell()
+        return _fraction(formats[name] / formats["HYB"] if formats.get("HYB") else None)
 
     fractions = (
         Column(f"{key}_{name}", name, head, cell=partial(fraction, name), summary=MEAN_FRACTION)
@@ -215,13 +211,13 @@ def _ratio_columns(
         return add_row_keys(replace(cell, notes=time.notes), time) if time and case[base] else Cell()
 
     return (
-        name_column(lambda case: None if case[base] else missing_reason),
+        problem_column(lambda case: None if case[base] else missing_reason),
         *(_printed_column(key, title, "published, K20c") for key, title in titles.items()),
         *(
             Column(task.key, task.title, campaign.column, cell=partial(ratio_cell, task), summary=MEAN)
             for task in operations
         ),
-        time_column(f"{base.key}_us", f"{base.title}, µs", campaign.column, lambda case: case[base]),
+        time_column(f"{base.key}_us", f"{base.title}, µs", campaign.column, base),
     )
 
 
@@ -241,7 +237,7 @@ def conversions(campaign: Campaign, published: Published) -> Table:
         cpu_note(campaign),
         unavailable_note(campaign),
     ]
-    return table_of(columns, published_times(campaign, published, "conversions"), join_sentences(caption), MEAN_LINE)
+    return table_of(columns, published_times(campaign, published, "conversions"), join_sentences(caption), ("mean",))
 
 
 #: Columns of the published table, with their heads.
@@ -266,10 +262,8 @@ UPDATES = tuple(
 OPERATIONS = (DEFRAGMENTATION, HYB_SORT, *chain.from_iterable(UPDATES))
 #: Summary lines of speedups over the paper's graphs, without the matrices that are swept by sizes of batches.
 GRAPH_LINES = tuple(
-    SummaryLine[PublishedTimes](
-        f"{line.title}, the paper’s graphs", line.statistic, lambda case: case.line.published is not None
-    )
-    for line in MEAN_AND_LEAST
+    SummaryLine[PublishedTimes](f"{name}, the paper’s graphs", name, lambda case: case.line.published is not None)
+    for name in MEAN_AND_LEAST
 )
 #: Sentence that distinguishes our measurements from the paper's in tables of updates.
 PUBLISHED_SENTENCE = (
@@ -317,13 +311,13 @@ def updates(campaign: Campaign, published: Published) -> Table:
         cpu_note(campaign),
         unavailable_note(campaign),
     ]
-    return table_of(columns, cases, join_sentences(caption), (*MEAN_LINE, *GRAPH_LINES))
+    return table_of(columns, cases, join_sentences(caption), ("mean", *GRAPH_LINES))
 
 
 def _update_speedup_column(campaign: Campaign, dcsr: Method, hybrid: Method) -> Column[PublishedTimes]:
     order = dcsr.columns["order"]
     head, title = f"{campaign.column}, HYB over DCSR", dcsr.title.partition(", ")[2]
-    return speedup_column(f"HYB_over_DCSR_{order}", title, head, lambda case: case[hybrid], lambda case: case[dcsr])
+    return speedup_column(f"HYB_over_DCSR_{order}", title, head, hybrid, dcsr)
 
 
 #: One line of the table: the problem's name, and its trade if there is one.
@@ -341,10 +335,10 @@ def _gain(products: int, trade: RebuildTradeoff) -> Cell:
 TRADE_COLUMNS: tuple[Column[TradeLine], ...] = (
     Column("problem", "problem", numeric=False, cell=lambda line: line[0]),
     _trade_column("batch", "entries of a batch", "", lambda trade: count(trade.entries)),
-    _trade_column("update_us", "update U", "µs", lambda trade: seconds_cell(trade.update)),
-    _trade_column("rebuild_us", "rebuild R", "µs", lambda trade: seconds_cell(trade.rebuild)),
-    _trade_column("fragmented_us", "DCSR product F", "µs", lambda trade: seconds_cell(trade.fragmented)),
-    _trade_column("csr_us", "CSR product C", "µs", lambda trade: seconds_cell(trade.csr)),
+    _trade_column("update_us", "update U", "µs", lambda trade: number_cell(trade.update, MICRO)),
+    _trade_column("rebuild_us", "rebuild R", "µs", lambda trade: number_cell(trade.rebuild, MICRO)),
+    _trade_column("fragmented_us", "DCSR product F", "µs", lambda trade: number_cell(trade.fragmented, MICRO)),
+    _trade_column("csr_us", "CSR product C", "µs", lambda trade: number_cell(trade.csr, MICRO)),
     *(_trade_column(f"gain_{n}", f"n = {n}", "gain over a rebuild", partial(_gain, n)) for n in PRODUCT_COUNTS),
     _trade_column(
         "crossover", "break-even n", "", lambda trade: Cell(trade.crossover, trade.in_words, keys=trade.keys)
@@ -480,23 +474,6 @@ def text(campaign: Campaign, published: Published) -> Table:
     return Table(columns, rows, join_sentences(caption))
 
 
-@table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
-def baselines(campaign: Campaign, published: Published) -> Table:
-    updates = {"stream": "streaming", "insert": "batches", "iterate": "batches and products"}
-    tasks = (
-        Method("product", "product", columns={"kind": MULTIPLYING, "what": (None, "product")}),
-        *(
-            Method(operation, f"{title}, {protocol.title}", columns={"what": operation, **protocol._asdict()})
-            for operation, title in updates.items()
-            for protocol in (ANY, SORTED)
-        ),
-        Method("geam", "batches, by row, unique", columns={"what": "insert", "routine": GEAM_ROUTINE}, clock="host"),
-        Method("scan", "prefix sums", columns={"what": "scan"}),
-        Method("sort", "sort of rows", columns={"what": "sort", "format": "coo"}),
-    )
-    return baselines_table(campaign, tasks, _baseline_or_layout)
-
-
 def _baseline_or_layout(row: DynamicRow) -> str | None:
     if row.what is None:
         return row.name
@@ -505,3 +482,18 @@ def _baseline_or_layout(row: DynamicRow) -> str | None:
     if row.space == PAPER:
         return f"{row.format}, as published"
     return row.routine or row.format
+
+
+UPDATE_TITLES = {"stream": "streaming", "insert": "batches", "iterate": "batches and products"}
+TASKS = (
+    Method("product", "product", columns={"kind": MULTIPLYING, "what": (None, "product")}),
+    *(
+        Method(operation, f"{title}, {protocol.title}", columns={"what": operation, **protocol._asdict()})
+        for operation, title in UPDATE_TITLES.items()
+        for protocol in (ANY, SORTED)
+    ),
+    Method("geam", "batches, by row, unique", columns={"what": "insert", "routine": GEAM_ROUTINE}, clock="host"),
+    Method("scan", "prefix sums", columns={"what": "scan"}),
+    Method("sort", "sort of rows", columns={"what": "sort", "format": "coo"}),
+)
+register_baselines(STUDY_NAME, TASKS, _baseline_or_layout)

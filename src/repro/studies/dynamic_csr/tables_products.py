@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
 from repro.results.campaign_data import Campaign, Method
-from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, setup_costs_table
-from repro.results.problem_lines import (
-    join_sentences,
-    launch_note,
-    measurement_note,
-    precision_cell,
-    unavailable_note,
+from repro.results.columns import (
+    MICRO,
+    PRECISION,
+    PROBLEM,
+    add_row_keys,
+    microseconds,
+    name_of,
+    number_cell,
+    percent,
+    problem_column,
+    ratio,
+    speedup,
+    statistics,
+    time_column,
 )
+from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, setup_costs_table
+from repro.results.problem_lines import join_sentences, launch_note, measurement_note, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import geometric_mean, median_of
-from repro.results.tables import (
-    Cell,
-    Column,
-    Statistic,
-    SummaryLine,
-    Table,
-    add_row_keys,
-    digits,
-    microseconds,
-    percent,
-    ratio,
-    seconds_cell,
-    speedup,
-    table_of,
-    time_column,
-)
+from repro.results.tables import Cell, Column, Table, table_of
 from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.dynamic_csr import (
     CITED,
@@ -63,49 +58,34 @@ from repro.studies.dynamic_csr.results import (
     product_times,
 )
 
-MEAN: Mapping[str, Statistic] = {"mean": lambda numbers: ratio(fmean(numbers))}
-MEAN_LINE = (SummaryLine("mean", "mean"),)
-
-
-def name_column(reason_of: Callable[[Any], str | None] = lambda case: None) -> Column[Any]:
-    """Return the column of problem names; a note at a name gives the reason if the problem has no number."""
-    return Column("problem", "problem", numeric=False, cell=lambda case: case.line.noted_cell(reason_of(case)))
-
-
-NAME = name_column()
-PRECISION = Column[Any]("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision))
+MEAN = statistics(ratio, {"mean": fmean})
 
 
 def _pair_column(
     key: str, title: str, pair: Callable[[ProductTimes], TimePair], worst_of: Callable[[Sequence[float]], float]
 ) -> Column[ProductTimes]:
     """Return the column of one time over another; `worst_of` picks the largest ratio if small ratios are good."""
-    summary: Mapping[str, Statistic] = {
-        "geometric mean": lambda numbers: ratio(geometric_mean(numbers)),
-        "median": lambda numbers: ratio(median_of(numbers)),
-        "worst": lambda numbers: ratio(worst_of(numbers)),
-    }
+    summary = statistics(ratio, {"geometric mean": geometric_mean, "median": median_of, "worst": worst_of})
     return Column(key, title, "ratios of times", cell=lambda case: speedup(*pair(case)), summary=summary)
 
 
 def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
     def micro(method: Method, title: str, group: str) -> Column[ProductTimes]:
-        return time_column(f"{method.key}_us", title, group, lambda case: case[method])
+        return time_column(f"{method.key}_us", title, group, method)
 
     def routine(method: Method) -> tuple[Column[ProductTimes], ...]:
         def name(case: ProductTimes) -> Cell:
-            time = case[method]
-            return Cell(time.name, routine_text(time)) if time else Cell()
+            return name_of(case[method], routine_text)
 
         return Column(method.key, method.title, library, numeric=False, cell=name), micro(method, "µs", library)
 
     def variant(case: ProductTimes) -> Cell:
         time = case[OURS]
         reasons = (case.case.why_not(),) if case.line.is_available and not (time or case[CSR]) else ()
-        return Cell(time.name if time else None, notes=reasons)
+        return name_of(time, notes=reasons)
 
     return (
-        NAME,
+        PROBLEM,
         PRECISION,
         *(micro(method, method.title, "the paper’s, µs") for method in PAPER_PRODUCTS),
         Column("ours", "variant", "ours", numeric=False, cell=variant),
@@ -141,7 +121,7 @@ def products(campaign: Campaign, published: Published) -> Table:
         launch_note(marked_count, len(timed_cases)),
         unavailable_note(campaign),
     ]
-    summary = [SummaryLine(name, name) for name in ("geometric mean", "median", "worst")]
+    summary = ("geometric mean", "median", "worst")
     return table_of(_product_columns(library_of(campaign)), cases, join_sentences(caption), summary)
 
 
@@ -149,7 +129,7 @@ DISTRIBUTION_SENTENCE = (
     "Rows are sorted by their sizes and dealt to the devices in turns, as in the paper; times are of a step, where "
     "several follow each other in a launch of all devices."
 )
-SPEEDUPS: Mapping[str, Statistic] = {**MEAN, "worst": lambda numbers: ratio(min(numbers))}
+SPEEDUPS = statistics(ratio, {"mean": fmean, "worst": min})
 
 
 def _measured_devices(campaign: Campaign, published: Published) -> tuple[list[DeviceTimes], list[int]]:
@@ -163,12 +143,12 @@ def _step_column(key: str, title: str, group: str, step: Callable[[DeviceTimes],
 
     def cell(case: DeviceTimes) -> Cell:
         step_time = step(case)
-        return add_row_keys(seconds_cell(step_time.seconds), step_time.reported_time) if step_time else Cell()
+        return add_row_keys(number_cell(step_time.seconds, MICRO), step_time.reported_time) if step_time else Cell()
 
     return Column(key, title, group, cell=cell)
 
 
-DEVICE_NAME = name_column(lambda case: None if case.counts else "not measured over several devices")
+DEVICE_NAME = problem_column(lambda case: None if case.counts else "not measured over several devices")
 
 
 SECTION = f"Section 5.3.4 of {CITED}"
@@ -181,7 +161,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
     columns: list[Column[DeviceTimes]] = [
         DEVICE_NAME,
         PRECISION,
-        time_column("fastest_us", "fastest, µs", single_group, lambda case: case.on_one),
+        time_column("fastest_us", "fastest, µs", single_group, attrgetter("on_one")),
     ]
     if counts:  # without counts, the baseline was not timed either
         columns += [
@@ -206,8 +186,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, DEVICE_CLOCK),
         unavailable_note(campaign),
     ]
-    summary = (*MEAN_LINE, SummaryLine("worst", "worst"))
-    return table_of(columns, cases, join_sentences(caption), summary, is_empty=not counts)
+    return table_of(columns, cases, join_sentences(caption), (*SPEEDUPS,), is_empty=not counts)
 
 
 def _speedup_columns(number: int) -> list[Column[DeviceTimes]]:
@@ -253,12 +232,12 @@ def _exchange_columns(number: int) -> tuple[Column[DeviceTimes], ...]:
 
     def sent_cell(case: DeviceTimes) -> Cell:
         fastest = case.exchange(number)
-        megabytes = 1e-6 * (fastest.row.bytes or 0) / (fastest.row.steps or 1) if fastest else None
-        return Cell(megabytes, digits(megabytes)) if megabytes else Cell(megabytes)
+        sent = 1e-6 * (fastest.row.bytes or 0) / (fastest.row.steps or 1) if fastest else None
+        return number_cell(sent) if sent else Cell(sent)
 
     def rate(case: DeviceTimes) -> Cell:
         fastest = case.exchange(number)
-        return Cell(fastest.rate, digits(fastest.rate)) if fastest else Cell()
+        return number_cell(fastest.rate if fastest else None)
 
     def way(step: StepTime | None) -> Cell:
         return Cell(step.way) if step else Cell()

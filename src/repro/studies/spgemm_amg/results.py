@@ -118,10 +118,9 @@ class ProductTimes:
     def title(self) -> str:
         return PRODUCTS[self.product] if self.product else ""
 
-    def why_not(self, method: Method) -> tuple[str, ...]:
-        """Return the reason why a method has no time; nothing if it has one or was not tried."""
-        failure = None if self[method] else self.of(method).failure
-        return (failure,) if failure else ()
+    def failure(self, method: Method) -> str | None:
+        """Return why a method has no time; None if it has one or was not tried."""
+        return None if self[method] else self.of(method).failure
 
     @property
     def products(self) -> int | None:
@@ -373,12 +372,8 @@ def _product_quantity(
             for times in map(case.product, products):
                 title, value = f"{name}, {times.title}", number(times)
                 if value is None:
-                    failures = [
-                        reason
-                        for method in (OURS, LIBRARY, COORDINATES, REFILL, REUSE)
-                        for reason in times.why_not(method)
-                    ]
-                    missing_cases.append(MissingCase(title, next(iter(failures), "not timed")))
+                    failures = filter(None, map(times.failure, (OURS, LIBRARY, COORDINATES, REFILL, REUSE)))
+                    missing_cases.append(MissingCase(title, next(failures, "not timed")))
                 else:
                     numbers.append(CaseNumber(value, title))
         return Measured(numbers, missing_cases)

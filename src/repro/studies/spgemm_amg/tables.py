@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import JudgedBy, claims_table, load_claims, target_device_note, targets_table
-from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, baselines_table, setup_costs_table
+from repro.results.columns import (
+    MICRO,
+    PRECISION,
+    add_row_keys,
+    count,
+    megabytes,
+    microseconds,
+    name_of,
+    number_cell,
+    percent,
+    ratio,
+    speedup_column,
+    statistics,
+    time_cell,
+    time_column,
+)
+from repro.results.common_tables import (
+    SETUP_COSTS,
+    TITLE,
+    SetupCosts,
+    register_baselines,
+    setup_costs_table,
+)
 from repro.results.problem_lines import (
-    ABBREVIATIONS,
     ProblemLine,
     cpu_note,
     join_sentences,
@@ -22,24 +43,8 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published, Record
 from repro.results.registry import table
-from repro.results.significance import geometric_mean, interval_of, scaled_interval
-from repro.results.tables import (
-    MICRO,
-    Cell,
-    Column,
-    Statistic,
-    SummaryLine,
-    Table,
-    add_row_keys,
-    count,
-    digits,
-    microseconds,
-    percent,
-    ratio,
-    speedup,
-    table_of,
-    time_column,
-)
+from repro.results.significance import geometric_mean
+from repro.results.tables import Cell, Column, SummaryLine, Table, table_of
 from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES
 from repro.sparse.tuning_features import library_of
 from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME, TOLERANCE
@@ -88,27 +93,15 @@ from repro.studies.spgemm_amg.results import (
 )
 from repro.studies.spgemm_amg.study import GPU, SET_UP, SHARE_MAX, SHARE_MIN, published_range, published_value
 
-BYTES_PER_MB, NANO = 1e6, 1e9
+NANO = 1e9
 
 
-def _three_digits(value: float | None) -> Cell:
-    """Return the cell of a positive number, with three digits."""
-    return Cell() if value is None else Cell(value, digits(value))
+def _over(seconds: float | None, divisor: int | None, unit: float) -> Cell:
+    return number_cell(unit * seconds / divisor if seconds is not None and divisor else None)
 
 
-def _time_in(unit: float, time: Time | None) -> float | None:
-    return unit * time.seconds if time else None
-
-
-def _over(number: float | None, divisor: float | None) -> Cell:
-    return _three_digits(number / divisor if number is not None and divisor else None)
-
-
-def _milliseconds(time: Time | None) -> Cell:
-    if time is None:
-        return Cell()
-    value = MILLI * time.seconds
-    return Cell(value, digits(value), time.notes, (time.key,), scaled_interval(interval_of(time), MILLI))
+def _seconds(time: Time | None) -> float | None:
+    return time.seconds if time else None
 
 
 def _row_of(*times: Time | None) -> AmgRow:
@@ -116,15 +109,8 @@ def _row_of(*times: Time | None) -> AmgRow:
     return next((time.row for time in times if time), AmgRow())
 
 
-def _worst(statistic: Callable[[Sequence[float]], float]) -> Mapping[str, Statistic]:
-    """Return the functions for the summary lines of a column: geometric mean, and minimum or maximum."""
-    return {
-        "mean": lambda numbers: _three_digits(geometric_mean(numbers)),
-        "worst": lambda numbers: _three_digits(statistic(numbers)),
-    }
-
-
-LEAST, MOST = _worst(min), _worst(max)
+#: Statistics of a column whose worst case is the least number, and of one whose worst is the largest.
+LEAST, MOST = (statistics(number_cell, {"mean": geometric_mean, "worst": worst}) for worst in (min, max))
 
 
 def _summary(cases: Sequence[ProblemTimes] | Sequence[ProductTimes]) -> list[SummaryLine[Any]]:
@@ -267,7 +253,7 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
     return (
         NAME,
         PRODUCT,
-        Column("precision", "precision", numeric=False, cell=_precision),
+        PRECISION,
         Column("products", "products", cell=lambda times: count(times.products)),
         Column("nonzeros", "entries of C", cell=lambda times: count(times.nonzeros)),
         Column("compression", "compression", cell=lambda times: ratio(times.compression)),
@@ -284,62 +270,49 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
         _ratio_column("paper_over_ours", "the paper’s", PAPER_KERNELS, OURS),
         _ratio_column("coordinates_over_ours", "sort of all", COORDINATES, OURS),
         _ratio_column("library_over_ours", library, LIBRARY, OURS),
-        Column("gflops", "ours", "GFLOPS", cell=lambda times: _three_digits(times.gflops(OURS)), summary=LEAST),
+        Column("gflops", "ours", "GFLOPS", cell=lambda times: number_cell(times.gflops(OURS)), summary=LEAST),
         Column(
-            "library_gflops", library, "GFLOPS", cell=lambda times: _three_digits(times.gflops(LIBRARY)), summary=LEAST
+            "library_gflops", library, "GFLOPS", cell=lambda times: number_cell(times.gflops(LIBRARY)), summary=LEAST
         ),
         _name_column(REFILL, "kernels", "numeric phase"),
         _micro_column(REFILL, "ours, µs", "numeric phase"),
         _micro_column(HASHED, "hash tables, µs", "numeric phase"),
         _micro_column(STORED, "stored destinations, µs", "numeric phase"),
-        Column("plan_mb", "plan, MB", "numeric phase", cell=_plan),
+        Column("plan_mb", "plan, MB", "numeric phase", cell=lambda times: megabytes(_row_of(times[STORED]).plan_bytes)),
         _micro_column(REUSE, f"{library}, µs", "numeric phase"),
         _ratio_column("reuse_over_refill", "over ours", REUSE, REFILL, "numeric phase"),
     )
 
 
 def _peak_column(method: Method, group: str) -> Column[ProductTimes]:
-    def cell(times: ProductTimes) -> Cell:
-        return _over(_row_of(times[method]).peak_bytes, BYTES_PER_MB)
-
-    return Column(f"{method.key}_peak_mb", "most MB at once", group, cell=cell)
+    return Column(
+        f"{method.key}_peak_mb",
+        "most MB at once",
+        group,
+        cell=lambda times: megabytes(_row_of(times[method]).peak_bytes),
+    )
 
 
 def _by_events(times: ProductTimes) -> Cell:
-    seconds = _row_of(times[LIBRARY]).stage_whole
-    return _three_digits(None if seconds is None else MICRO * seconds)
-
-
-def _plan(times: ProductTimes) -> Cell:
-    return _over(_row_of(times[STORED]).plan_bytes, BYTES_PER_MB)
-
-
-def _precision(times: ProductTimes) -> Cell:
-    return Cell(times.case.precision, ABBREVIATIONS[times.case.precision])
+    return number_cell(_row_of(times[LIBRARY]).stage_whole, MICRO)
 
 
 def _name_column(method: Method, title: str, group: str) -> Column[ProductTimes]:
-    def cell(times: ProductTimes) -> Cell:
-        time = times[method]
-        return Cell(time.name, OUR_METHODS.get((time.row.mode, time.row.method), time.name)) if time else Cell()
+    def text(time: Time) -> str:
+        return OUR_METHODS.get((time.row.mode, time.row.method), time.name)
 
-    return Column(method.key, title, group, False, cell=cell)
+    return Column(method.key, title, group, False, cell=lambda times: name_of(times[method], text))
 
 
 def _micro_column(method: Method, title: str, group: str) -> Column[ProductTimes]:
     """Return the column of a method's time in microseconds, or of the reason why it has none."""
-
-    def cell(times: ProductTimes) -> Cell:
-        time = times[method]
-        return microseconds(time) if time else Cell(notes=times.why_not(method))
-
-    return Column(f"{method.key}_us", title, group, cell=cell)
+    return time_column(f"{method.key}_us", title, group, method, lambda times: times.failure(method))
 
 
 def _ratio_column(
     key: str, title: str, base: Method, divisor: Method, group: str = "times over ours"
 ) -> Column[ProductTimes]:
-    return Column(key, title, group, cell=lambda times: speedup(times[base], times[divisor]), summary=LEAST)
+    return speedup_column(key, title, group, base, divisor, LEAST)
 
 
 @table(STUDY_NAME, "table-memory", title="Memory of the products", numbering="ours")
@@ -349,7 +322,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
     columns: tuple[Column[ProductTimes], ...] = (
         NAME,
         PRODUCT,
-        Column("c_mb", "C as CSR, MB", cell=lambda times: _over(times.bytes_of_c, BYTES_PER_MB)),
+        Column("c_mb", "C as CSR, MB", cell=lambda times: megabytes(times.bytes_of_c)),
         *(_memory_column(method, "most bytes at once / bytes of C") for method in (*METHODS, SINGLE)),
         *(_memory_column(routine, f"{library_of(campaign)}, the same") for routine in routines_of(cases)),
     )
@@ -366,8 +339,9 @@ def memory(campaign: Campaign, published: Published) -> Table:
 
 def _memory_column(method: Method, group: str) -> Column[ProductTimes]:
     def cell(times: ProductTimes) -> Cell:
-        value = times.memory(method)
-        return add_row_keys(ratio(value), times[method]) if value else Cell(notes=times.why_not(method))
+        failure = times.failure(method)
+        cell = add_row_keys(ratio(times.memory(method)), times[method])
+        return cell if cell.value else Cell(notes=(failure,) if failure else ())
 
     return Column(f"{method.key}_over_c", method.title, group, cell=cell, summary=MOST)
 
@@ -381,7 +355,7 @@ def phases(campaign: Campaign, published: Published) -> Table:
         PRODUCT,
         *_step_columns(ONE_TUNED, ONE_PHASE),
         *_step_columns(TWO_TUNED, TWO_PHASES),
-        time_column("refill_us", "numeric alone, µs", "", lambda times: times[REFILL]),
+        time_column("refill_us", "numeric alone, µs", "", REFILL),
         _ratio_column("two_over_one", "time", TWO_TUNED, ONE_TUNED, "two phases over one"),
         Column("two_over_one_bytes", "memory", "two phases over one", cell=_two_over_one_bytes, summary=LEAST),
     )
@@ -406,8 +380,7 @@ def _step_columns(method: Method, steps: Sequence[str]) -> tuple[Column[ProductT
 
     def step_column(name: str) -> Column[ProductTimes]:
         def cell(times: ProductTimes) -> Cell:
-            seconds = _row_of(times[method]).get(f"stage_{name}")
-            return _three_digits(None if seconds is None else MICRO * seconds)
+            return number_cell(_row_of(times[method]).get(f"stage_{name}"), MICRO)
 
         return Column(f"{method.key}_{name}_us", name, group, cell=cell)
 
@@ -462,16 +435,12 @@ def _kernel_columns(method: str) -> list[Column[BinTimes]]:
     """Return the columns of the fastest kernel of a method for a bin, and of its time."""
 
     def kernel(item: BinTimes) -> Cell:
-        time = item[method]
-        return Cell(time.name, time.name.rpartition(f"{method}-")[2]) if time else Cell()
+        return name_of(item[method], lambda time: time.name.rpartition(f"{method}-")[2])
 
     def micro(item: BinTimes) -> Cell:
         time = item[method]
-        if time is None:
-            failure = item.kernels.select(method=method).failure
-            return Cell(notes=(failure,) if failure else ())
-        cell = microseconds(time)
-        return cell if time.row.phase == "report" else replace(cell, notes=(*cell.notes, SEARCHED))
+        cell = microseconds(time, reason=None if time else item.kernels.select(method=method).failure)
+        return replace(cell, notes=(*cell.notes, SEARCHED)) if time and time.row.phase != "report" else cell
 
     time = Column[BinTimes](f"{method}_us", "µs", BIN_METHODS[method], cell=micro)
     name = Column[BinTimes](f"{method}_kernel", "kernel", BIN_METHODS[method], False, cell=kernel)
@@ -523,10 +492,10 @@ def setup(campaign: Campaign, published: Published) -> Table:
             "ns_an_unknown",
             "ns an unknown",
             "ours",
-            cell=lambda case: _over(_time_in(NANO, case[OUR_SET_UP]), case.hierarchy.rows),
+            cell=lambda case: _over(_seconds(case[OUR_SET_UP]), case.hierarchy.rows, NANO),
             summary=MOST,
         ),
-        Column("peak_mb", "most MB at once", "ours", cell=lambda case: _over(case.hierarchy.peak_bytes, BYTES_PER_MB)),
+        Column("peak_mb", "most MB at once", "ours", cell=lambda case: megabytes(case.hierarchy.peak_bytes)),
         *_stage_columns("phases on all levels, ms"),
         Column("galerkin_share", "ours", shares, cell=lambda case: percent(galerkin_share(case.stages))),
         Column("published_share", f"published, {GPU}", shares, cell=published_share),
@@ -549,22 +518,14 @@ def setup(campaign: Campaign, published: Published) -> Table:
 
 
 def _sort_column(method: Method) -> Column[ProblemTimes]:
-    return Column(
-        f"coordinates_over_{method.key}",
-        method.title,
-        OVER_SORT,
-        cell=lambda case: speedup(case[COORDINATE_SET_UP], case[method]),
-        summary=LEAST,
-    )
+    return speedup_column(f"coordinates_over_{method.key}", method.title, OVER_SORT, COORDINATE_SET_UP, method, LEAST)
 
 
 def _milli_column(key: str, title: str, group: str, method: Method) -> Column[ProblemTimes]:
     """Return the column of a set-up or solution time in ms, or of the reason why a measured problem has none."""
 
     def cell(case: ProblemTimes) -> Cell:
-        if case[method] is None and case.case.is_measured:
-            return Cell(notes=(case.why_not(method),))
-        return _milliseconds(case[method])
+        return time_cell(case[method], MILLI, case.why_not(method) if case.case.is_measured else None)
 
     return Column(key, title, group, cell=cell)
 
@@ -573,11 +534,7 @@ def _stage_columns(group: str) -> list[Column[Any]]:
     """Return the columns of the times of all stages of a set-up, for a problem or for a level."""
 
     def column(name: str, title: str) -> Column[Any]:
-        def cell(case: ProblemTimes | Level) -> Cell:
-            seconds = case.stages.get(name)
-            return _three_digits(None if seconds is None else MILLI * seconds)
-
-        return Column(f"{name}_ms", title, group, cell=cell)
+        return Column(f"{name}_ms", title, group, cell=lambda case: number_cell(case.stages.get(name), MILLI))
 
     return [column(name, title) for name, title in SETUP_STAGES.items()]
 
@@ -607,7 +564,7 @@ LEVEL_COLUMNS: tuple[Column[Level], ...] = (
     Column("level", "level", cell=lambda level: Cell(level.row.level)),
     Column("rows", "rows", cell=lambda level: count(level.row.rows)),
     Column("nonzeros", "non-zeros", cell=lambda level: count(level.row.nonzeros)),
-    Column("whole_ms", "whole, ms", cell=lambda level: _milliseconds(level.timed)),
+    Column("whole_ms", "whole, ms", cell=lambda level: time_cell(level.timed, MILLI)),
     *_stage_columns("phases, ms"),
     Column("galerkin_share", "share of the Galerkin product", cell=lambda level: percent(galerkin_share(level.stages))),
 )
@@ -637,10 +594,10 @@ def _solved(case: ProblemTimes) -> AmgRow:
     return _row_of(case[SOLUTION], case[OUR_SET_UP])
 
 
-def _total_cell(case: ProblemTimes, unit: float) -> float | None:
-    """Return the time of set-up and solution together in the given unit; None if either is missing."""
+def _total(case: ProblemTimes) -> float | None:
+    """Return the seconds of set-up and solution together; None if either is missing."""
     set_up_time, solution = case[OUR_SET_UP], case[SOLUTION]
-    return unit * (set_up_time.seconds + solution.seconds) if set_up_time and solution else None
+    return set_up_time.seconds + solution.seconds if set_up_time and solution else None
 
 
 SOLVE_COLUMNS: tuple[Column[ProblemTimes], ...] = (
@@ -650,16 +607,14 @@ SOLVE_COLUMNS: tuple[Column[ProblemTimes], ...] = (
     Column("iterations", "iterations", cell=lambda case: Cell(_solved(case).iterations)),
     _milli_column("setup_ms", "set-up", "ms", OUR_SET_UP),
     _milli_column("solve_ms", "solution", "ms", SOLUTION),
-    Column("sum_ms", "together", "ms", cell=lambda case: _three_digits(_total_cell(case, MILLI))),
+    Column("sum_ms", "together", "ms", cell=lambda case: number_cell(_total(case), MILLI)),
     Column(
         "iteration_ms",
         "an iteration",
         "ms",
-        cell=lambda case: _over(_time_in(MILLI, case[SOLUTION]), _solved(case).iterations),
+        cell=lambda case: _over(_seconds(case[SOLUTION]), _solved(case).iterations, MILLI),
     ),
-    Column(
-        "ns_an_unknown", "together, ns an unknown", cell=lambda case: _over(_total_cell(case, NANO), _solved(case).rows)
-    ),
+    Column("ns_an_unknown", "together, ns an unknown", cell=lambda case: _over(_total(case), _solved(case).rows, NANO)),
 )
 
 
@@ -731,23 +686,17 @@ def _setup_costs(times: ProductTimes) -> SetupCosts:
     )
 
 
-@table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
-def baselines(campaign: Campaign, published: Published) -> Table:
-    tasks = [
-        Method(
-            f"{operation}_{product}", f"{title}, {task}", columns={"what": operation, "product": product}, clock=clock
-        )
-        for product, title in PRODUCTS.items()
-        for operation, task, clock in (("product", "whole product", HOST), ("numeric", "numeric phase", EVENT))
-    ]
-    return baselines_table(
-        campaign, [*tasks, replace(OUR_SET_UP, title="set-up", columns={"what": "setup"})], _contestant
-    )
-
-
 def _contestant(row: AmgRow) -> str | None:
     """Return a method's or routine's name without the product, because the task already names the product."""
     return row.name.removeprefix(f"{row.product}/").removesuffix(f"/{row.product}")
+
+
+TASKS = [
+    Method(f"{operation}_{product}", f"{title}, {task}", columns={"what": operation, "product": product}, clock=clock)
+    for product, title in PRODUCTS.items()
+    for operation, task, clock in (("product", "whole product", HOST), ("numeric", "numeric phase", EVENT))
+]
+register_baselines(STUDY_NAME, [*TASKS, replace(OUR_SET_UP, title="set-up", columns={"what": "setup"})], _contestant)
 
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign, Method
+from repro.results.columns import MICRO
 from repro.results.problem_lines import join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
-from repro.results.tables import MICRO, Figure
+from repro.results.tables import Figure
 from repro.sparse.tuning_features import library_of
 from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
 from repro.studies.compound_spmv.results import (

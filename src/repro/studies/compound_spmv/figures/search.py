@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from repro.results import figure_style, plotting
 from repro.results.campaign_data import Campaign
+from repro.results.columns import MICRO
 from repro.results.cross_campaign import campaign_label, conflict_note, others_note
 from repro.results.problem_lines import (
     MARK,
@@ -29,7 +30,7 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published
 from repro.results.registry import figure
-from repro.results.tables import MICRO, Figure, digits
+from repro.results.tables import Figure, digits
 from repro.studies.compound_spmv import CITED, STUDY_NAME
 from repro.studies.compound_spmv.results import kernels_note, paper_rows, papers_space
 from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, recordings_of_space, replayed_searches, transfers

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from repro.results.campaign_data import Campaign, Method
-from repro.results.problem_lines import (
-    ABBREVIATIONS,
-    join_sentences,
-    measurement_note,
-    remarks,
-    unavailable_note,
-)
-from repro.results.published import Published
-from repro.results.registry import table
-from repro.results.significance import geometric_mean
-from repro.results.tables import (
-    Cell,
-    Column,
-    SummaryLine,
-    Table,
+from repro.results.columns import (
+    PRECISION,
+    PROBLEM,
     count,
-    digits,
+    megabytes,
     microseconds,
     percent,
     ratio,
     speedup_column,
-    table_of,
+    statistics,
 )
+from repro.results.problem_lines import join_sentences, measurement_note, remarks, unavailable_note
+from repro.results.published import Published
+from repro.results.registry import table
+from repro.results.significance import geometric_mean
+from repro.results.tables import Cell, Column, Table, table_of
 from repro.sparse.solvers.conjugate_gradients import MAX_ITERATIONS, TIMED_ITERATIONS, TOLERANCES
 from repro.sparse.tuning_features import library_of
 from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
@@ -42,11 +34,7 @@ from repro.studies.compound_spmv.results import (
     cases_of_conjugate_gradients,
 )
 
-MEAN, WORST = "geometric mean", "worst"
-STATISTICS: dict[str, Callable[[Sequence[float]], Cell]] = {
-    MEAN: lambda numbers: ratio(geometric_mean(numbers)),
-    WORST: lambda numbers: ratio(min(numbers)),
-}
+STATISTICS = statistics(ratio, {"geometric mean": geometric_mean, "worst": min})
 
 
 def how_solved(campaign: Campaign) -> str:
@@ -80,11 +68,8 @@ def missing_problems_note(campaign: Campaign, cases: Sequence[Times]) -> str:
 
 def _time(key: str, solver: Method) -> Column[Times]:
     def cell(case: Times) -> Cell:
-        time = case.iteration(solver)
-        if time is not None:
-            return microseconds(time)
-        rows = case.case.select(solver.predicate, **solver.columns)
-        return Cell(notes=(rows.failure,) if rows.failure else ())
+        failure = case.case.select(solver.predicate, **solver.columns).failure
+        return microseconds(case.iteration(solver), reason=failure)
 
     return Column(f"{key}_us", "µs", solver.title, cell=cell)
 
@@ -101,7 +86,7 @@ def _speedup(key: str, title: str, base: Method, divisor: Method) -> Column[Time
     def iteration_of(solver: Method) -> Callable[[Times], Time | None]:
         return lambda case: case.iteration(solver)
 
-    return replace(speedup_column(key, title, "speedup", iteration_of(base), iteration_of(divisor)), summary=STATISTICS)
+    return speedup_column(key, title, "speedup", iteration_of(base), iteration_of(divisor), STATISTICS)
 
 
 def _to_tolerance(case: Times) -> Cell:
@@ -111,11 +96,8 @@ def _to_tolerance(case: Times) -> Cell:
 
 def _columns() -> tuple[Column[Times], ...]:
     return (
-        Column("problem", "problem", numeric=False, cell=lambda case: case.line.cell),
-        Column(
-            "precision", "precision", numeric=False,
-            cell=lambda case: Cell(case.case.precision, ABBREVIATIONS[case.case.precision]),
-        ),
+        PROBLEM,
+        PRECISION,
         Column("matrix_MB", "MB", "matrix", cell=_megabytes),
         Column("kept_percent", "on the chip", "matrix", cell=lambda case: percent(case.kept)),
         Column("to_tolerance", "iterations", cell=_to_tolerance),
@@ -127,13 +109,12 @@ def _columns() -> tuple[Column[Times], ...]:
         _speedup("speedup_over_ours", "chip over ours", OUR_CG, CHIP_CG),
         _speedup("speedup_over_library", "chip over the library’s", LIBRARY_CG, CHIP_CG),
         _speedup("ours_speedup_over_library", "ours over the library’s", LIBRARY_CG, OUR_CG),
-    )  # fmt: skip
+    )
 
 
 def _megabytes(case: Times) -> Cell:
     chip = case[CHIP_CG]
-    size = chip.row.matrix_bytes if chip else None
-    return Cell(size / 1e6, digits(size / 1e6)) if size else Cell()
+    return megabytes((chip.row.matrix_bytes if chip else None) or None)
 
 
 @table(
@@ -159,5 +140,4 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Table:
         remarks([case.line for case in cases]),
         unavailable_note(campaign),
     ]
-    summary = [SummaryLine[Times](title, title) for title in STATISTICS]
-    return table_of(_columns(), cases, join_sentences(caption), summary, is_empty=not cases)
+    return table_of(_columns(), cases, join_sentences(caption), (*STATISTICS,), is_empty=not cases)

@@ -4,22 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Literal, NamedTuple
 
 from repro.bench.rows import OUTSIDE, RecordedRow
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import target_device_note, time_allowance, wanted_cell
+from repro.results.columns import (
+    ABBREVIATIONS,
+    BLANK,
+    FULL_PRECISION,
+    LEAST_OF_SHARES,
+    MEAN_AND_LEAST,
+    MICRO,
+    PRECISION,
+    PROBLEM,
+    add_row_keys,
+    floor_column,
+    kernel_columns,
+    megabytes,
+    name_of,
+    number_cell,
+    printed_cell,
+    ratio,
+    share,
+    speedup_column,
+    time_column,
+    with_cold_cache,
+)
 from repro.results.common_tables import (
     PACKED_CAPTION,
     SETUP_COSTS,
     TITLE,
     SetupCosts,
-    baselines_table,
+    register_baselines,
     setup_costs_table,
 )
 from repro.results.problem_lines import (
-    ABBREVIATIONS,
     ProblemLine,
     events_note,
     join_sentences,
@@ -33,25 +55,7 @@ from repro.results.problem_lines import (
 from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.significance import geometric_mean, ratio_of
-from repro.results.tables import (
-    MEAN_AND_LEAST,
-    MICRO,
-    Cell,
-    Column,
-    Sample,
-    Statistic,
-    Table,
-    add_row_keys,
-    digits,
-    microseconds,
-    percent,
-    ratio,
-    share,
-    speedup_column,
-    table_of,
-    tie_notes,
-    time_column,
-)
+from repro.results.tables import Cell, Column, Sample, Table, table_of
 from repro.sparse.compound.runnables import DEPENDENT
 from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compound_spmv import STUDY_NAME
@@ -83,85 +87,41 @@ from repro.studies.compound_spmv.study import CompoundRow
 
 GIGA = 1e-9
 Pick = Callable[[Times], Time | None]
-#: Statistics of shares in percent for `MEAN_AND_LEAST`.
-SHARES: Mapping[str, Statistic] = {
-    "geometric mean": lambda shares: percent(geometric_mean(share / 100 for share in shares)),
-    "least": lambda shares: percent(min(shares) / 100),
-}
-
-
-def _number(value: float | None) -> Cell:
-    return Cell() if value is None else Cell(value, digits(value))
-
-
-def _megabytes(size: int | None) -> Cell:
-    return _number(None if size is None else size / 1e6)
-
-
-def _kernel_columns(
-    key: str, head: str, pick: Pick, reasons_of: Callable[[Times], tuple[str, ...]] = lambda case: ()
-) -> tuple[Column[Times], ...]:
-    """Return three columns: a variant, its time (marked if mostly launch overhead), and the floor's time / its time."""
-
-    def name(case: Times) -> Cell:
-        time = pick(case)
-        return Cell(time.name if time else None, notes=reasons_of(case) + tie_notes(time, case.case.campaign.tie))
-
-    return (
-        Column(key, "variant", head, numeric=False, cell=name),
-        Column(f"{key}_us", "µs", head, cell=lambda case: microseconds(pick(case), case.case)),
-        Column(
-            f"{key}_percent_of_floor",
-            "of floor",
-            head,
-            cell=lambda case: share(case[FLOOR], pick(case)),
-            summary=SHARES,
-        ),
-    )
+_kernel_columns = partial(kernel_columns, floor=FLOOR, summary=LEAST_OF_SHARES)
 
 
 def _routine(case: Times) -> Cell:
-    library = case[LIBRARY]
-    return Cell(library.name, routine_text(library)) if library else Cell()
-
-
-def _floor_cell(case: Times, *, with_note: bool = False) -> Cell:
-    if floor := case[FLOOR]:
-        return microseconds(floor, case.case if with_note else None)
-    return Cell(notes=(case.case.why_no_floor(),) if case[PAPERS] else ())
+    return name_of(case[LIBRARY], routine_text)
 
 
 def _bandwidth(time: Time | None, moved_bytes: Callable[[CompoundRow], int | None]) -> Cell:
     """Return the bytes that a kernel moves over its time in GB/s."""
     size = moved_bytes(time.row) if time else None
-    return _number(size / time.seconds * GIGA) if time and size else Cell()
+    return number_cell(size / time.seconds * GIGA if time and size else None)
 
 
 def _copy_bandwidth(case: Times) -> Cell:
     return add_row_keys(_bandwidth(case[COPY], lambda row: row.bytes), case[COPY])
 
 
-NAME = Column[Times]("problem", "problem", numeric=False, cell=lambda case: case.line.cell)
-
-
 def _floor_columns(library: str) -> tuple[Column[Times], ...]:
     fastest = f"fastest {library}"
     return (
-        NAME,
-        Column("precision", "precision", numeric=False, cell=lambda case: Cell(case.case.precision)),
-        *_kernel_columns("winner", "papers’ space", itemgetter(PAPERS), lambda case: case.why_not),
+        PROBLEM,
+        FULL_PRECISION,
+        *_kernel_columns("winner", "papers’ space", PAPERS, reasons=lambda case: case.why_not),
         Column(
             "effective_GB_per_s",
             "GB/s",
             "papers’ space",
             cell=lambda case: _bandwidth(case[PAPERS], lambda row: row.least_bytes),
         ),
-        Column("floor_us", "µs", "floor", cell=lambda case: _floor_cell(case, with_note=True)),
+        floor_column(FLOOR, PAPERS, is_marked=True),
         Column("baseline", "routine", fastest, numeric=False, cell=_routine),
-        *_kernel_columns("baseline", fastest, itemgetter(LIBRARY))[1:],
-        speedup_column("speedup_over_baseline", "speedup over it", fastest, itemgetter(LIBRARY), itemgetter(PAPERS)),
+        *_kernel_columns("baseline", fastest, LIBRARY)[1:],
+        speedup_column("speedup_over_baseline", "speedup over it", fastest, LIBRARY, PAPERS),
         Column("copy_GB_per_s", "GB/s", "copy", cell=_copy_bandwidth),
-        time_column("empty_us", "µs", "empty", itemgetter(EMPTY)),
+        time_column("empty_us", "µs", "empty", EMPTY),
     )
 
 
@@ -263,56 +223,46 @@ def _problem_columns(library: str) -> tuple[Column[Times], ...]:
         "cold, by events",
         "ours, dependent launches",
     )
-    base, best, papers = itemgetter(LIBRARY), itemgetter(OURS), itemgetter(PAPERS)
-    dependent = itemgetter(OURS_DEPENDENT)
-
-    def reordered(case: Times) -> Time | None:
-        return case.reordered
+    reordered, reordered_library = attrgetter("reordered"), attrgetter("reordered_library")
+    cold_ours, cold_papers, cold_library = map(with_cold_cache, (OURS, PAPERS, LIBRARY))
+    event_ours, event_papers, event_library = map(_by_events, (OURS, PAPERS, LIBRARY))
 
     return (
-        NAME,
-        Column("precision", "precision", numeric=False, cell=_precision_cell),
-        Column("matrix_MB", "MB", "matrix", cell=lambda case: _megabytes(case.bytes)),
-        Column("operands_MB", "with vectors, MB", "matrix", cell=lambda case: _megabytes(case.operands)),
-        *_kernel_columns("ours", "ours", best),
+        PROBLEM,
+        PRECISION,
+        Column("matrix_MB", "MB", "matrix", cell=lambda case: megabytes(case.bytes)),
+        Column("operands_MB", "with vectors, MB", "matrix", cell=lambda case: megabytes(case.operands)),
+        *_kernel_columns("ours", "ours", OURS),
         Column("ours_own_MB", "own MB", "ours", cell=_own_megabytes_cell),
-        _own_share_column("ours", best),
-        speedup_column("speedup", "speedup", "ours", base, best),
-        speedup_column("speedup_over_papers_choice", "over papers’ choice", "ours", itemgetter(PAPERS_CHOICE), best),
+        _own_share_column("ours", itemgetter(OURS)),
+        speedup_column("speedup", "speedup", "ours", LIBRARY, OURS),
+        speedup_column("speedup_over_papers_choice", "over papers’ choice", "ours", PAPERS_CHOICE, OURS),
         Column("dependent", "variant", chain, numeric=False, cell=_dependent_variant_cell),
-        *_kernel_columns("dependent", chain, dependent)[1:],
-        speedup_column("dependent_speedup", "speedup", chain, base, dependent),
-        speedup_column("dependent_speedup_over_ours", "over ordinary ones", chain, best, dependent),
-        *_kernel_columns("papers_space", "papers’ space", papers, lambda case: case.why_not),
-        speedup_column("papers_space_speedup", "speedup", "papers’ space", base, papers),
+        *_kernel_columns("dependent", chain, OURS_DEPENDENT)[1:],
+        speedup_column("dependent_speedup", "speedup", chain, LIBRARY, OURS_DEPENDENT),
+        speedup_column("dependent_speedup_over_ours", "over ordinary ones", chain, OURS, OURS_DEPENDENT),
+        *_kernel_columns("papers_space", "papers’ space", PAPERS, reasons=lambda case: case.why_not),
+        speedup_column("papers_space_speedup", "speedup", "papers’ space", LIBRARY, PAPERS),
         Column("baseline", "routine", fastest, numeric=False, cell=_routine),
-        time_column("baseline_us", "µs", fastest, base),
-        time_column("papers_choice_us", "µs", "papers’ choice", itemgetter(PAPERS_CHOICE)),
-        Column("floor_us", "µs", "floor", cell=_floor_cell),
+        time_column("baseline_us", "µs", fastest, LIBRARY),
+        time_column("papers_choice_us", "µs", "papers’ choice", PAPERS_CHOICE),
+        floor_column(FLOOR, PAPERS),
         time_column("own_floor_us", "ours’ own, µs", "floor", lambda case: case.own_floor(case[OURS])),
         *_kernel_columns("reordered", "reordered", reordered),
         _own_share_column("reordered", reordered),
-        time_column("reordered_baseline_us", f"{library} µs", "reordered", lambda case: case.reordered_library),
-        speedup_column("reordered_speedup", "speedup", "reordered", lambda case: case.reordered_library, reordered),
-        time_column("event_us", "ours µs", events, _event_pick(OURS)),
-        time_column("event_papers_space_us", "papers’ space µs", events, _event_pick(PAPERS)),
-        time_column("event_baseline_us", f"{library} µs", events, _event_pick(LIBRARY)),
-        speedup_column("event_speedup", "speedup", events, _event_pick(LIBRARY), _event_pick(OURS)),
-        speedup_column(
-            "event_papers_space_speedup", "of papers’ space", events, _event_pick(LIBRARY), _event_pick(PAPERS)
-        ),
-        time_column("cold_us", "ours µs", cold_group, _cold_pick(OURS)),
-        time_column("cold_papers_space_us", "papers’ space µs", cold_group, _cold_pick(PAPERS)),
-        time_column("cold_baseline_us", f"{library} µs", cold_group, _cold_pick(LIBRARY)),
-        speedup_column("cold_speedup", "speedup", cold_group, _cold_pick(LIBRARY), _cold_pick(OURS)),
-        speedup_column(
-            "cold_papers_space_speedup", "of papers’ space", cold_group, _cold_pick(LIBRARY), _cold_pick(PAPERS)
-        ),
+        time_column("reordered_baseline_us", f"{library} µs", "reordered", reordered_library),
+        speedup_column("reordered_speedup", "speedup", "reordered", reordered_library, reordered),
+        time_column("event_us", "ours µs", events, event_ours),
+        time_column("event_papers_space_us", "papers’ space µs", events, event_papers),
+        time_column("event_baseline_us", f"{library} µs", events, event_library),
+        speedup_column("event_speedup", "speedup", events, event_library, event_ours),
+        speedup_column("event_papers_space_speedup", "of papers’ space", events, event_library, event_papers),
+        time_column("cold_us", "ours µs", cold_group, cold_ours),
+        time_column("cold_papers_space_us", "papers’ space µs", cold_group, cold_papers),
+        time_column("cold_baseline_us", f"{library} µs", cold_group, cold_library),
+        speedup_column("cold_speedup", "speedup", cold_group, cold_library, cold_ours),
+        speedup_column("cold_papers_space_speedup", "of papers’ space", cold_group, cold_library, cold_papers),
     )
-
-
-def _precision_cell(case: Times) -> Cell:
-    return Cell(case.case.precision, ABBREVIATIONS[case.case.precision])
 
 
 def _dependent_variant_cell(case: Times) -> Cell:
@@ -325,22 +275,18 @@ def _dependent_variant_cell(case: Times) -> Cell:
 
 def _own_megabytes_cell(case: Times) -> Cell:
     kernel = pair_kernel(case[OURS])
-    return _megabytes(kernel.row.bytes if kernel else None)
+    return megabytes(kernel.row.bytes if kernel else None)
 
 
 def _own_share_column(key: str, pick: Pick) -> Column[Times]:
     def cell(case: Times) -> Cell:
         return share(case.own_floor(pick(case)), pick(case))
 
-    return Column(f"{key}_percent_of_own_floor", "of its own floor", key, cell=cell, summary=SHARES)
+    return Column(f"{key}_percent_of_own_floor", "of its own floor", key, cell=cell, summary=LEAST_OF_SHARES)
 
 
-def _event_pick(method: Method) -> Pick:
+def _by_events(method: Method) -> Callable[[Times], Time | None]:
     return lambda case: case.by_events[method]
-
-
-def _cold_pick(method: Method) -> Pick:
-    return lambda case: cold_case[method] if (cold_case := case.cold) else None
 
 
 class CounterRow(NamedTuple):
@@ -348,18 +294,6 @@ class CounterRow(NamedTuple):
 
     line: ProblemLine
     row: RecordedRow
-
-
-def _scaled_cell(factor: float) -> Callable[[float], Cell]:
-    return lambda value: _number(value * factor)
-
-
-def _percent_cell(value: float) -> Cell:
-    return Cell(value, f"{value:.0f} %")
-
-
-def _integer_cell(value: float) -> Cell:
-    return Cell(round(value), f"{value:.0f}")
 
 
 def _counter(
@@ -372,14 +306,23 @@ def _counter(
     return Column(key, title, group, cell=counter_cell)
 
 
-_millions = _scaled_cell(1e-6)
-COUNTERS = (
-    Column[CounterRow]("problem", "problem", numeric=False, cell=lambda counter_row: counter_row.line.cell),
-    Column[CounterRow](
-        "precision", "precision", numeric=False, cell=lambda counter_row: Cell(counter_row.row.precision)
-    ),
-    Column[CounterRow]("name", "what runs", numeric=False, cell=lambda counter_row: Cell(counter_row.row.name)),
-    _counter("gpu_time", _scaled_cell(MICRO), "gpu_us", "µs"),
+def _millions(value: float) -> Cell:
+    return number_cell(value, 1e-6)
+
+
+def _percent_cell(value: float) -> Cell:
+    return Cell(value, f"{value:.0f} %")
+
+
+def _integer_cell(value: float) -> Cell:
+    return Cell(round(value), f"{value:.0f}")
+
+
+COUNTERS: tuple[Column[CounterRow], ...] = (
+    PROBLEM,
+    Column("precision", "precision", numeric=False, cell=lambda counter_row: Cell(counter_row.row.precision)),
+    Column("name", "what runs", numeric=False, cell=lambda counter_row: Cell(counter_row.row.name)),
+    _counter("gpu_time", lambda seconds: number_cell(seconds, MICRO), "gpu_us", "µs"),
     _counter("dram_read_bytes", _millions, "dram_read_MB", "from memory", "MB"),
     _counter("l2_to_l1_bytes", _millions, "l2_to_l1_MB", "L2 to L1", "MB"),
     _counter("l1_hit_percent", _percent_cell, "l1_hit_percent", "hits", "L1"),
@@ -387,11 +330,11 @@ COUNTERS = (
     _counter("l2_hit_percent", _percent_cell, "l2_hit_percent", "hits", "L2"),
     _counter("l2_throughput_percent", _percent_cell, "l2_percent_of_peak", "of peak", "L2"),
     _counter("load_requests", _millions, "load_requests_million", "requests, 10⁶", "loads"),
-    _counter("sectors_per_request", _number, "sectors_per_request", "sectors each", "loads"),
-    _counter("long_scoreboard_per_issue", _number, "stall", "stall", "warps"),
+    _counter("sectors_per_request", number_cell, "sectors_per_request", "sectors each", "loads"),
+    _counter("long_scoreboard_per_issue", number_cell, "stall", "stall", "warps"),
     _counter("occupancy_percent", _percent_cell, "occupancy_percent", "active", "warps"),
     _counter("warps", _integer_cell, "warps", "launched", "warps"),
-    _counter("waves", _number, "waves", "waves", "warps"),
+    _counter("waves", number_cell, "waves", "waves", "warps"),
     _counter("registers", _integer_cell, "registers", "registers", "warps"),
 )
 
@@ -613,7 +556,7 @@ class TargetResult(NamedTuple):
 def _target_columns() -> tuple[Column[TargetResult], ...]:
     return (
         Column("target", "target", numeric=False, cell=lambda line: Cell(line.item["what"].replace("'", "’"))),
-        Column("prototype", "prototype", cell=_prototype_cell),
+        Column("prototype", "prototype", cell=lambda line: printed_cell(line.item["prototype"])),
         Column("wanted", "wanted", cell=lambda line: wanted_cell(line.item, line.allowance)),
         *(_side_column(key, title) for key, (title, _) in SIDES.items()),
         Column("over_wanted", "over wanted", "ours", cell=_target_quotient_cell),
@@ -621,15 +564,10 @@ def _target_columns() -> tuple[Column[TargetResult], ...]:
     )
 
 
-def _prototype_cell(line: TargetResult) -> Cell:
-    number = line.item["prototype"]
-    return Cell(float(number), number) if number else Cell()
-
-
 def _side_column(key: str, title: str) -> Column[TargetResult]:
     def number_cell(line: TargetResult) -> Cell:
         if line.quantity.only not in ("", key):
-            return Cell(None, " ")
+            return BLANK
         value, _, sample = line.numbers[key]
         is_unmeasured = value is None and line.quantity.counts is _is_large_symmetric
         return Cell(None, "not measured") if is_unmeasured else replace(ratio(value), sample=sample)
@@ -640,7 +578,7 @@ def _side_column(key: str, title: str) -> Column[TargetResult]:
 def _target_quotient_cell(line: TargetResult) -> Cell:
     measured_value, target_value = line.held_against.value, line.item["wanted"] if line.allowance else ""
     if measured_value is None or not target_value:
-        return Cell(None, "" if target_value else " ")
+        return Cell() if target_value else BLANK
     quotient = measured_value / float(target_value)
     return Cell(quotient, f"{100 * (quotient - 1):+.0f} %".replace("-", "−"))
 
@@ -648,7 +586,7 @@ def _target_quotient_cell(line: TargetResult) -> Cell:
 def _worst_case_cell(line: TargetResult) -> Cell:
     worst_case = line.held_against.case
     if worst_case is None:
-        return Cell(None, " ")
+        return BLANK
     remark = worst_case.line.record.remark if worst_case.line.record else None
     name = f"{worst_case.line.problem}, {ABBREVIATIONS[worst_case.case.precision]}"
     times = line.quantity.times(worst_case)
@@ -724,14 +662,12 @@ def _pairs_note(large: int) -> str:
     )
 
 
-@table(STUDY_NAME, "table-baselines", title="All baselines and layouts", numbering="ours")
-def baselines(campaign: Campaign, published: Published) -> Table:
-    task = Method("product", "SpMV", columns={"kind": ("variant", "baseline", OUTSIDE)})
-    return baselines_table(campaign, [task], _baseline_or_layout)
-
-
 def _baseline_or_layout(row: CompoundRow) -> str:
     return row.layout or row.name
+
+
+SPMV = Method("product", "SpMV", columns={"kind": ("variant", "baseline", OUTSIDE)})
+register_baselines(STUDY_NAME, [SPMV], _baseline_or_layout)
 
 
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")

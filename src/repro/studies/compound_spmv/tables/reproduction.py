@@ -12,9 +12,20 @@ from dataclasses import dataclass, replace
 
 from repro.results.campaign_data import MOSTLY_LAUNCH, Campaign, Case
 from repro.results.claims import JudgedBy, claims_table, load_claims
+from repro.results.columns import (
+    ABBREVIATIONS,
+    BLANK,
+    FULL_PRECISION,
+    PROBLEM,
+    add_row_keys,
+    count,
+    number_cell,
+    printed_cell,
+    ratio,
+    speedup,
+)
 from repro.results.cross_campaign import blank_reason, column_title, join_reference_problems, others_note
 from repro.results.problem_lines import (
-    ABBREVIATIONS,
     ProblemLine,
     cpu_note,
     join_sentences,
@@ -26,7 +37,7 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published
 from repro.results.registry import table
-from repro.results.tables import Cell, Column, Table, add_row_keys, count, speedup, table_of
+from repro.results.tables import Cell, Column, Table, table_of
 from repro.studies.compound_spmv import CITED, STUDY_NAME
 from repro.studies.compound_spmv.results import (
     CLAIMS,
@@ -44,7 +55,7 @@ from repro.studies.compound_spmv.study import CompoundRow
 
 KIB = 1024
 FORMATS = ("ELL", "Sl-16", "Sl-32", "cuSPARSE")
-NAME = Column[ProblemLine]("problem", "problem", numeric=False, cell=lambda line: line.cell)
+NAME = replace(PROBLEM, cell=lambda line: line.cell)
 ENTRY = Column[ProblemLine](
     "entry", "entry", numeric=False, cell=lambda line: Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry))
 )
@@ -86,13 +97,12 @@ def memory(campaign: Campaign, published: Published) -> Table:
         else:
             size = float(published_row["csr_size"]) * KIB ** {"KiB": 1, "MiB": 2}[published_row["csr_unit"]]
             published_cells = [Cell(round(size), f"{published_row['csr_size']} {published_row['csr_unit']}")]
-            published_cells += [Cell(float(published_row[name]), published_row[name]) for name in FORMATS]
+            published_cells += [printed_cell(published_row[name]) for name in FORMATS]
         layouts = memory_of(line.record).get("double", {})
         csr = layouts.get("CSR")
         own_cells = [Cell(csr, size_text(csr)) if csr else Cell()]
         for name in FORMATS:
-            multiple = layouts[name] / csr if csr and layouts.get(name) else None
-            own_cells.append(Cell() if multiple is None else Cell(multiple, f"{multiple:.1f}"))
+            own_cells.append(number_cell(layouts[name] / csr if csr and layouts.get(name) else None, spec=".1f"))
         rows.append((line.cell, *published_cells, *own_cells))
     columns = [NAME]
     for group, prefix in (("published", "published_"), ("ours", "")):
@@ -136,7 +146,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
         for gpu in gpus(published):
             if line.published:
                 item = published_layouts[line.published, gpu]
-                cells += [Cell(item["layout"]), Cell(float(item["speedup"]), item["speedup"])]
+                cells += [Cell(item["layout"]), printed_cell(item["speedup"])]
             else:
                 cells += [Cell(), Cell()]
         case = Case[CompoundRow](campaign, line.problem, precision)
@@ -211,7 +221,6 @@ for _number in NUMBERS:
     _register(_number)
 
 
-BLANK = Cell(None, " ")  # not a dash, which means that static wins
 CASES = {"SP": 1, "DP": 1, "both": 2, "none": 0}
 
 
@@ -225,6 +234,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     for line in problem_lines(join_reference_problems(campaign), published):
         cells = [NAME.cell(line), ENTRY.cell(line)]
         for gpu in gpus(published):
+            # not a dash, which means that static wins
             cells.append(_kind_cell(published_preferences[line.published, gpu]) if line.published else BLANK)
         cells += [
             _preference_cell(preference, line, preference_count)
@@ -346,8 +356,8 @@ def _spread_column(kind: str) -> Column[Sensitivity]:
     def cell(search: Sensitivity) -> Cell:
         if not (spread := search.spread(kind)):
             return Cell()
-        ratio, fastest, slowest = spread
-        return add_row_keys(Cell(ratio, f"{ratio:.2f}", search.case.launch_note("event", fastest)), fastest, slowest)
+        value, fastest, slowest = spread
+        return add_row_keys(replace(ratio(value), notes=search.case.launch_note("event", fastest)), fastest, slowest)
 
     return Column(f"{kind}_worst_over_best", kind, "slowest / fastest", cell=cell)
 
@@ -358,8 +368,8 @@ def _registers_cell(search: Sensitivity) -> Cell:
 
 
 SENSITIVITY_COLUMNS = (
-    Column[Sensitivity]("problem", "problem", numeric=False, cell=lambda search: search.line.cell),
-    Column[Sensitivity]("precision", "precision", numeric=False, cell=lambda search: Cell(search.case.precision)),
+    PROBLEM,
+    FULL_PRECISION,
     Column[Sensitivity]("layout", "best layout", numeric=False, cell=_best_layout_cell),
     _spread_column("static"),
     _spread_column("dynamic"),

@@ -20,19 +20,13 @@ from numpy.typing import NDArray
 from repro.bench.rows import median_column
 from repro.config.models import StudySettings
 from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
+from repro.results.columns import BLANK, MICRO, PROBLEM, number_cell
 from repro.results.cross_campaign import column_title, conflict_note, others_note
-from repro.results.problem_lines import (
-    PROBLEM,
-    ProblemLine,
-    join_sentences,
-    measurement_note,
-    name_cell,
-    recorded_lines,
-)
+from repro.results.problem_lines import ProblemLine, join_sentences, measurement_note, name_cell, recorded_lines
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import geometric_mean
-from repro.results.tables import MICRO, Cell, Column, Table, table_of
+from repro.results.tables import Cell, Column, Table, table_of
 from repro.sparse.compound.variants import LOADS, TILE_ROWS
 from repro.sparse.tuning_features import pareto_front
 from repro.studies.compound_spmv import CITED, STUDY_NAME, searches
@@ -295,22 +289,20 @@ class ParetoPoint(NamedTuple):
 
 
 FRONT_COLUMNS = (
-    Column[ParetoPoint]("problem", "problem", numeric=False, cell=lambda point: point.line.cell),
+    PROBLEM,
     Column[ParetoPoint]("precision", "precision", numeric=False, cell=lambda point: Cell(point.row.precision)),
     Column[ParetoPoint](
         "variant", "variant", numeric=False, cell=lambda point: Cell(point.row.name, keys=(point.row.key,))
     ),
     Column[ParetoPoint]("bytes", "MiB", cell=lambda point: Cell(int(point.size), f"{point.size / 2**20:.3g}")),
-    Column[ParetoPoint]("bytes_over_least", "× least", cell=lambda point: _quotient_cell(point.size, point.least_size)),
+    Column[ParetoPoint](
+        "bytes_over_least", "× least", cell=lambda point: number_cell(point.size / point.least_size, spec=".3f")
+    ),
     Column[ParetoPoint]("seconds", "µs", cell=lambda point: Cell(point.seconds, f"{point.seconds * MICRO:.2f}")),
     Column[ParetoPoint](
-        "seconds_over_best", "× best", cell=lambda point: _quotient_cell(point.seconds, point.least_seconds)
+        "seconds_over_best", "× best", cell=lambda point: number_cell(point.seconds / point.least_seconds, spec=".3f")
     ),
 )
-
-
-def _quotient_cell(value: float, least_value: float) -> Cell:
-    return Cell(value / least_value, f"{value / least_value:.3f}")
 
 
 @table(STUDY_NAME, "table-pareto", title="Time against memory", numbering=f"open in {CITED}")
@@ -366,7 +358,7 @@ def portability(campaign: Campaign, published: Published) -> Table:
     counts_text = _counts_text({name: len(cases) for name, cases in transfers_by_name.items()})
     for word, statistic in SUMMARIES.items() if rows else ():
         cells = (cell for cases in transfers_by_name.values() for cell in _summary_row([*cases.values()], statistic))
-        summary.append((Cell(f"{word} of {counts_text}"), Cell(None, " "), *cells))
+        summary.append((Cell(f"{word} of {counts_text}"), BLANK, *cells))
     caption = [
         f"By how many percent the winner of a search on {campaign.column} is slower on another device than the fastest",
         "there, and the winner there on this one: among the variants that both searches have timed, in the problem’s",
@@ -394,11 +386,10 @@ def _transfer_row(case: Transfer | None) -> tuple[Cell, ...]:
 
 
 def _summary_row(cases: Sequence[Transfer], statistic: Callable[[Sequence[float]], float]) -> tuple[Cell, ...]:
-    blank = Cell(None, " ")
     if not cases:
-        return (blank, Cell(), blank, Cell())
+        return (BLANK, Cell(), BLANK, Cell())
     losses_there, losses_here = ([getattr(case, name) for case in cases] for name in ("loss_there", "loss_here"))
-    return blank, _percent_cell(statistic(losses_there)), blank, _percent_cell(statistic(losses_here))
+    return BLANK, _percent_cell(statistic(losses_there)), BLANK, _percent_cell(statistic(losses_here))
 
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
@@ -452,7 +443,7 @@ def prediction_losses(campaign: Campaign, published: Published) -> Table:
             for space in replays_by_space
             for cell in _prediction_summary(replays_by_space[space], statistic, sources)
         )
-        summary.append((Cell(f"{word} of {len(rows)}"), Cell(None, " "), *cells))
+        summary.append((Cell(f"{word} of {len(rows)}"), BLANK, *cells))
     caption = [
         f"By how many percent the fastest variant that `search: predicted` finds with {100 * BUDGET:g} % of the",
         "variants is slower than the fastest of the exhaustive search. Every search is replayed on recorded times.",
@@ -481,7 +472,7 @@ def _prediction_row(evaluation: Evaluation | None, sources: Learnt) -> list[Cell
 def _prediction_summary(
     replays: Sequence[Evaluation], statistic: Callable[[Sequence[float]], float], sources: Learnt
 ) -> list[Cell]:
-    cells = [Cell(None, " "), Cell(None, " ")]
+    cells = [BLANK, BLANK]
     for _, losses_of in sources.values():
         final = [float(curve[-1]) for evaluation in replays if (curve := losses_of(evaluation)) is not None]
         cells.append(_percent_cell(statistic(final)) if final else Cell())

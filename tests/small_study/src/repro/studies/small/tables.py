@@ -6,11 +6,12 @@ from matplotlib.figure import Figure as Canvas
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case, ReportedTime
+from repro.results.columns import MICRO, PROBLEM, microseconds, number_cell
 from repro.results.common_tables import CaseRow
 from repro.results.problem_lines import join_sentences, measurement_note, recorded_lines
 from repro.results.published import Published
 from repro.results.registry import figure, table
-from repro.results.tables import Cell, Column, Figure, Table, digits, microseconds, table_of
+from repro.results.tables import Cell, Column, Figure, Table, table_of
 
 WAYS = ("exact", "bound")
 
@@ -28,8 +29,7 @@ def stage_column(stage: str) -> Column[CaseRow]:
 
     def cell(case: CaseRow) -> Cell:
         exact = timed(case.case, "exact")
-        seconds = exact.row[f"stage_{stage}"] if exact else None
-        return Cell() if seconds is None else Cell(1e6 * seconds, digits(1e6 * seconds))
+        return number_cell(exact.row[f"stage_{stage}"] if exact else None, MICRO)
 
     return Column(f"{stage}_us", f"{stage} [µs]", "stages of exact", cell=cell)
 
@@ -40,7 +40,7 @@ def parts(case: CaseRow) -> Cell:
 
 
 COLUMNS: tuple[Column[CaseRow], ...] = (
-    Column("problem", "problem", numeric=False, cell=lambda case: case.line.cell),
+    PROBLEM,
     *map(way_column, WAYS),
     stage_column("count"),
     stage_column("take"),
