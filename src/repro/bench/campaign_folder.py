@@ -130,9 +130,9 @@ class CampaignFolder:
         """Return the folder in which a case's rows are stored during measurement; a killed job is resumed from it."""
         return self.path / "store" / study_name / problem_name / precision
 
-    def receipt(self, *words: str) -> Path:
-        """Return the path of a step's receipt, which says what the step was made from; `words` name the step."""
-        return self.path.joinpath("receipts", *words[:-1], f"{words[-1]}.json")
+    def receipt(self, *parts: str) -> Path:
+        """Return the path of a step's receipt, which says what the step was made from; `parts` name the step."""
+        return self.path.joinpath("receipts", *parts[:-1], f"{parts[-1]}.json")
 
     def batch(self, name: str) -> Path:
         """Return the file whose existence says that a batch of problems is done."""

@@ -70,11 +70,11 @@ class Guarded:
         return np.flatnonzero(bytes_now != BYTE)
 
     def release(self) -> None:
-        whole, self._whole = self._whole, None
-        if whole is not None:
+        padded, self._whole = self._whole, None
+        if padded is not None:
             for part in self._parts:
                 part.release()
-            whole.release()
+            padded.release()
 
 
 class GuardedArray:
@@ -82,10 +82,10 @@ class GuardedArray:
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> None:
         self._name, nbytes = name, math.prod(shape) * np.dtype(dtype).itemsize
-        whole = np.empty(nbytes + 2 * ZONE + PART_ALIGNMENT, np.uint8)
-        start = ZONE + -(whole.ctypes.data + ZONE) % PART_ALIGNMENT
-        self.array: NDArray[Any] = whole[start : start + nbytes].view(dtype).reshape(shape)
-        self._zones = whole[start - ZONE : start], whole[start + nbytes : start + nbytes + ZONE]
+        padded = np.empty(nbytes + 2 * ZONE + PART_ALIGNMENT, np.uint8)
+        start = ZONE + -(padded.ctypes.data + ZONE) % PART_ALIGNMENT
+        self.array: NDArray[Any] = padded[start : start + nbytes].view(dtype).reshape(shape)
+        self._zones = padded[start - ZONE : start], padded[start + nbytes : start + nbytes + ZONE]
         self.in_use = True
         self.arm()
 
@@ -149,14 +149,14 @@ class Guards:
 
 def _describe_writes(name: str, writes_before: NDArray[np.intp], writes_behind: NDArray[np.intp]) -> list[str]:
     """Return one line for each zone with changed bytes, given the offsets of these bytes in both zones."""
-    words = []
+    texts = []
     if len(writes_before):
-        words.append(_words(len(writes_before), ZONE - int(writes_before[0]), "before the start"))
+        texts.append(_writes_text(len(writes_before), ZONE - int(writes_before[0]), "before the start"))
     if len(writes_behind):
-        words.append(_words(len(writes_behind), int(writes_behind[-1]) + 1, "past the end"))
-    return [f"writes outside of {name}: {side}" for side in words]
+        texts.append(_writes_text(len(writes_behind), int(writes_behind[-1]) + 1, "past the end"))
+    return [f"writes outside of {name}: {side}" for side in texts]
 
 
-def _words(count: int, reach: int, place: str) -> str:
+def _writes_text(count: int, reach: int, side_text: str) -> str:
     bytes_ = "1 byte" if count == 1 else f"{count} bytes"
-    return f"{bytes_} {place}" + (f", within {reach} of it" if reach > count else "")
+    return f"{bytes_} {side_text}" + (f", within {reach} of it" if reach > count else "")

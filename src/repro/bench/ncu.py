@@ -97,7 +97,7 @@ def read_log(text: str) -> list[ProfiledKernel]:
     if first is None:
         return []
     rows = csv.DictReader(line for line in lines[first:] if line.startswith('"'))
-    absent = [head for head in _HEADS if head not in (rows.fieldnames or ())]
+    absent = [header for header in _HEADS if header not in (rows.fieldnames or ())]
     if absent:
         raise ReproError("unknown output of ncu", expected=f"columns {', '.join(_HEADS)}", actual=lines[first])
     names: dict[str, str] = {}
@@ -121,9 +121,11 @@ def _number(text: str) -> float | None:
 
 
 def unknown_metrics(log: str, metrics: Iterable[str]) -> set[str]:
-    words = {word for line in log.splitlines() if line.startswith("==ERROR==") for word in re.findall(r"[\w.]+", line)}
-    words |= {word.rstrip(".") for word in words}
-    return {metric for metric in metrics if metric in words or metric.split(".")[0] in words}
+    tokens = {
+        token for line in log.splitlines() if line.startswith("==ERROR==") for token in re.findall(r"[\w.]+", line)
+    }
+    tokens |= {token.rstrip(".") for token in tokens}
+    return {metric for metric in metrics if metric in tokens or metric.split(".")[0] in tokens}
 
 
 def split(

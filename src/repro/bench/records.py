@@ -173,16 +173,16 @@ def code_of(environments: Mapping[str, Mapping[str, Any]], commits: Mapping[str,
         source, commit = record.get("source"), record.get("commit")
         if isinstance(source, str) and source in commits:
             source_commit = commits[source]
-            words = (
+            code = (
                 f"commit {source_commit[:COMMIT_LENGTH]}"
                 if source_commit
                 else f"{UNCOMMITTED}{_describe_uncommitted(record)}"
             )
         elif commit:
-            words = f"commit {commit[:COMMIT_LENGTH]}{' with changes' * bool(record.get('dirty'))}"
+            code = f"commit {commit[:COMMIT_LENGTH]}{' with changes' * bool(record.get('dirty'))}"
         else:
-            words = f"no commit is recorded{_describe_uncommitted(record)}"
-        codes.setdefault(words, []).append(name)
+            code = f"no commit is recorded{_describe_uncommitted(record)}"
+        codes.setdefault(code, []).append(name)
     return codes
 
 
@@ -249,7 +249,7 @@ def code_words(codes: Mapping[str, Sequence[str]]) -> str:
     """Return text that names the code versions of the environment records, the most frequent first."""
     commits, uncommitted = _by_commit(codes)
     parts = [", ".join(commits)] if commits else []
-    parts += [f"{words}: {len(codes[words])} of {sum(map(len, codes.values()))} environments" for words in uncommitted]
+    parts += [f"{code}: {len(codes[code])} of {sum(map(len, codes.values()))} environments" for code in uncommitted]
     return "; ".join(parts) or "not recorded"
 
 
@@ -258,7 +258,7 @@ def code_count(codes: Mapping[str, Sequence[str]]) -> str:
     if len(codes) < 2:
         return code_words(codes)
     named, unknown = _by_commit(codes)
-    without = sum(len(codes[words]) for words in unknown)
+    without = sum(len(codes[code]) for code in unknown)
     parts = [f"{len(named)} commit{'s' * (len(named) > 1)}"] if named else []
     parts += [f"{without} environment{'s' * (without > 1)} without one"] if without else []
     return ", ".join(parts)
@@ -266,6 +266,6 @@ def code_count(codes: Mapping[str, Sequence[str]]) -> str:
 
 def _by_commit(codes: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
     """Return the code versions with a commit, and those without one, each by falling number of environments."""
-    frequent = sorted(codes, key=lambda words: len(codes[words]), reverse=True)
-    named = [words for words in frequent if words.startswith("commit")]
-    return named, [words for words in frequent if words not in named]
+    frequent = sorted(codes, key=lambda code: len(codes[code]), reverse=True)
+    named = [code for code in frequent if code.startswith("commit")]
+    return named, [code for code in frequent if code not in named]

@@ -110,10 +110,10 @@ def _refuse_too_much(data: pq.FileMetaData, content: bytes) -> None:
     need.
     """
     limit = max(ALWAYS, RATIO * len(content))
-    groups = [data.row_group(place) for place in range(data.num_row_groups)]
+    groups = [data.row_group(index) for index in range(data.num_row_groups)]
     whole = max(sum(group.total_byte_size for group in groups), data.num_rows * data.num_columns * 8)
-    for place in range(data.num_columns):
-        chunks = [group.column(place) for group in groups]
+    for index in range(data.num_columns):
+        chunks = [group.column(index) for group in groups]
         stored_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
         whole = max(whole, stored_bytes)
         if (
@@ -450,14 +450,14 @@ def join_cases(tables: Sequence[pa.Table], where: Path) -> pa.Table:
         merged = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise other_schema(where, "columns of the same types in all files", error) from error
-    order = {case: place for place, case in enumerate(sorted(distinct_cases(merged), key=lambda case: _folder(*case)))}
+    order = {case: index for index, case in enumerate(sorted(distinct_cases(merged), key=lambda case: _folder(*case)))}
     # Number the cases through dictionaries of the two columns, since 100,000 rows belong to few distinct cases.
     problems, precisions = (merged[column].combine_chunks().dictionary_encode() for column in CASE)
     pairs = product(problems.dictionary.to_pylist(), precisions.dictionary.to_pylist())
     numbers = np.array([order.get(pair, -1) for pair in pairs], np.int64)
     width = len(precisions.dictionary)
-    places = numbers[problems.indices.to_numpy().astype(np.int64) * width + precisions.indices.to_numpy()]
-    return merged if (np.diff(places) >= 0).all() else merged.take(pa.array(np.argsort(places, kind="stable")))
+    ranks = numbers[problems.indices.to_numpy().astype(np.int64) * width + precisions.indices.to_numpy()]
+    return merged if (np.diff(ranks) >= 0).all() else merged.take(pa.array(np.argsort(ranks, kind="stable")))
 
 
 def cases_of(row_table: pa.Table) -> list[tuple[str, str]]:

@@ -121,12 +121,12 @@ def is_outlier(median: float, best: float, tolerance: float, waking: float = 0.0
 
 def clocks_text(seconds: Mapping[str, Seconds]) -> str:
     """Format each clock: `graph median 80.1 µs, its least 4.1 µs, its largest 95.0 µs; event median 6.4 µs, …`."""
-    words = []
+    texts = []
     for clock, readings in sorted(seconds.items(), reverse=True):
         median, least = float(np.median(readings)), float(readings.min())
-        words.append(f"{clock} median {microseconds_text(median)}, its least {microseconds_text(least)}")
-        words[-1] += f", its largest {microseconds_text(float(readings.max()))}"
-    return "; ".join(words)
+        texts.append(f"{clock} median {microseconds_text(median)}, its least {microseconds_text(least)}")
+        texts[-1] += f", its largest {microseconds_text(float(readings.max()))}"
+    return "; ".join(texts)
 
 
 def microseconds_text(seconds: float) -> str:
@@ -432,8 +432,8 @@ def sampled(samples: Samples) -> dict[str, list[list[float]]]:
     kept: dict[str, list[list[float]]] = {f"{clock}_samples": [] for clock in samples.seconds}
     for part in samples.by_round:
         for clock, seconds in part.items():
-            places = np.linspace(0, len(seconds) - 1, min(MAX_SAMPLES_KEPT, len(seconds))).round().astype(int)
-            kept[f"{clock}_samples"].append([float(f"{value:.7g}") for value in seconds[places]])
+            indices = np.linspace(0, len(seconds) - 1, min(MAX_SAMPLES_KEPT, len(seconds))).round().astype(int)
+            kept[f"{clock}_samples"].append([float(f"{value:.7g}") for value in seconds[indices]])
     return kept
 
 

@@ -36,9 +36,9 @@ class Floor(Runnable):
 
     def prepare(self, workspace: Workspace) -> None:
         device = workspace.device
-        word = STREAM_WORD_BYTES[device.backend]
-        read_count, write_count = (-(-size // word) for size in self.streamed(workspace.operands))
-        self.bytes_moved = (read_count + write_count) * word
+        word_bytes = STREAM_WORD_BYTES[device.backend]
+        read_count, write_count = (-(-size // word_bytes) for size in self.streamed(workspace.operands))
+        self.bytes_moved = (read_count + write_count) * word_bytes
         self.launch = device.bind(
             workspace.common.program.kernel(self._stream.kernel),
             _grid(device.target, device.sm_count, self._stream, read_count),
@@ -46,8 +46,10 @@ class Floor(Runnable):
             [
                 np.int32(read_count),
                 np.int32(write_count),
-                workspace.buffer(("streamed", read_count), lambda: device.upload(random_bytes(read_count * word))),
-                workspace.written(("streamed", write_count), write_count * word, "its output"),
+                workspace.buffer(
+                    ("streamed", read_count), lambda: device.upload(random_bytes(read_count * word_bytes))
+                ),
+                workspace.written(("streamed", write_count), write_count * word_bytes, "its output"),
             ],
         )
 
@@ -70,19 +72,19 @@ class DeviceCopy(Runnable):
 
     def prepare(self, workspace: Workspace) -> None:
         device = workspace.device
-        word = STREAM_WORD_BYTES[device.backend]
+        word_bytes = STREAM_WORD_BYTES[device.backend]
         max_bytes = COPY_BYTES[device.backend] if self._bytes is None else min(self._bytes, COPY_BYTES[device.backend])
-        words = min(max_bytes, device.free_bytes() // 8) // 2 // word
-        self.bytes_moved = 2 * words * word
-        source = device.upload(_copied(words * word))
+        word_count = min(max_bytes, device.free_bytes() // 8) // 2 // word_bytes
+        self.bytes_moved = 2 * word_count * word_bytes
+        source = device.upload(_copied(word_count * word_bytes))
         self._halves = [source]
-        target = workspace.guards.allocate(words * word, "its copy")
+        target = workspace.guards.allocate(word_count * word_bytes, "its copy")
         self._halves.append(target)
         self.launch = device.bind(
             workspace.common.program.kernel(self._stream.kernel.replace("stream", "copy")),
-            _grid(device.target, device.sm_count, self._stream, words),
+            _grid(device.target, device.sm_count, self._stream, word_count),
             self._stream.block_size,
-            [np.int32(words), source, target.memory],
+            [np.int32(word_count), source, target.memory],
         )
 
     def release(self) -> None:
@@ -111,7 +113,7 @@ def _copied(count: int) -> NDArray[np.uint8]:
     return random_bytes(count)
 
 
-def _grid(target: Target, sm_count: int, stream: StreamConfig, words: int) -> int:
+def _grid(target: Target, sm_count: int, stream: StreamConfig, word_count: int) -> int:
     """Return the number of thread blocks that fill the device, or fewer if there are few words."""
     full = sm_count * max(1, target.threads_per_sm // stream.block_size)
-    return max(1, min(full, -(-words // (stream.block_size * stream.in_flight))))
+    return max(1, min(full, -(-word_count // (stream.block_size * stream.in_flight))))

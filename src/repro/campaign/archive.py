@@ -114,12 +114,12 @@ class _Objects:
         """Return an object's id and content; empty for an object that does not exist."""
         self._asked.write(f"{name}\n".encode())
         self._asked.flush()
-        head = self._answered.readline().split()
-        if head[-1] == b"missing":
+        header = self._answered.readline().split()
+        if header[-1] == b"missing":
             return "", b""
-        content = self._answered.read(int(head[2]))
+        content = self._answered.read(int(header[2]))
         self._answered.read(1)
-        return head[0].decode(), content
+        return header[0].decode(), content
 
     def _blob_of(self, name: str) -> bytes:
         return self._read(name)[1]
@@ -129,8 +129,8 @@ class _Objects:
         content, files = self._read(tree)[1], []
         width = len(tree) // 2
         while content:
-            head, _, rest = content.partition(b"\0")
-            mode, _, name = head.partition(b" ")
+            header, _, rest = content.partition(b"\0")
+            mode, _, name = header.partition(b" ")
             child, content = rest[:width].hex(), rest[width:]
             path = PurePosixPath(name.decode())
             files += (

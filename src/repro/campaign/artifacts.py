@@ -72,7 +72,7 @@ class CampaignSelection:
         return CampaignFolder.of(self.campaign, self.results)
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The campaign, and the configuration that names it if the user does not: `default, of config/config.yaml`."""
         return f"{self.campaign}, of {self.named_by}" if self.named_by else self.campaign
 

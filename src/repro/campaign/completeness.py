@@ -255,23 +255,23 @@ def failed_rows_missing(
     # disturbed times on a CPU and failing rivals are only remarks: the campaign still counts as complete
     remarks = [row["status"] == "disturbed" and row.get("backend") == "opencl" for row in failed_rows]
     for remark in (False, True):
-        for words in _status_lines(
+        for text in _status_lines(
             [row for row, is_remark in zip(failed_rows, remarks, strict=True) if is_remark is remark]
         ):
-            yield Missing(subject, words, remark, case if remark else None)
+            yield Missing(subject, text, remark, case if remark else None)
     for row in rows:
         if row.get("kind") == OUTSIDE and (status := row.get("status") or "ok") not in HARMLESS_OF_RIVALS:
             first = (row.get("message") or "").partition("\n")[0]
-            words = status.replace("_", " ")
-            yield Missing(f"{row['name']} in {subject}", f"{words}: {first}" if first else words, remark=True)
+            text = status.replace("_", " ")
+            yield Missing(f"{row['name']} in {subject}", f"{text}: {first}" if first else text, remark=True)
 
 
 def _status_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Describe the rows of each status: their number, the first name, and the first line of its message."""
     for status, count in sorted(Counter(row["status"] for row in rows).items()):
         first = next(row for row in rows if row["status"] == status)
-        words = f"{count} row{'s' * (count != 1)} {status}, the first {first['name']}"
-        yield f"{words}: {first['message'].splitlines()[0]}" if first["message"] else words
+        text = f"{count} row{'s' * (count != 1)} {status}, the first {first['name']}"
+        yield f"{text}: {first['message'].splitlines()[0]}" if first["message"] else text
 
 
 def _record(plan: Plan, problem_name: str) -> dict[str, Any] | None:

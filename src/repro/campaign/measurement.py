@@ -233,7 +233,7 @@ def _study_apart(study: Study) -> Callable[[], AbstractContextManager[None]]:
 
     @contextmanager
     def apart() -> Iterator[None]:
-        told = containment.message
+        shown_message = containment.message
         try:
             with containment.call():
                 yield
@@ -243,7 +243,7 @@ def _study_apart(study: Study) -> Callable[[], AbstractContextManager[None]]:
             actual = f"{type(error).__name__}: {text_of(error)}"
             raise ReproError("a study of another package failed", where=f"study {study.name}", actual=actual) from None
         finally:
-            if containment.message != told:
+            if containment.message != shown_message:
                 print(f"warning: the study {study.name} {containment.message}", flush=True)
         if containment.beyond_repair:
             raise ReproError(
@@ -279,11 +279,11 @@ def load_built(folder: CampaignFolder, name: str) -> Problem:
     """Read a problem that the campaign built; raise `Unavailable` if its file has only a reason, else `ReproError`."""
     path = folder.problem(name)
     if not path.exists():
-        words = ["repro", "problem", name, "--output", str(path), "--record", str(folder.record(name))]
+        command = ["repro", "problem", name, "--output", str(path), "--record", str(folder.record(name))]
         raise ReproError(
             "the problem is not built",
             where=path,
-            todo=f"build it there with `{join(words)}` and the same --config; the workflow does all by itself: "
+            todo=f"build it there with `{join(command)}` and the same --config; the workflow does all by itself: "
             f"`{join(['snakemake', '--cores', 'all', str(path)])}`",
         )
     return load_problem(path, name)
@@ -426,32 +426,32 @@ def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> in
         if crash is None and end.code not in (AGAIN, UNABLE) and row is None:
             return end.code
         if end.code != AGAIN:
-            _store_crash(store(), run, _words(end.code))
+            _store_crash(store(), run, _ending(end.code))
         rows_before, rows = rows, (store(), count_rows(store(), run))
         if rows == rows_before:
             raise ReproError(
                 "measuring does not get on: its process ended early, and nothing new is stored",
                 where=store(),
-                actual="it asked for a new process" if end.code == AGAIN else _words(end.code),
+                actual="it asked for a new process" if end.code == AGAIN else _ending(end.code),
                 todo="see what it said last; if nothing, try `repro launch` with a few variants, or another device",
             )
 
 
-def _store_crash(path: Path, run: str, words: str) -> None:
+def _store_crash(path: Path, run: str, ending: str) -> None:
     """Store a failure row for the kernel or routine that was running at a crash, unless it already has a row."""
     row = crashed_row(path, run)
     moment = f"while {row.name} was tried" if row else "between two rows"
-    print(f"the measuring process was {words} {moment}; going on in a new one", flush=True)
+    print(f"the measuring process was {ending} {moment}; going on in a new one", flush=True)
     if row is None:
         return
-    message = f"the process was {words}"
+    message = f"the process was {ending}"
     timestamp = datetime.now(UTC).isoformat(timespec="milliseconds")
     with Store(path, run) as store:
         if store.get(row.key) is None:
             store.add(replace(row, message=message, measured_at=timestamp))
 
 
-def _words(code: int) -> str:
+def _ending(code: int) -> str:
     """Describe the end of a process from its exit code: by which signal, or with which code."""
     if code == UNABLE:
         return "kept from storing rows: its descriptors were closed or redirected, or its files may not grow any more"

@@ -433,7 +433,7 @@ def _union(names: Any, other_names: Any) -> Any:
         return names
     if other_names == "all":
         return other_names
-    first, second = ([words] if isinstance(words, str) else list(words) for words in (names, other_names))
+    first, second = ([texts] if isinstance(texts, str) else list(texts) for texts in (names, other_names))
     return [*first, *(word for word in second if word not in first)]
 
 
@@ -498,17 +498,17 @@ def _rows(parts: Sequence[Part], study_name: str, step: str) -> pa.Table:
         table = part.rows.get((study_name, step))
         if table is None:
             continue
-        places: dict[CaseKey, list[int]] = {}
-        for place, case in enumerate(cases_of(table)):
-            places.setdefault(case, []).append(place)
-        new_places: list[int] = []
-        for case, case_places in places.items():
+        rows_by_case: dict[CaseKey, list[int]] = {}
+        for row, case in enumerate(cases_of(table)):
+            rows_by_case.setdefault(case, []).append(row)
+        new_row_numbers: list[int] = []
+        for case, row_numbers in rows_by_case.items():
             if case in measured_cases and case not in part.measured[study_name]:
                 continue  # this part could not measure the case, but another one did
-            rows = table.take(pa.array(case_places))
+            rows = table.take(pa.array(row_numbers))
             first_rows = case_rows.setdefault(case, (part, rows))
             if first_rows[0] is part:
-                new_places += case_places
+                new_row_numbers += row_numbers
             elif case in measured_cases and _comparable_rows(first_rows[1]) != _comparable_rows(rows):
                 raise ReproError(
                     "parts have other rows of one case",
@@ -519,7 +519,7 @@ def _rows(parts: Sequence[Part], study_name: str, step: str) -> pa.Table:
                     todo="take the problem, or the precision, out of config.yaml of one of the parts: what it does "
                     "not name is left out",
                 )
-        tables.append(table.take(pa.array(new_places, pa.int64())))
+        tables.append(table.take(pa.array(new_row_numbers, pa.int64())))
     return join_cases(tables, Path(study_name, step))
 
 
@@ -545,9 +545,9 @@ def _differences(parts: Sequence[Part]) -> Iterator[Difference]:
     for study in dict.fromkeys(study for part in parts for study in part.studies):
         study_parts = [part for part in parts if part.cases.get(study)]
         for part in study_parts[1:]:
-            words = _differing_entries(study_parts[0].protocol(study), part.protocol(study))
-            if words:
-                yield Difference("another protocol", study, study_parts[0].name, part.name, *words)
+            entries = _differing_entries(study_parts[0].protocol(study), part.protocol(study))
+            if entries:
+                yield Difference("another protocol", study, study_parts[0].name, part.name, *entries)
         part_environments = [(part, name) for part in study_parts for name in part.linked(study)]
         for kind, hashes in (("other code", Part.code), ("another environment", Part.surroundings)):
             seen_hashes: list[dict[str, Any]] = []

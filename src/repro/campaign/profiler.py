@@ -182,9 +182,9 @@ def collect_counters(
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder, "launched.json")
-        words = ["launch", study_name, problem_name, precision, *names, "--launches", str(launches)]
-        words += ["--record", str(record), "--config", str(config_file)]
-        kernels = _profile(ncu, [sys.executable, "-m", "repro", *words], log)
+        arguments = ["launch", study_name, problem_name, precision, *names, "--launches", str(launches)]
+        arguments += ["--record", str(record), "--config", str(config_file)]
+        kernels = _profile(ncu, [sys.executable, "-m", "repro", *arguments], log)
         launched: list[dict[str, Any]] = read_json(record)
     try:
         kernels_by_name = split(kernels, [row["name"] for row in launched], launches)

@@ -44,8 +44,8 @@ def report(
     """
     names = selection.studies(study_name)
     parts = []
-    for place, name in enumerate(names):
-        progress("reading studies", place, len(names))
+    for number, name in enumerate(names):
+        progress("reading studies", number, len(names))
         parts.append(_part(selection, name))
     progress("reading studies", len(names), len(names))
     for reference in selection.others:
@@ -168,7 +168,7 @@ def _facts(campaigns: list[Campaign]) -> dict[str, str]:
     """Return the device, date and code version of a campaign's measurement."""
     environments = [record for campaign in campaigns for record in campaign.environments.values()]
     sources = sorted({source for campaign in campaigns for source in campaign.sources})
-    codes = dict.fromkeys(words for campaign in campaigns for words in campaign.codes)
+    codes = dict.fromkeys(code for campaign in campaigns for code in campaign.codes)
     facts = {
         "Device": ", ".join(sorted({campaign.column for campaign in campaigns})),
         "Measured": measurement_days(campaigns) or "nothing yet",
@@ -210,10 +210,10 @@ SOURCES = {
 def _origins(campaign: Campaign) -> str:
     """Return a sentence that counts a study's problems by their source: `6 problems: 4 generated, 2 files.`"""
     available_records = [record for record in campaign.problems.values() if record.is_available]
-    words = [
+    sources = [
         SOURCES.get(str((record.origin or {}).get("source")), "from files of one's own") for record in available_records
     ]
-    counts = ", ".join(f"{number} {word}" for word, number in Counter(words).most_common())
+    counts = ", ".join(f"{number} {source}" for source, number in Counter(sources).most_common())
     return f"{len(available_records)} problems: {counts}." if available_records else "No problem could be had."
 
 

@@ -85,7 +85,7 @@ COMMON_IN_ROWS, SPARE_COLUMNS = (
 
 def count_lines(folder: CampaignFolder, studies: Iterable[Study]) -> tuple[list[str], list[list[str]]]:
     """Return the heads and the lines of a table with the number of rows of each step by study, problem, precision."""
-    heads = ["study", "problem", "precision", *STEPS]
+    headers = ["study", "problem", "precision", *STEPS]
     lines = []
     for study in studies:
         counts: dict[Case, dict[str, int]] = {}
@@ -98,7 +98,7 @@ def count_lines(folder: CampaignFolder, studies: Iterable[Study]) -> tuple[list[
             [study.name, *case, *(f"{steps[step]:,}" if step in steps else "" for step in STEPS)]
             for case, steps in sorted(counts.items())
         ]
-    return heads, lines
+    return headers, lines
 
 
 def row_lines(
@@ -119,8 +119,8 @@ def row_lines(
             line["error"] = f"{row['error']:.2g}" if "error" in row else ""
             line["message"] = (row.get("message") or "").partition("\n")[0]
             lines.append(line)
-    heads = [head for head in (lines[0] if lines else ()) if any(line[head] for line in lines)]
-    return heads, [[line[head] for head in heads] for line in lines]
+    headers = [header for header in (lines[0] if lines else ()) if any(line[header] for line in lines)]
+    return headers, [[line[header] for header in headers] for line in lines]
 
 
 def check_filters(folder: CampaignFolder, studies: Iterable[Study], filters: Mapping[str, str]) -> None:

@@ -196,13 +196,13 @@ def _check_step(plan: Plan, product_steps: Sequence[Step]) -> Step:
     )
 
 
-def receipt_of(plan: Plan, *words: str) -> Path:
-    return plan.folder.receipt(*words)
+def receipt_of(plan: Plan, *path_parts: str) -> Path:
+    return plan.folder.receipt(*path_parts)
 
 
 @cache
-def _module_receipt(target: Target, *words: str, modules: Path = MODULES) -> Path:
-    return Path(modules, target.name, "receipts", *words[:-1], f"{words[-1]}.json")
+def _module_receipt(target: Target, *path_parts: str, modules: Path = MODULES) -> Path:
+    return Path(modules, target.name, "receipts", *path_parts[:-1], f"{path_parts[-1]}.json")
 
 
 def _artifact_inputs(plan: Plan, study_name: str) -> tuple[Path, ...]:

@@ -219,7 +219,7 @@ HEADS = (
 SPARE_HEADS = ("matrix", "entry", "clock", "library", "95 % interval")
 
 
-def table_heads(winners: Iterable[Winner]) -> tuple[str, ...]:
+def table_headers(winners: Iterable[Winner]) -> tuple[str, ...]:
     """Return the heads of the columns of `table_rows`."""
     return ("problem", *(("study",) if _has_several_studies(winners) else ()), *HEADS)
 
@@ -397,11 +397,11 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     if not winners:
         return None
     shown_winners = winners[:MAX_WINNERS]
-    heads = table_heads(shown_winners)
+    headers = table_headers(shown_winners)
     rows = [
         tuple(
-            Cell(winner.speedup, text or "") if head == "speedup" else Cell(text)
-            for head, text in zip(heads, row, strict=True)
+            Cell(winner.speedup, text or "") if header == "speedup" else Cell(text)
+            for header, text in zip(headers, row, strict=True)
         )
         for winner, row in zip(shown_winners, table_rows(shown_winners), strict=True)
     ]
@@ -414,7 +414,7 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     )
     if len(shown_winners) < len(winners):
         caption += f" These are the first {len(shown_winners)} of {len(winners)}."
-    columns = tuple(Column(head, head, numeric=head in numeric) for head in heads)
+    columns = tuple(Column(header, header, numeric=header in numeric) for header in headers)
     table = move_lead_columns(Table(columns, rows, caption), PAGE_LEAD)
     return PageWinners(table, list(notes(shown_winners)), dict(usage_lines(shown_winners)))
 
@@ -483,13 +483,13 @@ def _disturbed_winner(selection: CampaignSelection, common: Winner, case: Case) 
             for row in case.select(kind="variant", name=tuple(names), status="disturbed"):
                 ends = [row[f"{clock}_{quantile}"] for quantile in ("min", "max")]
                 if all(end and end > 0 for end in ends):
-                    words = ["repro", "measure", common.study, common.problem, common.precision, "--receipt"]
+                    arguments = ["repro", "measure", common.study, common.problem, common.precision, "--receipt"]
                     return replace(
                         common,
                         variant=row.name,
                         clock=clock,
                         disturbed_between=(float(ends[0]), float(ends[1])),
-                        measure_again=join([*words, "--config", str(selection.folder.config)]),
+                        measure_again=join([*arguments, "--config", str(selection.folder.config)]),
                     )
     return None
 
@@ -538,30 +538,30 @@ def _export_fields(selection: CampaignSelection, case: Case, winner: Winner, bes
     campaign = case.campaign
     assert winner.entry is not None
     members = get_entry(winner.entry).members
-    words = ["repro", "export"]
+    arguments = ["repro", "export"]
     target_options = ["--to", f"{winner.problem.replace('/', '-')}-{winner.precision}"]
     chosen, _ = _fastest(case, get_study(campaign.study).winners)
     if not campaign.on_cpu and members and chosen and chosen.name == best.name:
-        words += [winner.problem, "--precision", winner.precision, "--campaign", campaign.name]
-        words += ["--results", str(selection.results)] if selection.results != RESULTS else []
-        return {"export": join([*words, *target_options]), "exported": best.name, "exported_seconds": best.seconds}
+        arguments += [winner.problem, "--precision", winner.precision, "--campaign", campaign.name]
+        arguments += ["--results", str(selection.results)] if selection.results != RESULTS else []
+        return {"export": join([*arguments, *target_options]), "exported": best.name, "exported_seconds": best.seconds}
     entry = winner.entry if members else "real"  # a pattern is exported with real ones as values
     if campaign.on_cpu:  # its choice says nothing of a GPU
         record = campaign.problems[winner.problem]
         rows = Rows.described(record.n or 0, record.nnz or 0, (record.statistics or {}).get("row_length"))
         default = str(default_variant(entry, winner.precision, rows, get_target(DEFAULT_TARGET)))
-        words += ["--variant", default, "--entry", entry, "--precision", winner.precision]
-        return {"export": join([*words, *target_options]), "exported": default, "not_exported": CPUS_CHOICE}
+        arguments += ["--variant", default, "--entry", entry, "--precision", winner.precision]
+        return {"export": join([*arguments, *target_options]), "exported": default, "not_exported": CPUS_CHOICE}
     targets = {str(record.get("target")) for record in campaign.environments.values()}
     target = get_target(min(targets) if len(targets) == 1 else DEFAULT_TARGET)
     reason = _export_refusal(best.name, target)
     exported_time = best if reason is None else _fastest_exported(case, winner, target)
     if exported_time is None:
         return {"not_exported": reason}
-    words += ["--variant", exported_time.name, "--entry", entry, "--precision", winner.precision]
-    words += ["--target", target.name] if target.name != DEFAULT_TARGET else []
+    arguments += ["--variant", exported_time.name, "--entry", entry, "--precision", winner.precision]
+    arguments += ["--target", target.name] if target.name != DEFAULT_TARGET else []
     return {
-        "export": join([*words, *target_options]),
+        "export": join([*arguments, *target_options]),
         "exported": exported_time.name,
         "exported_seconds": exported_time.seconds,
         "not_exported": reason,

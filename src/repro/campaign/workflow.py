@@ -67,7 +67,7 @@ DEFAULT_START_LIMIT = (100, 1)
 _held: list[int] = []
 
 
-def check_configuration_files(words: Sequence[str]) -> None:
+def check_configuration_files(arguments: Sequence[str]) -> None:
     """Exit with a message if a file named by `--configfile` on Snakemake's command line cannot be read.
 
     Snakemake opens these files before it reads the Snakefile, and would end in a traceback. Our Snakemake profiles call
@@ -77,13 +77,13 @@ def check_configuration_files(words: Sequence[str]) -> None:
     ensure_utf8()
     is_file_list = False
     try:
-        if not any(word.partition("=")[0] in ("--directory", "-d") for word in words):
+        if not any(argument.partition("=")[0] in ("--directory", "-d") for argument in arguments):
             refuse_unwritable([SNAKEMAKES_OWN])
-        for word in words:
-            option, _, value = word.partition("=")
-            if word.startswith("-"):
+        for argument in arguments:
+            option, _, value = argument.partition("=")
+            if argument.startswith("-"):
                 is_file_list = option in ("--configfile", "--configfiles")
-            path = value if word.startswith("-") else word
+            path = value if argument.startswith("-") else argument
             if is_file_list and path:
                 if not Path(path).exists():
                     raise ReproError(

@@ -220,15 +220,15 @@ def _not_loaded() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the application; `--debug` is accepted at any position."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if DEBUG in words:
-        words = [DEBUG, *(word for word in words if word != DEBUG)]
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    if DEBUG in tokens:
+        tokens = [DEBUG, *(token for token in tokens if token != DEBUG)]
     # for completion, a shell passes the words of the command line in environment variables
-    completion_words = " ".join(os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")).split()
+    completion_tokens = " ".join(os.environ.get(name, "") for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")).split()
     with handle_signals():
         try:
             try:
-                build([*words, *completion_words])(words, prog_name="repro")
+                build([*tokens, *completion_tokens])(tokens, prog_name="repro")
             finally:
                 sys.stdout.flush()  # may fail because the disk is full
         except OSError as error:  # `report_errors` handles errors in commands; these are from printing help or version

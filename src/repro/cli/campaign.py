@@ -60,11 +60,11 @@ def list_(
     """
     from repro.cli.console import in_columns, terminal_width
 
-    heads, rows = LISTS[topic](config_file) if topic else list_lists(config_file)
+    headers, rows = LISTS[topic](config_file) if topic else list_lists(config_file)
     if as_json:
-        print_json([dict(zip(heads, row, strict=True)) for row in rows])
+        print_json([dict(zip(headers, row, strict=True)) for row in rows])
         return
-    for number, line in enumerate(in_columns(heads, rows, terminal_width())):
+    for number, line in enumerate(in_columns(headers, rows, terminal_width())):
         typer.echo(line if number else typer.style(line, bold=True))
 
 
@@ -325,14 +325,14 @@ def plan(
     if as_json:
         print_json(_plan_record(run_plan, needs, cores))
         return
-    heads, rows = _case_lines(needs) if each or (each is None and len(needs.jobs) <= EACH) else _summary_lines(needs)
+    headers, rows = _case_lines(needs) if each or (each is None and len(needs.jobs) <= EACH) else _summary_lines(needs)
     rates = RATES[run_plan.target.dialect]
     total, missing_modules = needs.modules
     model = run_plan.gpu
     device_text = f"a stated {model.name}" if gpu and model else run_plan.device
     _print_line(f"campaign {run_plan.config.campaign} on {device_text} ({run_plan.target.name})")
     typer.echo()
-    for line in in_columns(heads, rows, terminal_width()):
+    for line in in_columns(headers, rows, terminal_width()):
         typer.echo(line)
     typer.echo()
     _print_refused(run_plan, needs)
@@ -571,8 +571,8 @@ def _print_legend(needs: Estimate, rates: Rates) -> None:
         "expected",
     )
     _print_line(_compile_model(needs), "compiling")
-    words = dict.fromkeys(job.size_from for job in needs.jobs)
-    _print_line("; ".join(f"{word}: {SIZES[word]}" for word in SIZES if word in words), "size")
+    sources = dict.fromkeys(job.size_from for job in needs.jobs)
+    _print_line("; ".join(f"{source}: {SIZES[source]}" for source in SIZES if source in sources), "size")
 
 
 def _summary_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:

@@ -138,15 +138,15 @@ def handle_signals() -> Iterator[None]:
         os.close(sender)  # ends the waiting thread
 
 
-def _end(word: str, code: int) -> None:
-    print(word, file=sys.stderr, flush=True)
+def _end(farewell: str, code: int) -> None:
+    print(farewell, file=sys.stderr, flush=True)
     raise SystemExit(code)
 
 
 def _enforce(receiver: int, ended: threading.Event) -> None:
     """Wait for SIGTERM, and kill the process if the body does not end in time."""
-    while word := os.read(receiver, 1):
-        if word[0] == signal.SIGTERM and not ended.wait(GRACE):
+    while signal_byte := os.read(receiver, 1):
+        if signal_byte[0] == signal.SIGTERM and not ended.wait(GRACE):
             signal_children(signal.SIGKILL)
             with suppress(OSError):
                 os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"terminated\n")
@@ -179,25 +179,25 @@ def terminal_width() -> int | None:
     return None
 
 
-def in_columns(heads: Sequence[str], rows: Iterable[Sequence[object]], width: int | None) -> Iterator[str]:
+def in_columns(headers: Sequence[str], rows: Iterable[Sequence[object]], width: int | None) -> Iterator[str]:
     """Yield the lines of a table, at most `width` wide (None: no limit); empty cells are dashes.
 
     If `width` is small, the last column is wrapped, or the last columns are printed below their row, each cell after
     its head. Single words may exceed the width.
     """
-    table = [[DASH if cell is None or cell == "" else str(cell) for cell in row] for row in (heads, *rows)]
+    table = [[DASH if cell is None or cell == "" else str(cell) for cell in row] for row in (headers, *rows)]
     widths = _widths([max(map(len, cells)) for cells in zip(*table, strict=True)], width)
     column_count = len(widths)
     for number, row in enumerate(table):
         *first_cells, last_cell = row[:column_count]
         start = "".join(f"{cell:{room + COLUMN_GAP}}" for cell, room in zip(first_cells, widths, strict=False))
         for line in (
-            wrapped(last_cell, width, start, len(start)) if column_count == len(heads) else [f"{start}{last_cell}"]
+            wrapped(last_cell, width, start, len(start)) if column_count == len(headers) else [f"{start}{last_cell}"]
         ):
             yield line.rstrip()
         remaining_lines = [
-            f"{head}: {cell}"
-            for head, cell in zip(heads[column_count:], row[column_count:], strict=True)
+            f"{header}: {cell}"
+            for header, cell in zip(headers[column_count:], row[column_count:], strict=True)
             if cell != DASH
         ]
         if number and remaining_lines:
@@ -205,7 +205,7 @@ def in_columns(heads: Sequence[str], rows: Iterable[Sequence[object]], width: in
 
 
 def leave_out_columns(
-    heads: Sequence[str],
+    headers: Sequence[str],
     rows: Iterable[Sequence[str | None]],
     spare: Sequence[str],
     common: Sequence[str] = (),
@@ -215,7 +215,7 @@ def leave_out_columns(
 
     Parameters
     ----------
-    heads, rows
+    headers, rows
         The table, which has at least one row.
     spare
         Heads of the columns that may be left out, the least important one first.
@@ -230,16 +230,16 @@ def leave_out_columns(
         The heads and the rows that are left, and a phrase for each head that was left out: the head with its one value,
         or the head alone.
     """
-    width, columns = terminal_width(), dict(zip(heads, map(list, zip(*rows, strict=True)), strict=True))
-    phrases = {head: f"{head} {columns[head][0]}" for head in heads if len({*columns[head]}) == 1}
-    alike = [head for head in (*common, *spare) if head in phrases]
+    width, columns = terminal_width(), dict(zip(headers, map(list, zip(*rows, strict=True)), strict=True))
+    phrases = {header: f"{header} {columns[header][0]}" for header in headers if len({*columns[header]}) == 1}
+    alike = [header for header in (*common, *spare) if header in phrases]
     left_out: dict[str, str] = {}
-    for head in (*alike, *(head for head in spare if head in columns and head not in alike)):
+    for header in (*alike, *(header for header in spare if header in columns and header not in alike)):
         widths = [max(len(cell or DASH) for cell in (key, *cells)) for key, cells in columns.items() if key != below]
         if width is None or sum(widths) + COLUMN_GAP * (len(widths) - 1) <= width:
             break
-        del columns[head]
-        left_out[head] = phrases.get(head, head)
+        del columns[header]
+        left_out[header] = phrases.get(header, header)
     return [*columns], [list(row) for row in zip(*columns.values(), strict=True)], left_out
 
 
@@ -250,10 +250,10 @@ def wrapped(text: str, width: int | None, first: str = "", indent: int = 0) -> l
     """
     if width is None:
         return [f"{first}{text}"]
-    words = text.split() or [""]
-    indentation = " " * max(0, min(indent, width - max(map(len, words))))
+    tokens = text.split() or [""]
+    indentation = " " * max(0, min(indent, width - max(map(len, tokens))))
     lines = []
-    if len(first) + len(words[0]) > width and first.strip():
+    if len(first) + len(tokens[0]) > width and first.strip():
         lines, first = [first.rstrip()], indentation
     lines += textwrap.wrap(
         text, width, initial_indent=first, subsequent_indent=indentation, break_long_words=False, break_on_hyphens=False
@@ -370,28 +370,28 @@ def print_table(artifact: Artifact, table: Table, most_rows: int | None = None) 
         if index and len(table.rows) > 1 and not column.numeric and not column.group
         if len({row[index].shown for row in table.rows}) == 1
     }
-    head = f"{artifact.study}/{artifact.name}: {len(table.rows)} rows, {len(table.columns)} columns"
-    typer.echo(typer.style("; ".join([head, *alike.values()]), bold=True))
-    places = [index for index, column in enumerate(table.columns) if column.key not in alike]
-    count = _print_first_columns(table.columns, shown, places)
+    header = f"{artifact.study}/{artifact.name}: {len(table.rows)} rows, {len(table.columns)} columns"
+    typer.echo(typer.style("; ".join([header, *alike.values()]), bold=True))
+    indices = [index for index, column in enumerate(table.columns) if column.key not in alike]
+    count = _print_first_columns(table.columns, shown, indices)
     if table.summary:
         typer.echo()
-        valued = (index for index in places[1:] if any(row[index].value is not None for row in table.summary))
+        valued = (index for index in indices[1:] if any(row[index].value is not None for row in table.summary))
         _print_first_columns(table.columns, table.summary, [0, *valued])
-    if len(shown) < len(table.rows) or count < len(places):
+    if len(shown) < len(table.rows) or count < len(indices):
         files = f"{artifact.name}.csv has all, {artifact.name}.md notes too"
         typer.echo(f"above are {len(shown)} rows and {count + len(alike)} columns; {files}")
 
 
-def _print_first_columns(columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]], places: Sequence[int]) -> int:
-    """Print those of the columns at `places` that fit the terminal, at least one; return how many do."""
+def _print_first_columns(columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]], indices: Sequence[int]) -> int:
+    """Print those of the columns at `indices` that fit the terminal, at least one; return how many do."""
     import typer
 
     width = terminal_width()
-    heads = [f"{columns[i].group}: {columns[i].title}" if columns[i].group else columns[i].title for i in places]
-    cells = [[row[i].shown for i in places] for row in rows]
-    ends = accumulate(max(map(len, texts)) + COLUMN_GAP for texts in zip(heads, *cells, strict=True))
+    headers = [f"{columns[i].group}: {columns[i].title}" if columns[i].group else columns[i].title for i in indices]
+    cells = [[row[i].shown for i in indices] for row in rows]
+    ends = accumulate(max(map(len, texts)) + COLUMN_GAP for texts in zip(headers, *cells, strict=True))
     count = sum(width is None or end - COLUMN_GAP <= width for end in ends) or 1
-    for line in in_columns(heads[:count], [row[:count] for row in cells], width):
+    for line in in_columns(headers[:count], [row[:count] for row in cells], width):
         typer.echo(line)
     return count

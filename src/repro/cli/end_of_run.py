@@ -80,11 +80,11 @@ def print_failures(rule_text: str, logs: str, records: Sequence[Path | str], exi
         With which the run ends; above 128 after a signal that asked it to end.
     """
     if exit_code > BY_SIGNAL:
-        word = "Interrupted." if exit_code == BY_SIGNAL + signal.SIGINT else "Terminated."
-        typer.echo(f"\n{typer.style(word, fg='red', bold=True)} The same command goes on from here.")
+        state = "Interrupted." if exit_code == BY_SIGNAL + signal.SIGINT else "Terminated."
+        typer.echo(f"\n{typer.style(state, fg='red', bold=True)} The same command goes on from here.")
     if rule_text:
-        head = "Not complete. The failed steps, and what each said last:"
-        typer.echo(f"\n{typer.style(head, fg='red', bold=True)}\n\n{rule_text}\n")
+        header = "Not complete. The failed steps, and what each said last:"
+        typer.echo(f"\n{typer.style(header, fg='red', bold=True)}\n\n{rule_text}\n")
     elif exit_code < BY_SIGNAL:
         typer.echo(f"\n{typer.style('Not complete.', fg='red', bold=True)} The same command goes on from here.")
     typer.echo(f"logs of the steps  {logs}")
@@ -99,7 +99,7 @@ def print_winners(winners: Sequence[Winner], advice: str = "", reasons: bool = T
     `advice` is printed below the table, in place of these lines. Without `reasons`, only the table states why a problem
     has no winner, shortened.
     """
-    from repro.campaign.winners import REHEARSAL, SPARE_HEADS, notes, table_heads, table_rows, usage_lines
+    from repro.campaign.winners import REHEARSAL, SPARE_HEADS, notes, table_headers, table_rows, usage_lines
     from repro.cli.console import INDENT, in_columns, leave_out_columns, terminal_width, wrapped
 
     if any(winner.on_cpu for winner in winners):
@@ -110,10 +110,12 @@ def print_winners(winners: Sequence[Winner], advice: str = "", reasons: bool = T
         if len(studies) > 1:
             typer.echo("\n" * bool(number) + typer.style(study, bold=True))
         study_winners = [winner for winner in winners if winner.study == study]
-        heads, rows, left_out = leave_out_columns(table_heads(study_winners), table_rows(study_winners), SPARE_HEADS)
+        headers, rows, left_out = leave_out_columns(
+            table_headers(study_winners), table_rows(study_winners), SPARE_HEADS
+        )
         unprinted |= dict.fromkeys(left_out)
-        head, *lines = in_columns(heads, rows, terminal_width())
-        typer.echo("\n".join([typer.style(head, bold=True), *lines]))
+        header, *lines = in_columns(headers, rows, terminal_width())
+        typer.echo("\n".join([typer.style(header, bold=True), *lines]))
     if unprinted:
         said = f"a wider terminal, a pipe or --json has also: {', '.join(unprinted)}"
         typer.echo("\n".join(wrapped(said, terminal_width())))

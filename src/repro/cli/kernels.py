@@ -260,19 +260,19 @@ class _Said:
     def say(self, outcome: TrialOutcome) -> None:
         failure = ""
         if outcome.status == "ok":
-            words = (
+            verdict = (
                 f"right, {outcome.error:.2g} of the bound, set-up {1e3 * outcome.setup:.2f} ms, "
                 f"{1e6 * outcome.seconds:.1f} µs"
             )
         elif outcome.status == "compiled":
-            words = outcome.message
+            verdict = outcome.message
         else:
-            words = failure = f"{outcome.status.replace('_', ' ')}: {outcome.message}"
+            verdict = failure = f"{outcome.status.replace('_', ' ')}: {outcome.message}"
         if failure and failure == self._failure:
             self._alike += 1
             return
         self.end()
-        typer.echo(words if self._begun else f"  {outcome.trial!s:<20} {words}")
+        typer.echo(verdict if self._begun else f"  {outcome.trial!s:<20} {verdict}")
         for line in outcome.trace.splitlines():
             typer.echo(f"    {_printable(line)}")
         self._failure = failure

@@ -103,9 +103,9 @@ def measure(
 
         config = load(config_file)
         check_study(config, study)
-        words = ["--config", str(config_file), "--turns", str(turns), "--jobs", str(jobs)]
+        arguments = ["--config", str(config_file), "--turns", str(turns), "--jobs", str(jobs)]
         plan = plan_of_cases(config, [problem], study) if receipt else None
-        measure_case(context, config, plan, (study, problem, precision), config_file, words, record_failures)
+        measure_case(context, config, plan, (study, problem, precision), config_file, arguments, record_failures)
 
 
 def measure_case(
@@ -147,8 +147,8 @@ def time_again(
 
     record_no_repeat(config, study, problem, precision)  # an earlier run's rows are no pair with this one's
     debug = ["--debug"] if context.find_root().params.get("debug") else []
-    words = ["measure", study, problem, precision, "--config", str(config_file), "--repeat"]
-    end = run_worker([*python(), "-m", "repro", *debug, *words])
+    arguments = ["measure", study, problem, precision, "--config", str(config_file), "--repeat"]
+    end = run_worker([*python(), "-m", "repro", *debug, *arguments])
     if end.code and end.asked:
         raise typer.Exit(BY_SIGNAL + end.asked)
     if end.code:
@@ -182,10 +182,10 @@ def _supervise(
     run = uuid.uuid4().hex
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     record = ["--record-failures"] if record_failures else []
-    words = [study, problem, precision, *options, "--run", run, *record]
+    arguments = [study, problem, precision, *options, "--run", run, *record]
     with record_measurement(config, study, problem, precision, record_failures):
         store = store_path(config, study, problem, precision)
-        return supervise([*python(), "-m", "repro", *debug, "measure", *words], lambda: store, run)
+        return supervise([*python(), "-m", "repro", *debug, "measure", *arguments], lambda: store, run)
     return 0
 
 
@@ -243,8 +243,8 @@ def reason_of(failure: Exception) -> str:
         return str(failure)
     traceback.print_exception(failure)
     first, newline, further_lines = f"{type(failure).__name__}: {failure}".partition("\n")
-    place = failed_line(failure)
-    return f"{first} (at {place}){newline}{further_lines}" if place else f"{first}{newline}{further_lines}"
+    line = failed_line(failure)
+    return f"{first} (at {line}){newline}{further_lines}" if line else f"{first}{newline}{further_lines}"
 
 
 Runnables = Annotated[

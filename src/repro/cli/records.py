@@ -65,8 +65,8 @@ def record(
         repository = checkout()
         if repository is not None:
             commits = record_commits(folder, repository)
-            for words, names in code_of(read_environments(folder), commits).items():
-                typer.echo(f"{words}: environment {', '.join(names)}")
+            for code_text, names in code_of(read_environments(folder), commits).items():
+                typer.echo(f"{code_text}: environment {', '.join(names)}")
     text = f"{len(sizes_before)} files of {_mib(sum(sizes_before))} before"
     typer.echo(f"{text}, {len(sizes_after)} of {_mib(sum(sizes_after))} now")
 
@@ -378,18 +378,18 @@ def check(
     else:
         shown_parts = missing_parts if each else merge_equal_causes(missing_parts)
         _print_missing(shown_parts, plan if not record else None, selection.folder)
-        for words, names in code.items():
-            typer.echo(f"{words}: environment {', '.join(names)}")
+        for code_text, names in code.items():
+            typer.echo(f"{code_text}: environment {', '.join(names)}")
     failures = [part for part in missing_parts if not part.remark]
     if not failures:
-        words = f"campaign {selection.campaign} is complete"
+        completion = f"campaign {selection.campaign} is complete"
         if output is not None:
             # only the planned output of the check step has a receipt
             steps = freshness.steps[-1:] if freshness else ()
             own_steps = [step for step in steps if output.absolute() in (path.absolute() for path in step.outputs)]
             with record_step(own_steps[0]) if own_steps else nullcontext():
-                output.write_text(f"{words}\n")
-        typer.echo(words, err=as_json)
+                output.write_text(f"{completion}\n")
+        typer.echo(completion, err=as_json)
         return
     raise ReproError(
         f"missing or failed: {len(failures)}",
@@ -474,7 +474,7 @@ def results_(
     from repro.errors import ReproError
     from repro.filesystem import write_whole
 
-    formats = [word for word, on in (("--json", json_), ("--csv", csv), ("--t4", t4)) if on]
+    formats = [option for option, on in (("--json", json_), ("--csv", csv), ("--t4", t4)) if on]
     if len(formats) > 1:
         raise ReproError("one format at a time", expected="one of --json, --csv, --t4", actual=" ".join(formats))
     selected = CampaignSelection.of(named_campaign(named, campaign), results)
@@ -502,9 +502,9 @@ def results_(
             "numbers of rows; each row: --all; some: --step, --problem, --precision, --kind; all columns: --csv, --json"
         )
     else:
-        all_heads, all_rows = row_lines(campaign_folder, studies, filters)
-        heads, lines, left_out = leave_out_columns(all_heads, all_rows, SPARE_COLUMNS, COMMON_IN_ROWS, "message")
-        for line in in_columns(heads, lines, terminal_width()):
+        all_headers, all_rows = row_lines(campaign_folder, studies, filters)
+        headers, lines, left_out = leave_out_columns(all_headers, all_rows, SPARE_COLUMNS, COMMON_IN_ROWS, "message")
+        for line in in_columns(headers, lines, terminal_width()):
             typer.echo(line)
         if left_out:
             said = f"not shown: {', '.join(left_out.values())}; --csv and --json have all"

@@ -274,14 +274,14 @@ def _write_artifacts(
         for name, artifacts in artifacts_by_study.items():
             progress(name, 0, len(artifacts))
             data, published = selection.read(name), published_of(name)
-            place = folder(target, selection.campaign, name)
+            artifact_folder = folder(target, selection.campaign, name)
             for number, artifact in enumerate(artifacts, 1):
                 content = artifact.make(data, published)
                 if not all_ and is_empty(artifact, content, data):
                     typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
                 if show and isinstance(content, Table):
                     print_table(artifact, content)
-                for path in write(artifact, content, data, place, shape, short_caption):
+                for path in write(artifact, content, data, artifact_folder, shape, short_caption):
                     typer.echo(f"wrote {path}")
                 progress(name, number, len(artifacts))
             if data.later:
@@ -419,12 +419,12 @@ def _print_groups(comparison: Comparison, tolerance: float, console: Console) ->
     title = f"Rows by verdict, B against A, tolerance {100 * tolerance:g} %"
     if comparison.across:
         title = "B's time over A's; different devices, so no verdicts"
-    heads = ("rows",) if comparison.across else VERDICTS
+    headers = ("rows",) if comparison.across else VERDICTS
     table = Table(title=title, box=None, title_justify="left")
-    for head in GROUP_COLUMNS:
-        table.add_column(head)
-    for head in (*heads, "B/A, geometric mean", "least", "largest"):
-        table.add_column(head, justify="right")
+    for header in GROUP_COLUMNS:
+        table.add_column(header)
+    for header in (*headers, "B/A, geometric mean", "least", "largest"):
+        table.add_column(header, justify="right")
     for group in comparison.rows[GROUP_COLUMNS].drop_duplicates().sort_values(GROUP_COLUMNS).to_numpy():
         part = comparison.rows[(comparison.rows[GROUP_COLUMNS] == group).all(axis=1)]
         counts = [len(part)] if comparison.across else [int((part["verdict"] == verdict).sum()) for verdict in VERDICTS]
@@ -444,11 +444,11 @@ def _print_worst(comparison: Comparison, worst: int, console: Console) -> None:
     if not len(slower) or not worst:
         return
     table = Table(title=f"Slower, the worst {min(worst, len(slower))} of {len(slower)}", box=None, title_justify="left")
-    for head in ("problem", "precision", "name", "phase", "cache"):
-        table.add_column(head, overflow="fold")
+    for header in ("problem", "precision", "name", "phase", "cache"):
+        table.add_column(header, overflow="fold")
     clocks = [clock for clock in ALL_CLOCKS if slower[f"{clock}_first"].notna().any()]
-    for head in (*(head for clock in clocks for head in (f"{clock} A [µs]", "B")), "B/A", "p, adjusted"):
-        table.add_column(head, justify="right")
+    for header in (*(header for clock in clocks for header in (f"{clock} A [µs]", "B")), "B/A", "p, adjusted"):
+        table.add_column(header, justify="right")
     for row in slower.head(worst).to_dict("records"):
         times = [row[f"{clock}_{side}"] for clock in clocks for side in ("first", "second")]
         numbers = f"{row['ratio']:.3f}", f"{row['adjusted']:.1g}"
@@ -472,8 +472,8 @@ def _print_winners(comparison: Comparison, worst: int, console: Console) -> None
     if not different_winners or not worst:
         return console.print()
     table = Table(box=None)
-    for head in ("problem", "precision", "clock", "tuning", "A", "B"):
-        table.add_column(head, overflow="fold")
+    for header in ("problem", "precision", "clock", "tuning", "A", "B"):
+        table.add_column(header, overflow="fold")
     table.add_column("loss", justify="right")
     for winner in sorted(different_winners, key=lambda winner: -(winner.loss or 0))[:worst]:
         loss = "not timed" if winner.loss is None else f"{100 * winner.loss:.1f} %"
@@ -544,7 +544,7 @@ def best(
         typer.echo(json_text(winners, rivals))
         return
     if selection.named_by:
-        typer.echo(f"campaign {selection.said}\n")
+        typer.echo(f"campaign {selection.description}\n")
     has_many_problems = problem is None and len({winner.problem for winner in winners if winner.python}) > MAX_RECIPES
     print_winners(winners, "" if recipes or not has_many_problems else HOW_TO_TAKE_AWAY)
     print_rivals(rivals)
@@ -606,17 +606,17 @@ def claims(
         }
         print_json({"campaign": selection.campaign, "claims": document})
     else:
-        heads = ["verdict", "id", "published", "here", "cases", "kernels", "claim"]
+        headers = ["verdict", "id", "published", "here", "cases", "kernels", "claim"]
         shown_keys = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")
         for name, (source, table) in tables.items():
             again = f", which measured again what {selection.campaign} had" if source.name != selection.campaign else ""
-            campaign_text = f"{source.name}{again}" if again else selection.said
+            campaign_text = f"{source.name}{again}" if again else selection.description
             typer.echo(f"{name} on {source.column}, campaign {campaign_text}: {verdict_line(table)}")
             columns = [column.key for column in table.columns]
             cells = [dict(zip(columns, row, strict=True)) for row in table.rows]
             judged = [line for line in cells if line["verdict"].value != Verdict.NOT_TESTABLE]
             lines = [[line[key].shown for key in shown_keys] for line in judged]
-            for text in in_columns(heads, lines, terminal_width()) if lines else ():
+            for text in in_columns(headers, lines, terminal_width()) if lines else ():
                 typer.echo(text)
             for reason, ids in reasons_of(table).items():
                 which = f"all {len(ids)} claims" if len(ids) == len(cells) else ", ".join(ids)

@@ -81,12 +81,12 @@ def _parse(text: str, source: str, todo: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = _start_of_fault(error, text)
         location = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
-        words = " ".join(part for part in (error.context, error.problem) if part) or str(error)
+        problem_text = " ".join(part for part in (error.context, error.problem) if part) or str(error)
         if mark and "\t" in "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column : mark.column + 1]:
-            words = f"a tab, and YAML indents by spaces ({words})"
-        elif slip := next((slip for part, slip in _SLIPS.items() if part in words), None):
-            words = f"{slip} ({words})"
-        raise ReproError("unreadable YAML", where=location, actual=" ".join(words.split()), todo=todo) from None
+            problem_text = f"a tab, and YAML indents by spaces ({problem_text})"
+        elif slip := next((slip for part, slip in _SLIPS.items() if part in problem_text), None):
+            problem_text = f"{slip} ({problem_text})"
+        raise ReproError("unreadable YAML", where=location, actual=" ".join(problem_text.split()), todo=todo) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise ReproError("unreadable YAML", where=source, actual=" ".join(str(error).split()), todo=todo) from None
 
@@ -235,8 +235,8 @@ class _Loader(Composer, CParser, SafeConstructor, _CoreSchema):
     def construct_yaml_int(self, node: ScalarNode) -> int:
         """Construct an integer; refuse what other readers take for another number or for text."""
         if not _DECIMAL.fullmatch(node.value):
-            words = "an integer that is not in plain decimal digits, without zeros before it; in quotes it is text"
-            raise _refusal(words, node.start_mark)
+            refused = "an integer that is not in plain decimal digits, without zeros before it; in quotes it is text"
+            raise _refusal(refused, node.start_mark)
         if len(node.value) > MAX_INTEGER_BITS or (value := int(node.value)).bit_length() > MAX_INTEGER_BITS:
             raise _refusal(f"an integer of more than {MAX_INTEGER_BITS} bits", node.start_mark)
         return value
@@ -416,11 +416,11 @@ def read(*paths: Path | str) -> dict[str, Any]:
     return data
 
 
-def read_assignments(words: Iterable[str]) -> dict[str, Any]:
+def read_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     """Return what `KEY=VALUE …` of Snakemake's `--config` says; a value is read as one in a configuration file."""
     data: dict[str, Any] = {}
-    for word in words:
-        key, _, value = word.partition("=")
+    for assignment in assignments:
+        key, _, value = assignment.partition("=")
         todo = f"write the value as in a configuration file: `--config '{key}=VALUE'`"
         data = merge(data, {key: _parse(value, f"--config {key}", todo)})
     return data

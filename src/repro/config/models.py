@@ -56,10 +56,10 @@ BasisName = Annotated[str, one_of(BASES), WithJsonSchema({"enum": [*BASES], "typ
 EntryName = Annotated[str, one_of(entries()), WithJsonSchema({"enum": [*entries()], "type": "string"})]
 
 
-def _device(words: object) -> object:
-    if not names_device(words):
+def _device(value: object) -> object:
+    if not names_device(value):
         raise refuse_unknown(DEVICE_MEANING, DEVICE_WORDS)
-    return words
+    return value
 
 
 DeviceWords = Annotated[str, BeforeValidator(_device), WithJsonSchema({"pattern": DEVICE_PATTERN, "type": "string"})]
@@ -73,14 +73,14 @@ def _file(path: str) -> str:
     return path
 
 
-def expected(words: str) -> WrapValidator:
+def expected(description: str) -> WrapValidator:
     """Return an annotation with which messages say `expected <words>` instead of the violated pattern or length."""
 
     def check(text: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
             return handler(text)
         except ValidationError:
-            raise ValueError(f"expected {words}") from None
+            raise ValueError(f"expected {description}") from None
 
     return WrapValidator(check)
 
@@ -103,13 +103,13 @@ def _without_wildcards(path: str) -> str:
 W = TypeVar("W")
 
 
-def _once(words: W) -> W:
-    if isinstance(words, tuple):
-        repeated_words = [word for index, word in enumerate(words) if word in words[:index]]
+def _once(values: W) -> W:
+    if isinstance(values, tuple):
+        repeated_words = [value for index, value in enumerate(values) if value in values[:index]]
         if repeated_words:
             text = ", ".join(map(str, repeated_words)).encode(errors="backslashreplace").decode()  # for lone surrogates
             raise ValueError(f"named twice: {text}")
-    return words
+    return values
 
 
 _Once = AfterValidator(_once)

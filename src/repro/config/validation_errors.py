@@ -94,26 +94,26 @@ def misfits(
             homes = _nearest_homes(model, key)
             may_be = " or ".join(_under(home, locate) for home in homes) or f"one of the keys {', '.join(siblings)}"
             may_be = f"`{shorten(key[-1])}` {may_be}" if homes else may_be
-            words = f"unknown key, {shown(value)}{'' if homes else suggestion(key[-1], siblings)}"
+            actual_text = f"unknown key, {shown(value)}{'' if homes else suggestion(key[-1], siblings)}"
         elif kind == "missing" or ("discriminator" in context and "tag" not in context):
             if kind != "missing":  # Pydantic reports the mapping around the key
                 key = (*key, context["discriminator"].strip("'"))
-            may_be, words = f"the key `{key[-1]}`", f"missing in {shown(value)}"
+            may_be, actual_text = f"the key `{key[-1]}`", f"missing in {shown(value)}"
         elif kind == "value_error":
             message = item["msg"].removeprefix("Value error, ")
             says_all = not message.startswith(SAYS_EXPECTED)
             may_be = "" if says_all else message.removeprefix(SAYS_EXPECTED)
-            words = message if says_all else shown(value)
+            actual_text = message if says_all else shown(value)
             if says_all and not isinstance(value, Mapping):
-                words = f"{words} (is {shown(value)})"
+                actual_text = f"{actual_text} (is {shown(value)})"
         else:
             if "discriminator" in context:
                 key, value = (*key, context["discriminator"].strip("'")), context["tag"]
             choices = _choices(context)
             may_be = _expected(item, choices, inner_keys, place in limited_places)
-            words = f"{shown(value)}{_suggested(value, choices, kind)}"
+            actual_text = f"{shown(value)}{_suggested(value, choices, kind)}"
         expected.setdefault(key, []).append(may_be)
-        actual.setdefault(key, []).append(words)
+        actual.setdefault(key, []).append(actual_text)
     deepest = [key for key in actual if not any(longer[: len(key)] == key and longer != key for longer in actual)]
     return [
         Misfit(

@@ -65,7 +65,7 @@ class Triangulation:
             "the points",
             "points are not finite",
             infinite(coordinates),
-            place=lambda i: f"{i}",
+            location=lambda i: f"{i}",
             expected="finite numbers",
         )
         in_period = (coordinates >= self.lower) & (coordinates <= self.lower + self.period)
@@ -93,14 +93,18 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
         raise ReproError("the triangles do not fit", where=where, expected="whole numbers (t, 3)", actual=actual)
     endless, absent = infinite(points), np.any(outside(cells, len(points)), axis=1)
     refuse(
-        where, "the mesh has vertices that are not finite", endless, place="vertex {}".format, expected="finite numbers"
+        where,
+        "the mesh has vertices that are not finite",
+        endless,
+        location="vertex {}".format,
+        expected="finite numbers",
     )
     numbers = f"vertices 0 to {len(points) - 1}"
     refuse(
         where,
         "the mesh has triangles with vertices that do not exist",
         absent,
-        place="triangle {}".format,
+        location="triangle {}".format,
         expected=numbers,
     )
     cells = cells.astype(np.int32)
@@ -108,7 +112,7 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
     areas = _signed_areas(corners)
     thin = np.abs(areas) <= DEGENERATE * longest_edges(corners) ** 2
     thick = f"an area of more than {DEGENERATE:g} of the longest edge squared"
-    refuse(where, "the mesh has degenerate triangles", thin, place="triangle {}".format, expected=thick)
+    refuse(where, "the mesh has degenerate triangles", thin, location="triangle {}".format, expected=thick)
     clockwise = areas < 0
     cells[clockwise] = cells[clockwise][:, [0, 2, 1]]
     mesh = Triangulation(points, cells, int(np.count_nonzero(clockwise)))

@@ -322,9 +322,9 @@ def fold_blocks(matrix: sp.csr_array, entry: str, where: object, tolerance: floa
         notes = (f"folded from a real {size} matrix; {fill_ratio:.1%} of the blocks' values are non-zeros",)
         if fill_ratio < WORTH_BLOCKS:
             notes += (f"{FEW_FILLED} ({fill_ratio:.0%}): `entry: real` stores less",)
-    offsets, places = (cast(array, np.int32, str(where)) for array in (indptr, indices))
+    offsets, column_indices = (cast(array, np.int32, str(where)) for array in (indptr, indices))
     values = np.ascontiguousarray(values, np.float64)
-    return Assembled(n, offsets, places, values, notes, None if columns == n else columns)
+    return Assembled(n, offsets, column_indices, values, notes, None if columns == n else columns)
 
 
 def unfold(assembled: Assembled, entry: str) -> Assembled:
@@ -374,8 +374,8 @@ def _members(
     form = entry.expand(np.eye(len(entry.members)))
     bare = (form == 1) & (np.count_nonzero(form, axis=0) == 1)
     # For each member, the first place in column-major order that depends only on this member.
-    place = bare.transpose(0, 2, 1).reshape(len(form), -1).argmax(axis=1)
-    members = np.ascontiguousarray(data.transpose(0, 2, 1).reshape(len(data), entry.size**2)[:, place])
+    positions = bare.transpose(0, 2, 1).reshape(len(form), -1).argmax(axis=1)
+    members = np.ascontiguousarray(data.transpose(0, 2, 1).reshape(len(data), entry.size**2)[:, positions])
     deviations = np.abs(data - entry.expand(members)).max(axis=(1, 2))
     deviating = np.flatnonzero(deviations > tolerance * np.abs(data).max(axis=(1, 2)))
     if deviating.size:
@@ -456,8 +456,8 @@ def _vertices_of_support(vertices: Floats, support: Fixed, groups: Mapping[str |
         fixed_mask &= ((vertices >= first - tolerance) & (vertices <= second + tolerance)).all(axis=1)
     if support.group is not None:
         rows = np.concatenate([vertices, groups[support.group]])
-        places = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-        fixed_mask &= np.isin(places[: len(vertices)], places[len(vertices) :])
+        group_of = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+        fixed_mask &= np.isin(group_of[: len(vertices)], group_of[len(vertices) :])
     return fixed_mask
 
 

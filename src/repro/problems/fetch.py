@@ -416,13 +416,13 @@ class _Failures:
         self.lines: list[str] = []
         self.refused: list[str] = []
 
-    def add(self, place: object, reason: object) -> None:
+    def add(self, location: object, reason: object) -> None:
         """Add a failed source. The reason is a `ReproError` if a file was found but its content is wrong."""
         if is_refusal := isinstance(reason, ReproError):
             details = [f"expected {reason.expected}"] if reason.expected else []
             details += [f"found {reason.actual}"] if reason.actual else []
             reason = ", ".join([reason.what, *details])
-        self.lines.append(f"{place}: {reason}")
+        self.lines.append(f"{location}: {reason}")
         if is_refusal:
             self.refused.append(self.lines[-1])
 
@@ -482,20 +482,20 @@ def obtain_or_make(
 def _find_or_download(
     wanted_files: Wanted, fetch_settings: Fetch, read: Callable[[tuple[Path, ...]], T], failures: _Failures
 ) -> Found[T] | None:
-    for place in [fetch_settings.cache, *mirrors(fetch_settings)]:
-        if "://" in place:  # a URL of any scheme, not a folder
+    for location in [fetch_settings.cache, *mirrors(fetch_settings)]:
+        if "://" in location:  # a URL of any scheme, not a folder
             for suffixes in wanted_files.suffixes:
-                address = Address(tuple(f"{place.rstrip('/')}/{wanted_files.stem}{suffix}" for suffix in suffixes))
+                address = Address(tuple(f"{location.rstrip('/')}/{wanted_files.stem}{suffix}" for suffix in suffixes))
                 if found := _download_all(wanted_files, address, suffixes, fetch_settings, read, failures):
                     return found
-        elif found := _from_folder(wanted_files, Path(place), Path(fetch_settings.cache), read, failures):
+        elif found := _from_folder(wanted_files, Path(location), Path(fetch_settings.cache), read, failures):
             return found
     return None
 
 
 def _manual_instructions(wanted_files: Wanted, fetch_settings: Fetch) -> str:
-    place = Path(fetch_settings.cache) / wanted_files.pattern
-    return f"put the file at {place}, or name a mirror that has it in REPRO_MIRROR"
+    location = Path(fetch_settings.cache) / wanted_files.pattern
+    return f"put the file at {location}, or name a mirror that has it in REPRO_MIRROR"
 
 
 def mirrors(fetch_settings: Fetch) -> list[str]:
@@ -503,20 +503,23 @@ def mirrors(fetch_settings: Fetch) -> list[str]:
 
     A configured mirror such as `$REPRO_MIRROR` is the value of this environment variable.
     """
-    places = [os.environ.get(place[1:], "") if place.startswith("$") else place for place in fetch_settings.mirrors]
-    return [*dict.fromkeys(place for place in (os.environ.get("REPRO_MIRROR", ""), *places) if place)]
+    locations = [
+        os.environ.get(location[1:], "") if location.startswith("$") else location
+        for location in fetch_settings.mirrors
+    ]
+    return [*dict.fromkeys(location for location in (os.environ.get("REPRO_MIRROR", ""), *locations) if location)]
 
 
 def check_mirrors(fetch_settings: Fetch) -> None:
     """Raise `ReproError` if a configured mirror is an environment variable that is not set, or names no folder."""
-    for variable in (place for place in fetch_settings.mirrors if place.startswith("$")):
-        place = os.environ.get(variable[1:], "")
-        if "://" not in place and not Path(place or "/dev/null").is_dir():
+    for variable in (location for location in fetch_settings.mirrors if location.startswith("$")):
+        location = os.environ.get(variable[1:], "")
+        if "://" not in location and not Path(location or "/dev/null").is_dir():
             raise ReproError(
                 f"the configuration needs a mirror, and {variable[1:]} names none",
                 where="fetch.mirrors",
                 expected="a folder or a URL with the input files",
-                actual=place or "the variable is not set",
+                actual=location or "the variable is not set",
                 todo=f'export {variable[1:]}=FOLDER; docs/campaigns.md, "A mirror", says what lies where',
             )
 
@@ -536,11 +539,11 @@ def _from_folder(
             failures.add(paths[0], error)
             continue
         # Records are shared between machines, so they must not contain local paths.
-        place = f"{wanted_files.stem}{suffixes[0]}"
+        location = f"{wanted_files.stem}{suffixes[0]}"
         if folder != cache:
-            return Found(paths, f"mirror: {place}", content)
+            return Found(paths, f"mirror: {location}", content)
         record = read_record(cache, wanted_files.name)
-        address = record.get("address", f"put by hand: {place}")
+        address = record.get("address", f"put by hand: {location}")
         return Found(paths, address, content, record.get("details", {}))
     if not has_candidate:
         failures.add(folder / wanted_files.pattern, "no such file")

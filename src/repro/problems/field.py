@@ -91,7 +91,7 @@ class Field(Problem):
         return self
 
     def _refuse(self, item: str, mask: NDArray[Any], what: str, expected: str) -> None:
-        refuse(self.name, what, mask, place=lambda i: f"{item} {i}", expected=expected)
+        refuse(self.name, what, mask, location=lambda i: f"{item} {i}", expected=expected)
 
     def outline(self) -> Outline:
         size = len(self.cells), self.modes.size
@@ -188,9 +188,9 @@ def _rows(triangles: int, grading: float) -> tuple[NDArray[np.int64], Floats, Fl
     # triangles.
     share = log(grading) ** 2 / ((grading - 1.0) * (1.0 - 1.0 / grading)) if grading > 1.0 else 1.0
     rows = max(2, round(sqrt(triangles * share / sqrt(3.0))))
-    place = np.arange(rows + 1) / rows
-    growth = grading**place
-    heights = (growth - 1.0) / (grading - 1.0) if grading > 1.0 else place
+    fractions = np.arange(rows + 1) / rows
+    growth = grading**fractions
+    heights = (growth - 1.0) / (grading - 1.0) if grading > 1.0 else fractions
     distance = growth * (log(grading) / (grading - 1.0) if grading > 1.0 else 1.0) / rows
     counts = np.maximum(np.rint(sqrt(0.75) / distance).astype(np.int64), 1)
     heights[-1] = 1.0

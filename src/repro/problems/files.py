@@ -50,10 +50,10 @@ def locate(path: Path | str) -> Path:
     unusable.
     """
     try:
-        place = Path(path).expanduser()
-        kind = kind_of(place.stat().st_mode)
+        resolved = Path(path).expanduser()
+        kind = kind_of(resolved.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        raise MissingFileError("no such file", path=path, actual=nearest_file(place)) from None
+        raise MissingFileError("no such file", path=path, actual=nearest_file(resolved)) from None
     except (OSError, ValueError, RuntimeError) as error:  # path too long, zero byte, or unknown user
         actual = error.strerror if isinstance(error, OSError) else error
         raise ReproError("the path cannot be used", where=repr(str(path)), actual=actual) from None
@@ -65,9 +65,9 @@ def locate(path: Path | str) -> Path:
             actual=kind,
             todo="name the file itself, or copy what the pipe or device gives into one",
         )
-    if not os.access(place, os.R_OK):
+    if not os.access(resolved, os.R_OK):
         raise ReproError("the file may not be read", where=path, actual="no permission", todo="make it readable")
-    return place
+    return resolved
 
 
 def locate_own(path: Path | str) -> Path:

@@ -100,7 +100,7 @@ class Matrix(Problem):
         check_pointers(self.name, "row", self.indptr, self.nnz)
         columns = self.shape[1]
         is_outside, expected = outside(self.indices, columns), f"columns {index_range_text(columns)}"
-        refuse(self.name, "column index out of range", is_outside, place=self._place, expected=expected)
+        refuse(self.name, "column index out of range", is_outside, location=self._location, expected=expected)
         # Marks pairs of consecutive column indices that belong to one row.
         is_in_row = np.ones(max(self.nnz - 1, 0), dtype=bool)
         starts = self.indptr[(self.indptr > 0) & (self.indptr < self.nnz)]
@@ -110,12 +110,12 @@ class Matrix(Problem):
             ("the columns of a row are not sorted", is_in_row & (step < 0), "ascending columns"),
             ("the matrix has duplicate entries", is_in_row & (step == 0), "a column once in a row"),
         ):
-            refuse(self.name, what, mask, place=lambda i: self._place(i + 1), expected=expected)
+            refuse(self.name, what, mask, location=lambda i: self._location(i + 1), expected=expected)
         what = "the matrix has NaN or infinite values"
-        refuse(self.name, what, infinite(self.values), place=self._place, expected="finite values")
+        refuse(self.name, what, infinite(self.values), location=self._location, expected="finite values")
         return self
 
-    def _place(self, entry: int) -> str:
+    def _location(self, entry: int) -> str:
         row = int(np.searchsorted(self.indptr, entry, side="right")) - 1
         return f"row {row}, column {self.indices[entry]}"
 
@@ -281,17 +281,17 @@ class Updates(Problem):
             ),
             ("an update has NaN or infinite values", infinite(self.batch_values), "finite values"),
         ):
-            refuse(self.name, what, mask, place=self._place, expected=expected)
+            refuse(self.name, what, mask, location=self._location, expected=expected)
         return self
 
     def outline(self) -> Outline:
         """Return the outline of the matrix; its `entry` is None as for unbuilt updates, which are always real."""
         return replace(self.base.outline(), kind=self.kind, entry=None)
 
-    def _place(self, entry: int) -> str:
+    def _location(self, entry: int) -> str:
         batch = int(np.searchsorted(self.batch_pointers, entry, side="right")) - 1
-        place = f"batch {batch}, entry {entry - self.batch_pointers[batch]}"
-        return f"{place}: row {self.batch_rows[entry]}, column {self.batch_columns[entry]}"
+        location = f"batch {batch}, entry {entry - self.batch_pointers[batch]}"
+        return f"{location}: row {self.batch_rows[entry]}, column {self.batch_columns[entry]}"
 
     def describe(self) -> dict[str, Any]:
         """Return the statistics of `Matrix.describe`, quantiles of `batch_length`, and the number of `updated_rows`."""

@@ -114,13 +114,13 @@ def read_header(stream: BinaryIO, path: Path, limits: Limits) -> Header:
 
 
 def _banner(line: bytes, path: Path) -> tuple[str, str, str]:
-    words = line.removeprefix(BOM).decode("ascii", "replace").lower().split()
-    if len(words) != 5 or words[0] not in _NAMES or words[1] != "matrix":
+    header_tokens = line.removeprefix(BOM).decode("ascii", "replace").lower().split()
+    if len(header_tokens) != 5 or header_tokens[0] not in _NAMES or header_tokens[1] != "matrix":
         raise _header_error(path, 1, "%%MatrixMarket matrix, then form, field and symmetry", line)
-    form, field, symmetry = words[2:]
-    for word, expected in ((form, FORMS), (field, tuple(ENTRY_OF_FIELD)), (symmetry, SYMMETRIES)):
-        if word not in expected:
-            raise _header_error(path, 1, f"one of {', '.join(expected)}", word.encode())
+    form, field, symmetry = header_tokens[2:]
+    for header_token, expected in ((form, FORMS), (field, tuple(ENTRY_OF_FIELD)), (symmetry, SYMMETRIES)):
+        if header_token not in expected:
+            raise _header_error(path, 1, f"one of {', '.join(expected)}", header_token.encode())
     if field == "pattern" and (form == "array" or symmetry not in ("general", "symmetric")):
         raise _header_error(path, 1, "a pattern in coordinates, general or symmetric", line)
     return form, "real" if field == "double" else field, symmetry
@@ -290,14 +290,14 @@ def _slow_tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) ->
     parsers = [NUMBER_KINDS[kind].convert for kind in kinds]
     read: list[list[Any]] = [[] for _ in kinds]
     for number, text in enumerate(block.split(b"\n"), line):
-        words = text.split()
-        if not words:
+        texts = text.split()
+        if not texts:
             continue
         try:
-            if len(words) != len(kinds):
+            if len(texts) != len(kinds):
                 raise _RefusedError
-            for column, parse, word in zip(read, parsers, words, strict=True):
-                column.append(parse(word))
+            for column, parse, cell_text in zip(read, parsers, texts, strict=True):
+                column.append(parse(cell_text))
         except _RefusedError as error:
             what, expected, todo = error.args or (
                 "a line of the file is not what the header says",
@@ -443,9 +443,9 @@ def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = Fa
         line number); values are NaN or infinite; or the matrix is too large for 32-bit indices or the limits.
     """
     limits = limits or Limits()
-    place = locate(path)
-    read = partial(_read, place, limits, distinct, lower)
-    return read_isolated(read, place, limits, "the reader of Matrix Market files")
+    location = locate(path)
+    read = partial(_read, location, limits, distinct, lower)
+    return read_isolated(read, location, limits, "the reader of Matrix Market files")
 
 
 def _read(path: Path, limits: Limits, distinct: bool, lower: bool) -> MatrixFile:
@@ -488,8 +488,8 @@ def _read(path: Path, limits: Limits, distinct: bool, lower: bool) -> MatrixFile
 
 def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Column, Column]:
     """Return rows and columns, both 1-based, and values of all entry lines in file order."""
-    places = ("row", "column") if header.form == "coordinate" else ()
-    kinds = (*places, *_VALUES[header.field])
+    index_columns = ("row", "column") if header.form == "coordinate" else ()
+    kinds = (*index_columns, *_VALUES[header.field])
     parts: list[list[Column]] = []
     line, count = header.lines + 1, 0
     for block in blocks(stream, line, path):
@@ -509,8 +509,8 @@ def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Colu
                 todo=ANEW,
             ) from None
         if count + len(parts[-1][0]) > header.stored:
-            place, text = _find_line(BytesIO(block), line - 1, header.stored - count, path, line)
-            raise _count_error(place, header, f"more: {text} is one too many")
+            location, text = _find_line(BytesIO(block), line - 1, header.stored - count, path, line)
+            raise _count_error(location, header, f"more: {text} is one too many")
         line += block.count(b"\n")
         count += len(parts[-1][0])
     if count < header.stored:
@@ -526,7 +526,7 @@ def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Colu
             values.real, values.imag = joined_columns[-2:]
         case _:
             values = joined_columns[-1]
-    if places:
+    if index_columns:
         return joined_columns[0], joined_columns[1], values
     return *_dense_places(header), values
 
@@ -681,10 +681,10 @@ def _find_line(stream: BinaryIO, header: int, entry: int, path: Path, first: int
     raise AssertionError("the file has become shorter")
 
 
-def _count_error(place: Path | str, header: Header, actual: str) -> ReproError:
+def _count_error(location: Path | str, header: Header, actual: str) -> ReproError:
     return ReproError(
         "the file is not a complete Matrix Market file",
-        where=place,
+        where=location,
         expected=f"{header.stored:,} entries, as line {header.lines} says",
         actual=actual,
         todo=ANEW,

@@ -159,11 +159,11 @@ def cut(points: Floats, blocks: list[Cells], path: Path) -> tuple[Corners, tuple
     ReproError
         A polygon crosses itself, has no area, or is too bent to be projected.
     """
-    faces, places, number, warped_count = [], [], 0, 0
+    faces, positions, number, warped_count = [], [], 0, 0
     earlier_cells = 0
     for block in blocks:
         data = block.data
-        indices = np.arange(earlier_cells, earlier_cells + len(data)) if block.places is None else block.places
+        indices = np.arange(earlier_cells, earlier_cells + len(data)) if block.positions is None else block.positions
         earlier_cells += len(data)
         triangles = data[:, None]
         if data.shape[1] > 3 and len(data):
@@ -171,15 +171,15 @@ def cut(points: Floats, blocks: list[Cells], path: Path) -> tuple[Corners, tuple
             number += len(data)
             warped_count += warped
         faces.append(triangles.reshape(-1, 3))
-        places.append(np.repeat(indices, data.shape[1] - 2))
-    order = np.argsort(np.concatenate(places), kind="stable")
+        positions.append(np.repeat(indices, data.shape[1] - 2))
+    order = np.argsort(np.concatenate(positions), kind="stable")
     notes = [f"{number} polygons cut into triangles"] if number else []
     if warped_count:
         notes.append(f"{warped_count} of them with corners that are not in one plane")
     return np.concatenate(faces)[order], tuple(notes)
 
 
-def _cut_equal_polygons(points: Floats, polygons: Corners, places: Corners, path: Path) -> tuple[Corners, int]:
+def _cut_equal_polygons(points: Floats, polygons: Corners, positions: Corners, path: Path) -> tuple[Corners, int]:
     """Triangulate polygons `(c, k)` into triangles `(c, k - 2, 3)`; also return the number of polygons that are not
     planar.
     """
@@ -208,7 +208,7 @@ def _cut_equal_polygons(points: Floats, polygons: Corners, places: Corners, path
                 "the mesh has polygons that cannot be cut into triangles",
                 where=path,
                 expected="polygons whose border does not cross or touch itself, nearly in a plane, with an area",
-                actual=f"one of {size} corners, number {places[i]} (counted from 0)",
+                actual=f"one of {size} corners, number {positions[i]} (counted from 0)",
                 todo="cut them into triangles where the mesh was made, or repair it there",
             )
         triangles[i] = polygons[i][ears]
@@ -552,9 +552,11 @@ def referenced(
 
 
 def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
-    places = np.concatenate([np.arange(len(cells.data)) if cells.places is None else cells.places for cells in blocks])
+    positions = np.concatenate(
+        [np.arange(len(cells.data)) if cells.positions is None else cells.positions for cells in blocks]
+    )
     is_outside = np.concatenate([((cells.data < 0) | (cells.data >= len(points))).any(axis=1) for cells in blocks])
-    is_outside = np.sort(places[is_outside])
+    is_outside = np.sort(positions[is_outside])
     if is_outside.size:
         raise ReproError(
             "the mesh has elements with vertices that do not exist; it is damaged or truncated",

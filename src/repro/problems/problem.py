@@ -133,7 +133,7 @@ def check_pointers(name: str, interval: str, pointers: Integers, end: int) -> No
         name,
         f"the {interval} pointers decrease",
         pointers[1:] < pointers[:-1],
-        place=lambda i: f"{interval} {i}",
+        location=lambda i: f"{interval} {i}",
         expected="pointers that never decrease",
     )
 
@@ -143,17 +143,17 @@ def refuse(
     what: str,
     mask: NDArray[np.bool_],
     *,
-    place: Callable[[int], str],
+    location: Callable[[int], str],
     expected: str,
 ) -> None:
-    """Raise `ReproError` if `mask` marks any item. `place` describes an item by its index; it is called for the first
-    one.
+    """Raise `ReproError` if `mask` marks any item. `location` describes an item by its index, and is called for the
+    first one.
     """
     items = np.flatnonzero(mask)
     if items.size:
         raise ReproError(
             what,
-            where=f"{name}, first at {place(int(items[0]))} (counted from 0)",
+            where=f"{name}, first at {location(int(items[0]))} (counted from 0)",
             expected=expected,
             actual=f"{items.size} of {len(mask)} are not so",
         )

@@ -39,15 +39,15 @@ def save_shared(file: int, content: object) -> None:
     buffers: list[pickle.PickleBuffer] = []
     body = pickle.dumps(content, protocol=5, buffer_callback=buffers.append)
     raw = [buffer.raw() for buffer in buffers]
-    head = pickle.dumps([len(body), *(len(part) for part in raw)])
-    place = 0
-    parts: list[bytes | memoryview] = [len(head).to_bytes(8, "little") + head, body, *raw]
+    header = pickle.dumps([len(body), *(len(part) for part in raw)])
+    offset = 0
+    parts: list[bytes | memoryview] = [len(header).to_bytes(8, "little") + header, body, *raw]
     for part in parts:
         view = memoryview(part)
         written_bytes = 0
         while written_bytes < len(view):
-            written_bytes += os.pwrite(file, view[written_bytes : written_bytes + (1 << 30)], place + written_bytes)
-        place += -(-len(view) // _ALIGNED) * _ALIGNED
+            written_bytes += os.pwrite(file, view[written_bytes : written_bytes + (1 << 30)], offset + written_bytes)
+        offset += -(-len(view) // _ALIGNED) * _ALIGNED
 
 
 def load_shared(file: int) -> Any:
@@ -55,11 +55,11 @@ def load_shared(file: int) -> Any:
     memory = memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_COPY))
     start = int.from_bytes(memory[:8], "little")
     lengths: list[int] = pickle.loads(memory[8 : 8 + start])
-    place = -(-(8 + start) // _ALIGNED) * _ALIGNED
+    offset = -(-(8 + start) // _ALIGNED) * _ALIGNED
     parts = []
     for length in lengths:
-        parts.append(memory[place : place + length])
-        place += -(-length // _ALIGNED) * _ALIGNED
+        parts.append(memory[offset : offset + length])
+        offset += -(-length // _ALIGNED) * _ALIGNED
     body, *raw = parts
     return pickle.loads(body, buffers=raw)
 

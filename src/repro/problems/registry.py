@@ -91,7 +91,7 @@ class Query(Model):
     )
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         rows = f" of more than {self.more_rows_than:,} rows" if self.more_rows_than else ""
         nonzeros = f" of at most {self.nonzeros_at_most:,} non-zeros" if self.nonzeros_at_most else ""
         return (
@@ -166,7 +166,7 @@ class Collection(Model):
             raise ReproError(
                 "nothing in the index fits the query",
                 where=source,
-                expected=self.query.said,
+                expected=self.query.text,
                 actual=f"none among {len(everything)} matrices",
             )
         return Collection(
@@ -224,7 +224,7 @@ def evenly_spaced(sorted_matrices: list[Indexed], count: int | None) -> list[Ind
     """
     if count is None or len(sorted_matrices) <= count:
         return sorted_matrices
-    return [sorted_matrices[place] for place in np.linspace(0, len(sorted_matrices) - 1, count).round().astype(int)]
+    return [sorted_matrices[index] for index in np.linspace(0, len(sorted_matrices) - 1, count).round().astype(int)]
 
 
 def read_csv(path: Path) -> tuple[list[Indexed], str]:
@@ -511,16 +511,16 @@ class Registry(Model):
         items_by_name, sets = {item.name: item for item in self.problems}, self.sets()
         problems: dict[str, ProblemSpec | OwnProblem] = {}
         for number, wish in enumerate([selection] if isinstance(selection, str) else selection):
-            place = where if isinstance(selection, str) or where is None else f"{where}.{number}"
+            location = where if isinstance(selection, str) or where is None else f"{where}.{number}"
             if isinstance(wish, OwnProblem):
-                file_place = f"{place}: {wish.path}" if place else wish.path
+                file_location = f"{location}: {wish.path}" if location else wish.path
                 try:
                     name = own_name(wish)
                 except ReproError as error:
-                    raise error.at(file_place) from None
+                    raise error.at(file_location) from None
                 if name in items_by_name or problems.get(name, wish) != wish:
                     raise ReproError(
-                        "the name of a problem is taken", where=file_place, actual=name, todo="give it a `name:`"
+                        "the name of a problem is taken", where=file_location, actual=name, todo="give it a `name:`"
                     )
                 problems[name] = wish
             elif wish in sets:
@@ -530,14 +530,14 @@ class Registry(Model):
             elif wish in self._unresolved:
                 raise ReproError(
                     "the set is not resolved: its matrices have not been asked for",
-                    where=f"{place}: {self._unresolved[wish]}" if place else self._unresolved[wish],
+                    where=f"{location}: {self._unresolved[wish]}" if location else self._unresolved[wish],
                     expected="`resolved: true` and the matrices",
                     actual=wish,
                     todo=f"with a network, run `repro resolve {wish}`; without, add --index FILE, a copy of the "
                     "collection's ssstats.csv",
                 )
             else:
-                raise self._unknown_name_error(wish, [*items_by_name, *sorted(sets)], place)
+                raise self._unknown_name_error(wish, [*items_by_name, *sorted(sets)], location)
         return list(problems.values())
 
     def _unknown_name_error(self, name: str, names: list[str], where: str | None = None) -> ReproError:

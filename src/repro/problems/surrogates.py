@@ -168,14 +168,14 @@ def _spread(targets: LengthTargets, count: int, law: Floats, excess: Floats) -> 
     return float((squares / targets.rows) ** 0.5)
 
 
-def _mean(law: Floats, places: Floats) -> float:
-    """Return the mean of `places` under a distribution. Not a dot product, which would start costly threads."""
-    return float((law * places).sum())
+def _mean(law: Floats, positions: Floats) -> float:
+    """Return the mean of `positions` under a distribution. Not a dot product, which would start costly threads."""
+    return float((law * positions).sum())
 
 
-def _power(places: Floats, exponent: float) -> Floats:
+def _power(positions: Floats, exponent: float) -> Floats:
     """Return power-law probabilities of places."""
-    logs = -exponent * np.log(places)
+    logs = -exponent * np.log(positions)
     share = np.exp(logs - logs.max())
     law: Floats = share / share.sum()
     return law
@@ -183,23 +183,23 @@ def _power(places: Floats, exponent: float) -> Floats:
 
 def _geometric(steps: int, mean: float) -> Floats:
     """Return truncated geometric probabilities of 0, 1, … steps with a given mean; they may rise or fall."""
-    places = np.arange(steps + 1.0)
+    positions = np.arange(steps + 1.0)
     low, high = -40.0, 40.0
     share = np.ones(steps + 1)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        logs = middle * places
+        logs = middle * positions
         share = np.exp(logs - logs.max())
         share /= share.sum()
-        low, high = (middle, high) if _mean(share, places) < mean else (low, middle)
+        low, high = (middle, high) if _mean(share, positions) < mean else (low, middle)
     return share
 
 
 def _quantiles(share: Floats, count: int) -> Lengths:
     """Return `count` evenly spaced quantiles of a distribution in ascending order."""
     probabilities = (np.arange(count) + 0.5) / count
-    places = np.searchsorted(np.cumsum(share), probabilities)
-    ascending: Lengths = np.minimum(places, len(share) - 1).astype(np.int64)
+    positions = np.searchsorted(np.cumsum(share), probabilities)
+    ascending: Lengths = np.minimum(positions, len(share) - 1).astype(np.int64)
     return ascending
 
 
@@ -299,8 +299,8 @@ def _draw_distinct(first: int, pointers: Places, columns: int, draw: Draw, rng: 
         # Only rows with redrawn entries have to be sorted again.
         is_changed = np.zeros(len(pointers) - 1, bool)
         is_changed[redrawn] = True
-        places = np.flatnonzero(is_changed[rows])
-        keys[places] = np.sort(keys[places])
+        positions = np.flatnonzero(is_changed[rows])
+        keys[positions] = np.sort(keys[positions])
     for row in np.unique(rows[_repeated_places(keys)]):
         # The row is nearly full: choose the missing entries among its unused columns.
         begin, end = pointers[row], pointers[row + 1]
@@ -358,12 +358,12 @@ def _drawing(family: Family, lengths: Lengths, columns: int, rng: np.random.Gene
     return families[family]
 
 
-def _reflect(places: Places, columns: int) -> Places:
+def _reflect(positions: Places, columns: int) -> Places:
     """Reflect places that exceed either end back into the range."""
-    places = np.abs(places)
-    is_beyond = places >= columns
-    places[is_beyond] = 2 * (columns - 1) - places[is_beyond]
-    return places % columns
+    positions = np.abs(positions)
+    is_beyond = positions >= columns
+    positions[is_beyond] = 2 * (columns - 1) - positions[is_beyond]
+    return positions % columns
 
 
 def _popular_columns(chance: NDArray[np.float64], columns: int) -> Places:

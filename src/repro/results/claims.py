@@ -171,10 +171,10 @@ def target_cells(
     target_value = None if target_cell.value is None else float(target_cell.value)
     if target_value is not None:
         target_cell = Cell(target_value, f"{'≤' if quantity.at_most else '≥'} {target_cell.text}")
-    heads = Cell(item["what"].replace("'", "’")), target_cell
+    first_cells = Cell(item["what"].replace("'", "’")), target_cell
     if not numbers:
         return (
-            *heads,
+            *first_cells,
             Cell(),
             Cell(None, " "),
             Cell(0),
@@ -189,7 +189,7 @@ def target_cells(
     sample = Sample(tuple(number.value for number in numbers), measured.cases)
     count_cell = Cell(n_numbers, f"{n_numbers} of {measured.cases}", (f"no number of {missing_reasons}",))
     return (
-        *heads,
+        *first_cells,
         Cell(value, f"{value:.2f}", measured.notes, sample=sample),
         verdict,
         count_cell if missing_reasons else Cell(n_numbers),
@@ -521,9 +521,9 @@ def _verdict_cell(judgement: Judgement) -> Cell:
 
 
 def _kernels_cell(judgement: Judgement) -> Cell:
-    words = VARIANT_WORDS[judgement.claim.variants if judgement.value is None else judgement.variants]
+    kernels_text = VARIANT_WORDS[judgement.claim.variants if judgement.value is None else judgement.variants]
     if judgement.claim.basis == "published":
-        words = "the published numbers alone"
+        kernels_text = "the published numbers alone"
     has_other_variants = judgement.value is not None and judgement.variants != judgement.claim.variants
     notes = [f"those {VARIANT_WORDS[judgement.claim.variants]} were not measured"] if has_other_variants else []
     notes += [f"by the rows of campaign {judgement.campaign}"] if judgement.campaign else []
@@ -536,7 +536,7 @@ def _kernels_cell(judgement: Judgement) -> Cell:
         cases = f"{len(own_judgement.numbers)} {'case' if len(own_judgement.numbers) == 1 else 'cases'}"
         value = _value_cell(own_judgement.value).shown
         notes += [f"this campaign’s own rows of these kernels have other cases: {value} of {cases}, {verdict}"]
-    return Cell(words, notes=tuple(notes))
+    return Cell(kernels_text, notes=tuple(notes))
 
 
 def claim_columns(column: str) -> tuple[Column[Judgement], ...]:
@@ -631,8 +631,8 @@ def tally(table: Table, key: Literal["id", "claim"] = "id") -> dict[str, list[st
 
 def close_calls(table: Table) -> Counter[str]:
     """Return, for each verdict, the number of its claims whose interval reaches into another verdict."""
-    place = [column.key for column in table.columns].index("verdict")
-    cells = (row[place] for row in table.rows)
+    verdict_index = [column.key for column in table.columns].index("verdict")
+    cells = (row[verdict_index] for row in table.rows)
     return Counter(str(cell.value) for cell in cells if cell.shown.endswith(CLOSE))
 
 
@@ -685,10 +685,10 @@ def _read_claim(line: dict[str, str], where: str) -> Claim:
         "better": get_args(Direction),
         "variants": get_args(JudgedBy),
     }
-    for key, words in (kinds | {"unit": tuple(UNITS)}).items():
-        if line[key] not in words:
+    for key, values in (kinds | {"unit": tuple(UNITS)}).items():
+        if line[key] not in values:
             raise ReproError(
-                f"a claim's {key} is not known", where=where, expected=f"one of {', '.join(words)}", actual=line[key]
+                f"a claim's {key} is not known", where=where, expected=f"one of {', '.join(values)}", actual=line[key]
             )
     try:
         lower_end, _, upper_end = line["published"].partition(" to ")

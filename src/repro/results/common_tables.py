@@ -201,7 +201,7 @@ def baselines_table(
         contestants.values(),
         key=lambda contestant: ([task.title for task in tasks].index(contestant.task), contestant.name),
     )
-    lines = [line for task in tasks for line in _folded([one for one in lines if one.task == task.title])]
+    lines = [line for task in tasks for line in _without_unsupported([one for one in lines if one.task == task.title])]
     clocks = dict.fromkeys(task.clock or clock for task in tasks)
     caption = [
         "All baselines and layouts that have rows, over all problems and precisions: the fastest of each in each case,",
@@ -224,7 +224,7 @@ def register_baselines(
         return baselines_table(campaign, tasks, name, clock)
 
 
-def _folded(lines: Sequence[Contestant]) -> list[Contestant]:
+def _without_unsupported(lines: Sequence[Contestant]) -> list[Contestant]:
     """Return the lines of a task, with one in place of those that are unsupported in every case."""
     unsupported = [line for line in lines if not line.seconds and {*line.failures.values()} == {"unsupported"}]
     if len(unsupported) < 2:

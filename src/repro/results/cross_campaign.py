@@ -80,7 +80,9 @@ def others_note(campaign: Campaign) -> str:
     """Return sentences that name the campaigns in `campaign.beside` and their code versions; empty if none."""
     if not campaign.beside:
         return ""
-    places = [f"campaign {reference.name} on {reference.device or 'no device yet'}" for reference in campaign.beside]
+    campaign_texts = [
+        f"campaign {reference.name} on {reference.device or 'no device yet'}" for reference in campaign.beside
+    ]
     changed_names = [
         reference.name for reference in campaign.beside if campaign.sources and reference.sources - campaign.sources
     ]
@@ -89,7 +91,7 @@ def others_note(campaign: Campaign) -> str:
         if changed_names
         else ""
     )
-    return f"Beside it, by the same clock: {', '.join(places)}.{code}"
+    return f"Beside it, by the same clock: {', '.join(campaign_texts)}.{code}"
 
 
 def column_title(campaign: Campaign, reference: Campaign) -> str:

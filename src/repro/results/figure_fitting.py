@@ -29,7 +29,7 @@ GAP = 3.0
 SPARE = 5.0
 
 
-def fit_words(drawing: Canvas, width: float) -> None:
+def fit_texts(drawing: Canvas, width: float) -> None:
     """Change the width (inches) of a figure with a constrained layout, and break texts that are too wide into lines."""
     drawing.draw_without_rendering()
     heights = _panel_heights(drawing)
@@ -57,9 +57,9 @@ def fit_words(drawing: Canvas, width: float) -> None:
         _fit_ticks(axes, gap)
     titles = [(axes.title, axes) for axes in drawing.axes]
     labels = [(axes.xaxis.label, axes) for axes in drawing.axes]
-    for words in (titles, labels):  # all titles get the same width, and so do all labels
-        rooms = [_room(text, axes, drawing, gap) for text, axes in words if text.get_text()]
-        for text, _ in words:
+    for texts in (titles, labels):  # all titles get the same width, and so do all labels
+        rooms = [_room(text, axes, drawing, gap) for text, axes in texts if text.get_text()]
+        for text, _ in texts:
             _break(text, min(rooms, default=room))
     drawing.draw_without_rendering()
     lift_common_label(drawing, footnotes)
@@ -72,20 +72,20 @@ def fit_words(drawing: Canvas, width: float) -> None:
 
 def _panel_heights(drawing: Canvas) -> float:
     """Return the sum of the heights of the rows of panels in inches."""
-    places = ((axes, axes.get_subplotspec()) for axes in drawing.axes)
-    rows = {place.rowspan.start: axes.bbox.height for axes, place in places if place is not None}
+    specs = ((axes, axes.get_subplotspec()) for axes in drawing.axes)
+    rows = {spec.rowspan.start: axes.bbox.height for axes, spec in specs if spec is not None}
     return sum(rows.values()) / drawing.dpi
 
 
 def _break(text: Text, room: float) -> None:
     """Break a horizontal text into lines of at most `room` pixels: at blanks, if need be after `/` and `_` too."""
     # a no-break space keeps a mark († or ‡) on one line with the word after it
-    words = re.sub(r"(?<![^\s(])([†‡]) ", "\\1\N{NO-BREAK SPACE}", text.get_text())
+    content = re.sub(r"(?<![^\s(])([†‡]) ", "\\1\N{NO-BREAK SPACE}", text.get_text())
     if text.get_rotation() or text.get_window_extent().width <= room:
         return
     # `wrap` breaks lines at a vertical tab as at a blank; `_lines` removes the tabs
-    inner = words if "$" in words else re.sub(r"(?<=[/_])(?=\w)", "\v", words)
-    for breakable in (words, inner):
+    inner = content if "$" in content else re.sub(r"(?<=[/_])(?=\w)", "\v", content)
+    for breakable in (content, inner):
         for letters in range(len(breakable), 0, -1):
             lines = _lines(breakable, letters)
             text.set_text("\n".join(lines))
@@ -97,8 +97,8 @@ def _break(text: Text, room: float) -> None:
                 return
 
 
-def _lines(words: str, letters: int) -> list[str]:
-    lines = wrap(words, letters, replace_whitespace=False, break_long_words=False, break_on_hyphens=False)
+def _lines(text: str, letters: int) -> list[str]:
+    lines = wrap(text, letters, replace_whitespace=False, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\v", "").replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
@@ -111,7 +111,7 @@ def _narrow(legend: Legend, room: float) -> None:
     while columns > 1 and legend.get_window_extent().width > room:
         columns -= 1
         # as in matplotlib: if the entries do not divide evenly, the first columns have one more
-        ends = [-(-len(entries) * place // columns) for place in range(columns + 1)]
+        ends = [-(-len(entries) * index // columns) for index in range(columns + 1)]
         body._children = [
             plotting.VPacker(pad=0, sep=gap, align="baseline", children=entries[start:end])
             for start, end in pairwise(ends)
@@ -154,7 +154,7 @@ def _room(text: Text, axes: Axes, drawing: Canvas, gap: float) -> float:
                 right_end = min(right_end, (panel.x1 + neighbour.x0) / 2)
             elif neighbour.x1 <= panel.x0:
                 left_end = max(left_end, (neighbour.x1 + panel.x0) / 2)
-    columns = (words.get_window_extent() for words in axes.texts if words.get_visible())
+    columns = (text.get_window_extent() for text in axes.texts if text.get_visible())
     right_end = min(
         [
             right_end,
@@ -199,12 +199,12 @@ def _has_clearance(axis: Axis, labels: Sequence[Text], angle: float, gap: float)
         box = label.get_window_extent()
         label.set_rotation(rotation)
         sizes.append((box.width, box.height))
-    places = [float(axis.axes.transData.transform((label.get_position()[0], 0))[0]) for label in labels]
+    positions = [float(axis.axes.transData.transform((label.get_position()[0], 0))[0]) for label in labels]
     sine, cosine = abs(sin(radians(angle))), abs(cos(radians(angle)))
     return all(
-        sine * abs(place - next_place) >= (size[1] + next_size[1]) / 2
-        or cosine * abs(place - next_place) >= (size[0] + next_size[0]) / 2 + gap
-        for (place, next_place), (size, next_size) in zip(pairwise(places), pairwise(sizes), strict=True)
+        sine * abs(position - next_position) >= (size[1] + next_size[1]) / 2
+        or cosine * abs(position - next_position) >= (size[0] + next_size[0]) / 2 + gap
+        for (position, next_position), (size, next_size) in zip(pairwise(positions), pairwise(sizes), strict=True)
     )
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from repro.errors import ReproError
 from repro.misspellings import suggestion
 from repro.results import plotting
-from repro.results.figure_fitting import fit_words, lift_common_label
+from repro.results.figure_fitting import fit_texts, lift_common_label
 from repro.results.tables import Figure
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ ROW_HEIGHT = 0.17
 
 
 class Look(NamedTuple):
-    """How a role looks in all figures: its word in legends, and what nothing else is drawn with."""
+    """How a role looks in all figures: its label in legends, and what nothing else is drawn with."""
 
-    word: str
+    label: str
     #: Colour of lines and marks, and colour of bars.
     colour: str
     fill: str
@@ -53,7 +53,7 @@ class Look(NamedTuple):
 
 OURS = Look("ours", "#1f4e79", "#1f4e79", "o")
 PAPERS = Look("papers’ kernels", "#3f88c5", "#9cc3e6", "^")
-#: The library of the baselines, whose name stands in place of the word where it is known.
+#: The library of the baselines, whose name stands in place of the label where it is known.
 LIBRARY = Look("library", "#d55e00", "#d55e00", "s")
 #: Numbers that a paper states of its own machine; the colours are those of a mark's edge and of its face.
 PUBLISHED = Look("published", "black", "white", "D")
@@ -140,8 +140,10 @@ class Shape:
                 actual=f"{unknown_formats[0]}{suggestion(unknown_formats[0], FORMATS)}",
             )
         if self.font is not None and self.font not in (fonts := plotting.get_font_names()):
-            words = {name.lower(): name for name in fonts if not SYMBOLS.match(name)}
-            similar_fonts = [words[match] for match in get_close_matches(self.font.lower(), words, n=3, cutoff=0.4)]
+            families = {name.lower(): name for name in fonts if not SYMBOLS.match(name)}
+            similar_fonts = [
+                families[match] for match in get_close_matches(self.font.lower(), families, n=3, cutoff=0.4)
+            ]
             raise ReproError(
                 "the font is not installed",
                 where="--font",
@@ -173,7 +175,7 @@ def draw_layout(figure: Figure, shape: Shape | None = None) -> Canvas:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _NO_ROOM, UserWarning)  # while words are fitted, or for a very long name
         if is_fitted:
-            fit_words(drawing, shape.width or drawing.get_figwidth())
+            fit_texts(drawing, shape.width or drawing.get_figwidth())
         elif drawing.get_supxlabel():
             drawing.draw_without_rendering()
             lift_common_label(drawing, [legend for legend in drawing.legends if legend.get_gid() == FOOT])
@@ -243,7 +245,7 @@ def rounded(svg: str) -> str:
     def short(number: re.Match[str]) -> str:
         return f"{round(float(number[0]), PLACES) + 0.0:.{PLACES}f}".rstrip("0").rstrip(".")
 
-    return _COORDINATES.sub(lambda place: _DECIMALS.sub(short, place[0]), svg)
+    return _COORDINATES.sub(lambda match: _DECIMALS.sub(short, match[0]), svg)
 
 
 #: An id that Matplotlib derives from a hash of unrounded coordinates, whose last bits differ between machines.
@@ -286,14 +288,14 @@ def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
 
 
 def write_column(
-    axes: Axes, texts: Sequence[str | None], head: tuple[str, str], *, points: float = 3, bold: Sequence[int] = ()
+    axes: Axes, texts: Sequence[str | None], header: tuple[str, str], *, points: float = 3, bold: Sequence[int] = ()
 ) -> None:
     """Write a column of numbers to the right of an axes, one number per row, with a head if there are any numbers.
 
-    `head` has the name or symbol, and the colour, of the series to which the numbers belong; `points` is the gap to the
+    `header` has the name or symbol, and the colour, of the series of the numbers; `points` is the gap to the
     axes; the numbers of the rows `bold` are bold.
     """
-    name, colour = head
+    name, colour = header
     text_style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6, "annotation_clip": False}
     if any(text is not None for text in texts):
         axes.annotate(
@@ -383,13 +385,13 @@ def _write_foot(figure: Canvas, foot: str, *, is_fitted: bool) -> None:
 FOOT = "foot"
 
 
-def _write_below(figure: Canvas, text: str, place: Literal["outside lower left", "outside lower right"]) -> None:
+def _write_below(figure: Canvas, text: str, location: Literal["outside lower left", "outside lower right"]) -> None:
     """Write a line of text below the figure, as a legend without handles, for which the layout reserves space."""
     handle = plotting.Line2D([], [], linestyle="")
     legend = figure.legend(
         [handle],
         [text],
-        loc=place,
+        loc=location,
         handlelength=0,
         handletextpad=0,
         borderpad=0.1,
@@ -407,7 +409,7 @@ def legend_columns(labels: Sequence[str], most: int = 2, letters: int = LETTERS_
     """Return how many legend columns, `most` at most, have longest labels of no more than so many letters together."""
 
     def column_letters(columns: int) -> int:
-        ends = [ceil(len(labels) * place / columns) for place in range(columns + 1)]
+        ends = [ceil(len(labels) * index / columns) for index in range(columns + 1)]
         return sum(max(map(len, labels[start:end]), default=0) for start, end in pairwise(ends))
 
     return next((columns for columns in range(most, 1, -1) if column_letters(columns) <= letters), 1)
@@ -488,7 +490,7 @@ def _row(axis: Axis, value: float) -> str | None:
     if not isinstance(axis.get_major_locator(), plotting.FixedLocator):
         return None
     formatter = axis.get_major_formatter()
-    names = [formatter(place) for place in axis.get_majorticklocs() if abs(place - value) < 0.5]
+    names = [formatter(tick) for tick in axis.get_majorticklocs() if abs(tick - value) < 0.5]
     return names[0] if names and not re.fullmatch(r"[\d.,\s]+", names[0]) else None
 
 

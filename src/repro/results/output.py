@@ -73,14 +73,14 @@ def as_csv(table: Table) -> str:
     A column with confidence intervals is followed by columns `…_low` and `…_high`. `keys` names the recorded rows from
     which a line was computed, separated by blanks; `keys_<campaign>` does so for other campaigns in the table.
     """
-    has_interval = [any(row[place].interval for row in table.rows) for place in range(len(table.columns))]
-    heads = [
+    has_interval = [any(row[index].interval for row in table.rows) for index in range(len(table.columns))]
+    headers = [
         key
         for column, ends in zip(table.columns, has_interval, strict=True)
         for key in (column.key, *((f"{column.key}_low", f"{column.key}_high") if ends else ()))
     ]
     reference_names = [*dict.fromkeys(column.campaign for column in table.columns if column.campaign)]
-    lines = [_csv_line([*heads, "notes", "keys", *(f"keys_{name}" for name in reference_names)])]
+    lines = [_csv_line([*headers, "notes", "keys", *(f"keys_{name}" for name in reference_names)])]
     for row in table.rows:
         notes = dict.fromkeys(note for cell in row for note in cell.notes)
         keys = [_keys(table, row, name) for name in ("", *reference_names)]
@@ -158,9 +158,9 @@ def as_markdown(table: Table, remark: str = "") -> str:
         letters = table.letters(cell)
         return markdown_escape(cell.shown) + (f"<sup>{letters}</sup>" if letters else "")
 
-    heads = [markdown_escape(f"{c.group}: {c.title}" if c.group else c.title) for c in table.columns]
+    headers = [markdown_escape(f"{c.group}: {c.title}" if c.group else c.title) for c in table.columns]
     first, *others = sentences(table.caption)
-    lines = [markdown_escape(first), "", *([remark, ""] if remark else []), _pipe(heads)]
+    lines = [markdown_escape(first), "", *([remark, ""] if remark else []), _pipe(headers)]
     lines.append(_pipe(["---:" if column.numeric else "---" for column in table.columns]))
     lines += [_pipe([cell_text(cell) for cell in row]) for row in (*table.rows, *table.summary)]
     if table.notes:
@@ -190,15 +190,15 @@ def caption_and_note(title: str, caption: str, foot: str = "") -> tuple[str, str
     first, *others = sentences(caption)
     source = f"{foot}." if foot else next((sentence for sentence in others if _SOURCE.match(sentence)), "")
     is_brief = len(f"{first} {source}".split()) <= CAPTION_WORDS
-    head = first if is_brief and first else f"{title}."
+    opening = first if is_brief and first else f"{title}."
     note = [*([] if is_brief else [first]), *(sentence for sentence in others if sentence != source)]
-    return f"{head} {source}".strip(), " ".join(note)
+    return f"{opening} {source}".strip(), " ".join(note)
 
 
 def latex_caption(title: str, caption: str) -> str:
     r"""Return a LaTeX `\caption`, which has the title in lists of tables and figures; without a caption the title."""
-    head = latex_escape(title)
-    return rf"\caption[{{{head}}}]{{{latex_escape(caption)}}}" if caption else rf"\caption{{{head}.}}"
+    title_text = latex_escape(title)
+    return rf"\caption[{{{title_text}}}]{{{latex_escape(caption)}}}" if caption else rf"\caption{{{title_text}.}}"
 
 
 def latex_note(lines: Sequence[str], size: str) -> list[str]:
@@ -243,13 +243,13 @@ def as_latex(table: Table, label: str, title: str, short_caption: bool = False) 
         r"\toprule",
     ]
     if table.is_grouped:
-        heads, rules, first = [], [], 1
+        headers, rules, first = [], [], 1
         for group, span in table.groups():
-            heads.append(rf"\multicolumn{{{span}}}{{c}}{{{latex_escape(group)}}}" if group else "")
+            headers.append(rf"\multicolumn{{{span}}}{{c}}{{{latex_escape(group)}}}" if group else "")
             if group:
                 rules.append(rf"\cmidrule(lr){{{first}-{first + span - 1}}}")
             first += span
-        lines += [" & ".join(heads) + r" \\", " ".join(rules)]
+        lines += [" & ".join(headers) + r" \\", " ".join(rules)]
     lines.append(" & ".join(latex_escape(column.title) for column in table.columns) + r" \\")
     lines.append(r"\midrule")
     lines += [line(row) for row in table.rows]

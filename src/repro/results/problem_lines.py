@@ -189,11 +189,11 @@ def measurement_note(campaign: Campaign, clock: ClockName, phase: str = "the rep
     """Return the sentence on the device, clock and cache state of our times."""
     if campaign.device is None:
         return "Ours: nothing was measured yet."
-    place = f"the CPU ({campaign.device}, through OpenCL)" if campaign.on_cpu else campaign.device
+    machine = f"the CPU ({campaign.device}, through OpenCL)" if campaign.on_cpu else campaign.device
     read = f"the {clock} clock ({CLOCK_WORDS[clock]})"
     later_note = f" (measured again later: campaign {campaign.later.name})" if campaign.later else ""
     sentence = (
-        f"Ours: {place}, campaign {campaign.name}{later_note}, medians of {phase} by {read}, cache {campaign.cache}."
+        f"Ours: {machine}, campaign {campaign.name}{later_note}, medians of {phase} by {read}, cache {campaign.cache}."
     )
     readings = empty_kernel_reading(campaign, clock)
     return join_sentences(
@@ -289,8 +289,12 @@ def _symmetry_cell(record: ProblemRecord) -> Cell:
     kinds = next((group["symmetry"] for group in groups if "symmetry" in group), None)
     if kinds is None:
         return Cell("not tested") if record.is_available and record.kind == "matrix" else Cell()
-    words = {f"{kind or 'no'}": [p for p in kinds if kinds[p] == kind] for kind in kinds.values()}
-    return Cell(", ".join(words) if len(words) == 1 else "; ".join(f"{w} ({', '.join(ps)})" for w, ps in words.items()))
+    kinds_by_name = {f"{kind or 'no'}": [p for p in kinds if kinds[p] == kind] for kind in kinds.values()}
+    return Cell(
+        ", ".join(kinds_by_name)
+        if len(kinds_by_name) == 1
+        else "; ".join(f"{w} ({', '.join(ps)})" for w, ps in kinds_by_name.items())
+    )
 
 
 def _kind_cell(record: ProblemRecord) -> Cell:

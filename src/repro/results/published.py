@@ -59,7 +59,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file, strict=True)
-            heads = tuple(reader.fieldnames or ())
+            header = tuple(reader.fieldnames or ())
             records = list(reader)
     except FileNotFoundError:
         raise ReproError(
@@ -67,12 +67,12 @@ def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:
         ) from None
     except (csv.Error, ValueError, OSError) as error:
         raise ReproError("unreadable file of published numbers", where=path, actual=error) from None
-    if heads != columns:
+    if header != columns:
         raise ReproError(
             "a file of published numbers has other columns",
             where=path,
             expected=", ".join(columns),
-            actual=", ".join(heads),
+            actual=", ".join(header),
         )
     for line, record in enumerate(records, start=2):
         if None in record or None in record.values():  # csv.DictReader marks too many or too few cells by None

@@ -144,19 +144,21 @@ class Caption:
     @classmethod
     def of(cls, text: str) -> Caption:
         """Split a caption after a sentence; within a too long sentence at a pause, else with an ellipsis."""
-        said = sentences(text)
-        kept_sentences = [sentence for sentence in said if not sentence.startswith(REMARKS)]
-        words = " ".join(kept_sentences).split()
+        all_sentences = sentences(text)
+        kept_sentences = [sentence for sentence in all_sentences if not sentence.startswith(REMARKS)]
+        tokens = " ".join(kept_sentences).split()
         end = count = 0
         for sentence in kept_sentences:
             count += len(sentence.split())
             end = count if count <= WORDS_SHOWN else end
         if not end:  # the first sentence is too long: split at a pause in the second half of the allowed words
-            pauses = [number for number, word in enumerate(words[:WORDS_SHOWN], 1) if word.endswith(PAUSES)]
+            pauses = [number for number, token in enumerate(tokens[:WORDS_SHOWN], 1) if token.endswith(PAUSES)]
             end = pauses[-1] if pauses and pauses[-1] > WORDS_SHOWN // 2 else WORDS_SHOWN
-        cut = " …" if end < len(words) and not words[end - 1].endswith(PAUSES) else ""
+        cut = " …" if end < len(tokens) and not tokens[end - 1].endswith(PAUSES) else ""
         clocks = tuple(dict.fromkeys(re.findall(r"by the (event|graph|host) clock", text)))
-        return cls(" ".join(words[:end]) + cut, " ".join(words[end:]), clocks, len(kept_sentences) < len(said))
+        return cls(
+            " ".join(tokens[:end]) + cut, " ".join(tokens[end:]), clocks, len(kept_sentences) < len(all_sentences)
+        )
 
 
 @dataclass(frozen=True)
@@ -205,9 +207,9 @@ def is_empty(artifact: Artifact, content: Table | Figure, campaign: Campaign) ->
 def lacks_ours(table: Table, campaign: Campaign) -> bool:
     """Return whether a table has columns for this campaign's numbers, and no line has one: only published ones."""
     columns = [*enumerate(table.columns)]
-    places = [index for index, column in columns if "measured" in (column.key, column.title, column.group)]
-    places = places or [index for index, column in columns if column.group.startswith(("ours", campaign.column))]
-    return bool(places) and all(row[index].value is None for row in table.rows for index in places)
+    indices = [index for index, column in columns if "measured" in (column.key, column.title, column.group)]
+    indices = indices or [index for index, column in columns if column.group.startswith(("ours", campaign.column))]
+    return bool(indices) and all(row[index].value is None for row in table.rows for index in indices)
 
 
 def inline_svg(text: str, artifact: Artifact) -> Markup:
@@ -269,7 +271,7 @@ def make_card(
         description.format(library=library),
         numbers,
         {name: result.numbers_of_other_clocks(table) for name, table in tables.items()},
-        {words.format(library=library): cell for words, cell in omitted_numbers.items() if cell.value is not None},
+        {text.format(library=library): cell for text, cell in omitted_numbers.items() if cell.value is not None},
         join_tables(tables) if len(tables) > 1 else None,
     )
 
@@ -282,19 +284,19 @@ def join_tables(tables: Mapping[str, Table]) -> Table:
     first = next(iter(tables.values()))
     shared = [index for index, column in enumerate(first.columns) if not column.group]
     columns = [first.columns[index] for index in shared]
-    group_places: dict[str, list[int]] = {}
+    group_indices: dict[str, list[int]] = {}
     for name, table in tables.items():
-        group_places[name] = [index for index, column in enumerate(table.columns) if column.group]
-        columns += [_campaign_column(name, table.columns[index]) for index in group_places[name]]
+        group_indices[name] = [index for index, column in enumerate(table.columns) if column.group]
+        columns += [_campaign_column(name, table.columns[index]) for index in group_indices[name]]
     rows_by_line = {name: {row[0].shown: row for row in table.rows} for name, table in tables.items()}
     lines = dict.fromkeys(line for rows in rows_by_line.values() for line in rows)
     rows = []
     for line in lines:
-        heads = rows_by_line[next(iter(tables))].get(line)
-        cells = [heads[index] for index in shared] if heads else [Cell(line), *[Cell()] * (len(shared) - 1)]
-        for name, places in group_places.items():
+        shared_row = rows_by_line[next(iter(tables))].get(line)
+        cells = [shared_row[index] for index in shared] if shared_row else [Cell(line), *[Cell()] * (len(shared) - 1)]
+        for name, indices in group_indices.items():
             row = rows_by_line[name].get(line)
-            cells += [row[index] if row else Cell() for index in places]
+            cells += [row[index] if row else Cell() for index in indices]
         rows.append(tuple(cells))
     return Table(tuple(columns), rows, f"{first.caption.partition('. ')[0].rstrip('.')}: {' beside '.join(tables)}.")
 
@@ -463,8 +465,8 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
     campaign = part.campaign
     page_artifacts = []
     omitted_names = []
-    for place, artifact in enumerate(part.artifacts):
-        progress(campaign.study, place, len(part.artifacts))
+    for number, artifact in enumerate(part.artifacts):
+        progress(campaign.study, number, len(part.artifacts))
         page_artifact = render_artifact(artifact, campaign, part.published)
         if page_artifact is None:
             omitted_names.append(artifact.name)
@@ -672,16 +674,16 @@ def _protocol(campaign: Campaign) -> dict[str, str]:
     protocols = {}
     for phase, protocol in (("search", "screen"), ("search", "full"), ("report", "full")):
         part = rows.select(phase=phase, protocol=protocol)
-        words = []
+        clock_texts = []
         for clock in REPORT_CLOCKS:
             launches = [launches for row in part if (launches := row.get(f"{clock}_launches")) is not None]
             if launches:
                 low, high = min(launches), max(launches)
                 clock_text = "by the host" if clock == "host" else f"by {clock}s"
-                words.append(f"{low}–{high} {clock_text}" if low != high else f"{low} {clock_text}")
+                clock_texts.append(f"{low}–{high} {clock_text}" if low != high else f"{low} {clock_text}")
         if part:
             protocols[f"{phase}, {protocol}"] = (
-                f"{len(part)} rows; launches a row: {', '.join(words) or 'not recorded'}"
+                f"{len(part)} rows; launches a row: {', '.join(clock_texts) or 'not recorded'}"
             )
     return protocols
 

@@ -154,13 +154,13 @@ def _medians(rounds: Sequence[Floats], draws: NDArray[np.integer]) -> Floats:
     flat_draws = draws.reshape(-1, len(rounds))
     # hash of a draw, independent of order: the sum of random numbers, one per round
     codes = np.random.default_rng(1).integers(1 << 62, size=len(rounds))[flat_draws].sum(axis=1)
-    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     distinct_draws = flat_draws[first]
     if len({len(part) for part in rounds}) == 1:
         medians: Floats = np.median(np.asarray(rounds)[distinct_draws].reshape(len(first), -1), axis=1)
     else:
         medians = np.array([np.median(np.concatenate([rounds[number] for number in draw])) for draw in distinct_draws])
-    return medians[place].reshape(draws.shape[:-1])
+    return medians[inverse].reshape(draws.shape[:-1])
 
 
 def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | None:
@@ -171,11 +171,11 @@ def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | Non
     """
     from scipy.stats import bootstrap
 
-    names = {case: place for place, case in enumerate(dict.fromkeys(cases))}
+    names = {case: index for index, case in enumerate(dict.fromkeys(cases))}
     if len(names) < 2:
         return None
-    places = [names[case] for case in cases]
-    sums, counts = np.bincount(places, weights=changes), np.bincount(places)
+    case_indices = [names[case] for case in cases]
+    sums, counts = np.bincount(case_indices, weights=changes), np.bincount(case_indices)
     bootstrap_result = bootstrap(
         (sums, counts),
         lambda sums, counts, axis: sums.sum(axis=axis) / counts.sum(axis=axis),

@@ -142,7 +142,7 @@ class Table:
 
 
 def move_lead_columns(
-    table: Table, lead: Sequence[str], instead: Sequence[str] = (), *, after_texts: bool = False
+    table: Table, lead: Sequence[str], fallback: Sequence[str] = (), *, after_texts: bool = False
 ) -> Table:
     """Return a table with the columns `lead` directly after its first columns without a group, which name the case.
 
@@ -150,13 +150,13 @@ def move_lead_columns(
     `after_texts`, numbers do not name the case: they come behind `lead`.
     """
     columns = table.columns
-    places = {column.key: index for index, column in enumerate(columns)}
-    heads = {places[key] for key in (*lead, *instead) if key in places}
-    numbers = (i for i, column in enumerate(columns) if column.group or i in heads or (after_texts and column.numeric))
+    index_of = {column.key: index for index, column in enumerate(columns)}
+    fixed = {index_of[key] for key in (*lead, *fallback) if key in index_of}
+    numbers = (i for i, column in enumerate(columns) if column.group or i in fixed or (after_texts and column.numeric))
     naming = next(numbers, len(columns))
     valued = {index for index in range(len(columns)) if any(row[index].value is not None for row in table.rows)}
-    found = next((keys for keys in (lead, instead) if any(places.get(key) in valued for key in keys)), lead)
-    first = [places[key] for key in found if key in places]
+    found = next((keys for keys in (lead, fallback) if any(index_of.get(key) in valued for key in keys)), lead)
+    first = [index_of[key] for key in found if key in index_of]
     others = [*first, *(index for index in range(naming, len(columns)) if index not in first)]
     order = [*range(naming), *sorted(others, key=lambda index: index not in valued)]
 
@@ -289,7 +289,7 @@ class Result:
         for line in self.lines:
             source = published_table if line.as_published else table
             cells[line.description] = _cell_at(source, line.row, line.column) if source else Cell()
-        return {words: cell for words, cell in cells.items() if cell.value is not None}
+        return {text: cell for text, cell in cells.items() if cell.value is not None}
 
     def _cell(self, table: Table, name: str) -> Cell:
         return _cell_at(table, name, self._column(table))
@@ -354,7 +354,7 @@ def digits(value: float) -> str:
     """Format a positive number with three significant digits (below 1: two) and no exponent."""
     if 0 < value < 0.0995:
         return f"{value:.{1 - floor(log10(value))}f}"
-    for limit, places in ((9.995, 2), (99.95, 1)):
+    for limit, decimals in ((9.995, 2), (99.95, 1)):
         if value < limit:
-            return f"{value:.{places}f}"
+            return f"{value:.{decimals}f}"
     return f"{value:.0f}"

@@ -54,6 +54,6 @@ def _meet(axis: Axis, ticks: Sequence[float], height: float) -> bool:
     box, dpi = axis.axes.bbox, axis.axes.figure.dpi
     points = 72 * (box.width if is_horizontal else box.height) / dpi
     sizes = [height * (DIGIT_WIDTH * len(f"{tick:g}") if is_horizontal else 1.0) + MIN_TICK_SPACING for tick in ticks]
-    places = [points * log10(tick / low) / log10(high / low) for tick in ticks]
-    pairs = zip(pairwise(places), pairwise(sizes), strict=True)
-    return any(place[1] - place[0] < sum(size) / 2 for place, size in pairs)
+    positions = [points * log10(tick / low) / log10(high / low) for tick in ticks]
+    pairs = zip(pairwise(positions), pairwise(sizes), strict=True)
+    return any(pair[1] - pair[0] < sum(size) / 2 for pair, size in pairs)

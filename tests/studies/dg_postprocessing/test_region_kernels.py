@@ -82,7 +82,7 @@ def test_the_filter_adds_the_regions_of_each_point(degree, region_operands, regi
     kernel.prepare(workspace)
     error = operands.check(kernel, workspace)
     assert error is not None and error <= 1
-    assert kernel.result().shape == (len(operands.regions.places),)
+    assert kernel.result().shape == (len(operands.regions.positions),)
     kernel.release()
 
 

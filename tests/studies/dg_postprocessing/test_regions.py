@@ -122,7 +122,7 @@ def test_lists_that_cannot_be_had_are_refused():
     field = cube_field(1, 1)
     with pytest.raises(ReproError, match="fewer regions"):
         make_regions(field, 10**7, degree=0)
-    assert len(make_regions(field, 0, degree=0).places) == 6 * 12
+    assert len(make_regions(field, 0, degree=0).positions) == 6 * 12
     for wrong in ({"h": 0.0}, {"h": -1.0}, {"h": np.nan}, {"count": -1}, {"degree": -1}):
         with pytest.raises(ReproError, match=f"no {next(iter(wrong))} of regions"):
             make_regions(field, **wrong)
@@ -137,7 +137,7 @@ def test_the_seed_settles_the_list():
     field = cube_field(2, 1)
     one, same, other = (make_regions(field, 5000, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.rows, same.rows)
-    assert not np.array_equal(one.places, other.places)
+    assert not np.array_equal(one.positions, other.positions)
 
 
 @pytest.mark.exhaustive

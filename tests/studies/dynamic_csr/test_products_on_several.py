@@ -263,7 +263,7 @@ def test_rows_are_dealt_by_their_sizes(rows, devices):
     for at in range(devices):
         own = dealing.rows(at)
         assert len(own) <= dealing.part and (np.diff(sizes[own]) <= 0).all()
-        np.testing.assert_array_equal(dealing.places[own], at * dealing.part + np.arange(len(own)))
+        np.testing.assert_array_equal(dealing.positions[own], at * dealing.part + np.arange(len(own)))
     assert dealing.part % VECTOR_ALIGNMENT == 0 and dealing.length == devices * dealing.part
     vector = np.arange(rows, dtype=np.float64)
     np.testing.assert_array_equal(dealing.gather(dealing.spread(vector)), vector)
@@ -273,7 +273,7 @@ def test_columns_are_split_into_own_and_others():
     grown = make_operands(square([3, 0, 7, 1] * 30), "double", 1).grown
     dealing = RowDistribution.of(np.diff(grown.indptr), 2)
     rows = grown[dealing.rows(1)]
-    rows.indices = dealing.places[rows.indices]
+    rows.indices = dealing.positions[rows.indices]
     rows = type(rows)((rows.data, rows.indices, rows.indptr), shape=(len(dealing.rows(1)), dealing.length))
     own, other = split_columns(rows, 1, dealing.part)
     assert own.nnz + other.nnz == rows.nnz and own.nnz and other.nnz

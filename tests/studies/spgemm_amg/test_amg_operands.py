@@ -43,8 +43,8 @@ def test_what_a_product_must_be(a, precision):
                for i in range(a.shape[0])]  # fmt: skip
     np.testing.assert_array_equal(expected.products, by_hand)
     np.testing.assert_array_equal(expected.sizes, np.diff(pattern.indptr))
-    np.testing.assert_array_equal(expected.whole.indices, pattern.indices)
-    np.testing.assert_allclose(expected.whole.toarray(), (held @ held).toarray(), atol=1e-12)
+    np.testing.assert_array_equal(expected.exact_product.indices, pattern.indices)
+    np.testing.assert_allclose(expected.exact_product.toarray(), (held @ held).toarray(), atol=1e-12)
     np.testing.assert_allclose(expected.y, held @ (held @ expected.x), atol=1e-10)
     assert (expected.bound > 0).all()
     assert expected is operands.expected("AA"), "it is computed once"
@@ -54,8 +54,8 @@ def test_what_cancels_stays_an_entry():
     expected = only_multiplied(CANCELLING).expected("AA")
     assert (CANCELLING @ CANCELLING).nnz == 6
     np.testing.assert_array_equal(expected.sizes, [2, 2, 3])
-    np.testing.assert_array_equal(expected.whole.toarray(), [[0, 3, 0], [-3, 3, 0], [-3, 9, 1]])
-    assert expected.whole.data[0] == 0
+    np.testing.assert_array_equal(expected.exact_product.toarray(), [[0, 3, 0], [-3, 3, 0], [-3, 9, 1]])
+    assert expected.exact_product.data[0] == 0
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -69,7 +69,9 @@ def test_the_products_of_a_set_up(precision):
     eps = np.finfo(operands.dtype).eps
     np.testing.assert_allclose(ap, a @ p, atol=20 * eps * abs(a).max())
     coarse = operands.levels[1].a.toarray()
-    np.testing.assert_allclose(operands.expected("RAP").whole.toarray(), coarse, atol=100 * eps * abs(coarse).max())
+    np.testing.assert_allclose(
+        operands.expected("RAP").exact_product.toarray(), coarse, atol=100 * eps * abs(coarse).max()
+    )
     for name in operands.products:
         for factor in operands.factor(name):
             assert factor.dtype == operands.dtype
@@ -273,7 +275,7 @@ def test_of_a_large_product_sizes_and_the_product_with_a_vector_are_held(monkeyp
     monkeypatch.setattr(amg_expected, "MAX_COMPARED_ENTRIES", 10)
     operands = only_multiplied(random(40, 40, 0.2) + sp.eye_array(40))
     expected = operands.expected("AA")
-    assert expected.whole is None
+    assert expected.exact_product is None
     c, rows = sp.csr_array(operands.a @ operands.a), np.ones(40, bool)
     assert compare_rows(np.diff(c.indptr), c @ expected.x, expected, rows) <= 1
     c.data[3] += 1e-6

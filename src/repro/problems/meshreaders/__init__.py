@@ -65,34 +65,34 @@ def load_text(path: Path, comment: bytes = b"") -> bytes:
 class Content:
     """Content of a file, read from start to end; `order` is the byte order of binary arrays, or "" for text."""
 
-    def __init__(self, content: bytes, place: int = 0, order: Order = "") -> None:
-        self.content, self.place = content, place
+    def __init__(self, content: bytes, offset: int = 0, order: Order = "") -> None:
+        self.content, self.offset = content, offset
         self.order: Order = order
 
     def line(self) -> bytes:
         """Return the next line that is not blank, stripped; b"" at the end."""
-        while self.place < len(self.content):
-            end = self.content.find(b"\n", self.place)
+        while self.offset < len(self.content):
+            end = self.content.find(b"\n", self.offset)
             end = len(self.content) if end < 0 else end
-            line = self.content[self.place : end].strip()
-            self.place = end + 1
+            line = self.content[self.offset : end].strip()
+            self.offset = end + 1
             if line:
                 return line
         return b""
 
-    def word(self) -> bytes:
-        match = _WORD.search(self.content, self.place)
-        self.place = match.end() if match else len(self.content)
+    def token(self) -> bytes:
+        match = _WORD.search(self.content, self.offset)
+        self.offset = match.end() if match else len(self.content)
         return match[0] if match else b""
 
     def peek(self) -> bytes:
         """Return the next word without consuming it."""
-        match = _WORD.search(self.content, self.place)
+        match = _WORD.search(self.content, self.offset)
         return match[0] if match else b""
 
     def count(self, subject: str) -> int:
         """Return the next word as a count of `subject`; raises `Flaw`."""
-        return whole(self.word(), subject)
+        return whole(self.token(), subject)
 
     def array(self, count: int, dtype: Any, subject: str) -> NDArray[Any]:
         """Return the next `count` numbers, binary if the file has a byte order, else text; raise `Flaw` if invalid."""
@@ -100,53 +100,53 @@ class Content:
 
     def raw(self, count: int, dtype: np.dtype[Any], subject: str) -> NDArray[Any]:
         """Return the next binary numbers in native byte order; raises `Flaw`."""
-        remaining_bytes = max(len(self.content) - self.place, 0)
+        remaining_bytes = max(len(self.content) - self.offset, 0)
         if count * dtype.itemsize > remaining_bytes:
             raise truncated(f"{count:,} {subject}, {count * dtype.itemsize:,} bytes", f"{remaining_bytes:,} bytes")
-        stored_values = np.frombuffer(self.content, dtype.newbyteorder(self.order or "="), count, self.place)
-        self.place += count * dtype.itemsize
+        stored_values = np.frombuffer(self.content, dtype.newbyteorder(self.order or "="), count, self.offset)
+        self.offset += count * dtype.itemsize
         return stored_values.astype(dtype)
 
     def numbers(self, count: int, dtype: Any, subject: str) -> NDArray[Any]:
         """Return the next words as numbers; raises `Flaw`."""
         end = self._behind(count, subject)
-        text, self.place = self.content[self.place : end], end
+        text, self.offset = self.content[self.offset : end], end
         return parse(text, dtype, count, subject)
 
     def rest(self, dtype: Any, subject: str) -> NDArray[Any]:
         """Return the remaining words as numbers."""
-        text, self.place = self.content[self.place :], len(self.content)
+        text, self.offset = self.content[self.offset :], len(self.content)
         return parse(text, dtype, None, subject)
 
     def _behind(self, count: int, subject: str) -> int:
         """Return the position after the next `count` words."""
-        remaining_bytes = max(len(self.content) - self.place, 0)
+        remaining_bytes = max(len(self.content) - self.offset, 0)
         if not count:
-            return self.place
+            return self.offset
         if 2 * count - 1 > remaining_bytes:
             raise truncated(f"{count:,} numbers of {subject}", f"{remaining_bytes:,} bytes")
-        word_count, follows_space, place = 0, True, self.place
-        while place < len(self.content):
-            blank = _SPACE[np.frombuffer(self.content, np.uint8, min(_WINDOW, len(self.content) - place), place)]
+        word_count, follows_space, offset = 0, True, self.offset
+        while offset < len(self.content):
+            blank = _SPACE[np.frombuffer(self.content, np.uint8, min(_WINDOW, len(self.content) - offset), offset)]
             starts = np.flatnonzero(~blank & np.concatenate([[follows_space], blank[:-1]]))
             if word_count + len(starts) >= count:
-                last_word = _WORD.match(self.content, place + int(starts[count - word_count - 1]))
+                last_word = _WORD.match(self.content, offset + int(starts[count - word_count - 1]))
                 assert last_word is not None
                 return last_word.end()
-            word_count, follows_space, place = word_count + len(starts), bool(blank[-1]), place + len(blank)
+            word_count, follows_space, offset = word_count + len(starts), bool(blank[-1]), offset + len(blank)
         raise truncated(f"{count:,} numbers of {subject}", f"{word_count:,}")
 
 
 _WORD = re.compile(rb"\S+")
 
 
-def whole(word: bytes, subject: str) -> int:
+def whole(token: bytes, subject: str) -> int:
     """Return a word as a count of `subject`; raises `Flaw`."""
-    if not word.isdigit():
-        if not word:
+    if not token.isdigit():
+        if not token:
             raise truncated(f"a number of {subject}", "the end of the file")
-        raise Flaw("the mesh is damaged", expected=f"a number of {subject}", actual=_quoted(word))
-    return int(word)
+        raise Flaw("the mesh is damaged", expected=f"a number of {subject}", actual=_quoted(token))
+    return int(token)
 
 
 def parse(text: bytes, dtype: Any, count: int | None, subject: str) -> NDArray[Any]:
@@ -210,16 +210,16 @@ def whole_numbers(values: NDArray[Any], subject: str) -> NDArray[np.int64]:
 
 
 def _no_number(text: bytes, kind: str) -> bytes:
-    for word in text.split():
+    for token in text.split():
         try:
-            int(word) if kind in "iu" else float(word)
+            int(token) if kind in "iu" else float(token)
         except ValueError:
-            return word
+            return token
     return b""
 
 
-def _quoted(word: bytes) -> str:
-    return repr(word[:40].decode(errors="replace"))
+def _quoted(token: bytes) -> str:
+    return repr(token[:40].decode(errors="replace"))
 
 
 Numbers = NDArray[np.int64]
@@ -239,7 +239,7 @@ class Cells:
     #: Cell data by name, `(c,)` or `(c, m)`; empty unless requested.
     values: Mapping[str, Floats] = field(default_factory=dict)
     #: Position of each cell in file order `(c,)`; None if the cells follow the previous blocks.
-    places: Numbers | None = None
+    positions: Numbers | None = None
 
 
 def split(
@@ -268,13 +268,13 @@ def split(
     order = np.lexsort((sizes, codes))
     breaks = np.flatnonzero((np.diff(codes[order]) != 0) | (np.diff(sizes[order]) != 0)) + 1
     blocks = []
-    for places in np.split(order, breaks) if len(order) else []:
-        code, size = int(codes[places[0]]), int(sizes[places[0]])
-        is_complete = len(places) == len(sizes)
-        data = corners.reshape(-1, size) if is_complete and size else corners[starts[places, None] + np.arange(size)]
-        kept_values = {name: array[places] for name, array in (values or {}).items()}
-        blocks.append(Cells(*kind_of(code, size), data, kept_values, places + first))
-    return sorted(blocks, key=lambda block: int(places[0]) if (places := block.places) is not None else 0)
+    for positions in np.split(order, breaks) if len(order) else []:
+        code, size = int(codes[positions[0]]), int(sizes[positions[0]])
+        is_complete = len(positions) == len(sizes)
+        data = corners.reshape(-1, size) if is_complete and size else corners[starts[positions, None] + np.arange(size)]
+        kept_values = {name: array[positions] for name, array in (values or {}).items()}
+        blocks.append(Cells(*kind_of(code, size), data, kept_values, positions + first))
+    return sorted(blocks, key=lambda block: int(positions[0]) if (positions := block.positions) is not None else 0)
 
 
 def face(_: int, size: int) -> tuple[str, int]:

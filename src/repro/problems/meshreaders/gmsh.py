@@ -110,8 +110,8 @@ def unique_elements(parts: list[Elements]) -> Numbers:
     first[order] = order[is_first][
         np.cumsum(is_first) - 1
     ]  # the sort is stable, so this is the first of equal elements
-    places = np.arange(len(nodes))
-    is_repeated = (first != places) & ((groups != groups[first]) | (numbers == numbers[first]))
+    row_numbers = np.arange(len(nodes))
+    is_repeated = (first != row_numbers) & ((groups != groups[first]) | (numbers == numbers[first]))
     return np.asarray(nodes[~is_repeated])
 
 
@@ -139,7 +139,7 @@ def open_content(path: Path) -> Content:
     binary = re.search(rb"\$MeshFormat\s+\S+\s+1\s", start) or (b"$MeshFormat" not in start and _is_binary(path))
     content = Content(path.read_bytes() if binary else load_text(path))
     if content.content.startswith(b"\xef\xbb\xbf"):
-        content.place = 3
+        content.offset = 3
     return content
 
 
@@ -198,10 +198,10 @@ class Reader:
                         actual=repr(header[:40].decode(errors="replace")),
                     )
             else:
-                place = content.content.find(b"\n" + end, content.place - 1)
-                if place < 0:
+                offset = content.content.find(b"\n" + end, content.offset - 1)
+                if offset < 0:
                     raise truncated(end.decode(), "the end of the file")
-                content.place = place + 1
+                content.offset = offset + 1
                 content.line()
         if not self._elements:
             raise truncated("a section $Elements", "no $EndElements")
@@ -209,10 +209,12 @@ class Reader:
 
     def _format(self) -> None:
         content = self._content
-        words = content.line().split()
-        if len(words) < 3:
-            raise truncated("version, kind and size of numbers", b" ".join(words).decode(errors="replace") or "nothing")
-        version, kind, size = words[:3]
+        tokens = content.line().split()
+        if len(tokens) < 3:
+            raise truncated(
+                "version, kind and size of numbers", b" ".join(tokens).decode(errors="replace") or "nothing"
+            )
+        version, kind, size = tokens[:3]
         version_text = version.decode(errors="replace")
         major = version_text.split(".")[0]
         if major not in ("2", "4") or (major == "4" and version_text not in ("4", "4.0", "4.1")):
@@ -228,12 +230,12 @@ class Reader:
             raise Flaw("unknown size of numbers in the mesh file", expected="4 or 8", actual=repr(size))
         self._size = np.dtype(f"u{int(size)}")
         if kind == b"1":
-            word = content.content[content.place : content.place + 4]
+            mark = content.content[content.offset : content.offset + 4]
             orders: dict[bytes, Order] = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
-            if word not in orders:
-                raise truncated("a number 1 that tells the order of bytes", repr(word))
-            content.place += 4
-            content.order = orders[word]
+            if mark not in orders:
+                raise truncated("a number 1 that tells the order of bytes", repr(mark))
+            content.offset += 4
+            content.order = orders[mark]
         elif kind != b"0":
             raise Flaw("unknown kind of mesh file", expected="0 (text) or 1 (binary)", actual=repr(kind))
 
@@ -249,7 +251,7 @@ class Reader:
     def _count(self, subject: str) -> int:
         """Read the count at the start of a section; up to version 2, it is text in binary files too."""
         count = self._content.count(subject)
-        rest = self._content.content[self._content.place :]
+        rest = self._content.content[self._content.offset :]
         if not self._content.order and rest[: len(rest) - len(rest.lstrip())].find(b"\n") < 0 and rest.strip():
             raise Flaw("the mesh is damaged", expected=f"a line with the number of {subject} alone", actual=count)
         return count
@@ -258,7 +260,7 @@ class Reader:
         """In binary files of version 2, skip the end of the line before a section's data."""
         content = self._content
         if content.order:
-            content.place = content.content.index(b"\n", content.place) + 1
+            content.offset = content.content.index(b"\n", content.offset) + 1
 
     # nodes
 
@@ -272,7 +274,7 @@ class Reader:
             rows = content.raw(count, np.dtype([("number", _INT), ("x", _REAL, (3,))]), "nodes")
             self._nodes.append((rows["number"].astype(np.int64), rows["x"]))
             return
-        line = content.content[content.place :].split(b"\n", 2)[:2]
+        line = content.content[content.offset :].split(b"\n", 2)[:2]
         if self._version == "1" and len(b" ".join(line).split()) > 4:
             self._read_lines(count, b"$ENDNOD")
             return
@@ -282,17 +284,17 @@ class Reader:
     def _read_lines(self, count: int, end: bytes) -> None:
         """Read nodes as text: number and coordinates of each line, of the entity and parameters behind them nothing."""
         content = self._content
-        place = content.content.find(end, content.place)
-        if place < 0:
+        offset = content.content.find(end, content.offset)
+        if offset < 0:
             raise truncated(end.decode(), "the end of the file")
-        lines = [line for line in content.content[content.place : place].split(b"\n") if line.strip()]
+        lines = [line for line in content.content[content.offset : offset].split(b"\n") if line.strip()]
         if len(lines) != count:
             raise truncated(f"{count:,} lines, a node each", f"{len(lines):,}")
         self._check_parameters(lines)
         table = Content(b" ".join(b" ".join(line.split()[:4]) for line in lines))
         rows = table.numbers(4 * count, np.float64, "nodes").reshape(count, 4)
         self._nodes.append((whole_numbers(rows[:, 0], "nodes"), rows[:, 1:]))
-        content.place = place
+        content.offset = offset
 
     def _read_parametric(self) -> None:
         """Read nodes of version 2 with entities and parameters."""
@@ -312,13 +314,13 @@ class Reader:
         self._nodes.append((np.array(numbers, np.int64), np.array(points).reshape(-1, 3)))
 
     def _check_parameters(self, lines: list[bytes]) -> None:
-        for words in map(bytes.split, lines):
-            dimension = whole(words[4], "dimensions of a node's entity") if len(words) > 5 else -1
-            if len(words) not in (6, 6 + self._parameters(dimension)):
+        for tokens in map(bytes.split, lines):
+            dimension = whole(tokens[4], "dimensions of a node's entity") if len(tokens) > 5 else -1
+            if len(tokens) not in (6, 6 + self._parameters(dimension)):
                 raise Flaw(
                     "the mesh is damaged: a line of nodes has a word too many or too few",
                     expected="number, coordinates, an entity's dimension and number, a parameter for each dimension",
-                    actual=repr(b" ".join(words)[:80].decode(errors="replace")),
+                    actual=repr(b" ".join(tokens)[:80].decode(errors="replace")),
                 )
 
     def _parameters(self, dimension: int) -> int:
@@ -399,34 +401,34 @@ class Reader:
         """Read text elements of versions 1 and 2, in blocks of lines with equally many numbers."""
         content, count = self._content, self._count("elements")
         name = b"$ENDELM" if self._version == "1" else b"$EndElements"
-        end = content.content.find(name, content.place)
+        end = content.content.find(name, content.offset)
         if end < 0:
             raise truncated(name.decode(), f"no {name.decode()}")
-        text = content.content[content.place : end]
+        text = content.content[content.offset : end]
         table = Content(text).rest(np.int64, "elements")
-        content.place = end
-        place, element_count = 0, 0
+        content.offset = end
+        offset, element_count = 0, 0
         widths: list[Numbers] = []
         tag_counts: set[tuple[int, int]] = set()
-        while place < len(table):
-            head = table[place : place + 5]
-            if len(head) < 3 or (self._version == "1" and len(head) < 5):
+        while offset < len(table):
+            first_row = table[offset : offset + 5]
+            if len(first_row) < 3 or (self._version == "1" and len(first_row) < 5):
                 raise truncated(f"{count:,} elements", f"{element_count:,} and a part of one")
-            kind, tags = int(head[1]), 3 if self._version == "1" else int(head[2])
+            kind, tags = int(first_row[1]), 3 if self._version == "1" else int(first_row[2])
             corners = self._corners(kind)
-            if tags < 0 or (self._version == "1" and head[4] != corners):
+            if tags < 0 or (self._version == "1" and first_row[4] != corners):
                 raise Flaw("the mesh is damaged: an element has another number of nodes than its type",
-                           expected=corners, actual=f"element {head[0]}")  # fmt: skip
+                           expected=corners, actual=f"element {first_row[0]}")  # fmt: skip
             leading_columns = 2 if self._version == "1" else 3
             width = leading_columns + tags + corners
-            rows = self._run(table, place, width, leading_columns)
+            rows = self._run(table, offset, width, leading_columns)
             if not len(rows):
                 raise truncated(f"{count:,} elements", f"{element_count:,} and a part of one")
             self._add_rows(kind, tags, rows[:, 0], rows[:, leading_columns:])
             widths.append(np.full(len(rows), width))
             self._check_listed(kind, tags, rows[:, leading_columns:])
             tag_counts.add((KINDS[kind][1], 0 if self._version == "1" else tags))
-            place += rows.size
+            offset += rows.size
             element_count += len(rows)
         self._check_sum(count, element_count, "elements")
         if widths:
@@ -460,14 +462,14 @@ class Reader:
             )
 
     @staticmethod
-    def _run(table: Numbers, place: int, width: int, leading_columns: int) -> Numbers:
-        """Return consecutive rows from `place` on that have one type and number of tags."""
-        max_rows, row_count = (len(table) - place) // width, 1
+    def _run(table: Numbers, offset: int, width: int, leading_columns: int) -> Numbers:
+        """Return consecutive rows from `offset` on that have one type and number of tags."""
+        max_rows, row_count = (len(table) - offset) // width, 1
         if not max_rows:
             return np.empty((0, leading_columns), np.int64)
         while True:
             row_count = min(2 * row_count, max_rows)
-            rows = table[place : place + row_count * width].reshape(row_count, width)
+            rows = table[offset : offset + row_count * width].reshape(row_count, width)
             differs = (rows[:, 1:leading_columns] != rows[:1, 1:leading_columns]).any(axis=1)
             if differs.any():
                 return rows[: int(np.argmax(differs))]
@@ -534,7 +536,7 @@ class Reader:
     def _numbered(self) -> tuple[Numbers, Floats]:
         """Return the numbers of all nodes, ascending, and their points."""
         numbers = np.concatenate([tags for tags, _ in self._nodes]) if self._nodes else np.empty(0, np.int64)
-        points = np.concatenate([places for _, places in self._nodes]) if self._nodes else np.empty((0, 3))
+        points = np.concatenate([coordinates for _, coordinates in self._nodes]) if self._nodes else np.empty((0, 3))
         if len(numbers) and (np.diff(numbers) <= 0).any():
             order = np.argsort(numbers, kind="stable")
             numbers, points = numbers[order], points[order]

@@ -39,7 +39,7 @@ def read(path: Path, values: bool = False) -> Contents:
 
 def _text(path: Path) -> Contents:
     content = Content(load_text(path, b"#"))
-    first = content.word()
+    first = content.token()
     if first.lower() != b"meshversionformatted":
         raise Flaw(
             f"the {path.suffix} file is not MEDIT's",
@@ -50,15 +50,15 @@ def _text(path: Path) -> Contents:
     content.count("the version")
     points: Floats = np.empty((0, 3))
     cells: list[Cells] = []
-    while word := content.word():
-        name = word.decode(errors="replace").lower()
+    while token := content.token():
+        name = token.decode(errors="replace").lower()
         if name == "end":
             return points, cells
-        if not _KEYWORD.fullmatch(word):
+        if not _KEYWORD.fullmatch(token):
             raise Flaw(
                 "the mesh is damaged: there are more numbers in a section than it says",
                 expected="the name of a section",
-                actual=repr(word[:40].decode(errors="replace")),
+                actual=repr(token[:40].decode(errors="replace")),
             )
         if name == "dimension":
             _check_dimension(content.count("dimensions"))
@@ -76,12 +76,12 @@ def _text(path: Path) -> Contents:
             raise Flaw(
                 "the mesh has cells of a kind that is not read",
                 expected="linear triangles or tetrahedra",
-                actual=word.decode(),
+                actual=token.decode(),
                 todo="export the whole mesh with linear triangles or tetrahedra (order 1)",
             )
         else:
-            match = _KEYWORD.search(content.content, content.place)
-            content.place = match.start() if match else len(content.content)
+            match = _KEYWORD.search(content.content, content.offset)
+            content.offset = match.start() if match else len(content.content)
     raise truncated("End behind the last section", "the end of the file")
 
 
@@ -96,7 +96,7 @@ def _binary(path: Path, order: Order) -> Contents:
     points: Floats = np.empty((0, 3))
     cells: list[Cells] = []
     while True:
-        start = content.place
+        start = content.offset
         code = int(content.raw(1, np.dtype(np.int32), "sections")[0])
         if code == _END:
             return points, cells
@@ -114,7 +114,7 @@ def _binary(path: Path, order: Order) -> Contents:
             cells.append(Cells(kind, cell_kind, rows[:, :-1].astype(np.int64) - 1))
         if not start < following <= len(content.content):
             raise truncated("another section, or an end", f"a section that goes on at byte {following:,}")
-        content.place = following
+        content.offset = following
 
 
 def _check_first(points: Floats) -> None:

@@ -69,22 +69,22 @@ def read(path: Path, values: bool = False) -> Contents:
     return _points(lines[1 : 1 + vertices]), _faces(lines[1 + vertices :])
 
 
-def _unlined(words: list[bytes], vertices: int, faces: int) -> Contents | None:
+def _unlined(tokens: list[bytes], vertices: int, faces: int) -> Contents | None:
     """Return a surface whose lines are broken arbitrarily; None unless the words are exactly coordinates and
     corners.
     """
-    heads, place = [], 3 * vertices
+    starts, offset = [], 3 * vertices
     for _ in range(faces):
-        if place >= len(words) or not words[place].isdigit():
+        if offset >= len(tokens) or not tokens[offset].isdigit():
             return None
-        heads.append(place)
-        place += 1 + int(words[place])
-    if place != len(words):
+        starts.append(offset)
+        offset += 1 + int(tokens[offset])
+    if offset != len(tokens):
         return None
-    ends = [*heads[1:], place]
+    ends = [*starts[1:], offset]
     return (
-        parse(b" ".join(words[: 3 * vertices]), np.float64, 3 * vertices, "vertices").reshape(-1, 3),
-        _faces([b" ".join(words[start:end]) for start, end in zip(heads, ends[: len(heads)], strict=True)]),
+        parse(b" ".join(tokens[: 3 * vertices]), np.float64, 3 * vertices, "vertices").reshape(-1, 3),
+        _faces([b" ".join(tokens[start:end]) for start, end in zip(starts, ends[: len(starts)], strict=True)]),
     )
 
 
@@ -103,9 +103,9 @@ def _points(lines: list[bytes]) -> Floats:
 
 
 def _faces(lines: list[bytes]) -> list[Cells]:
-    words = [line.split() for line in lines]
-    sizes = [whole(face_words[0], "corners") for face_words in words]
-    odd_faces = [i for i, face_words in enumerate(words) if sizes[i] >= len(face_words)]
+    tokens = [line.split() for line in lines]
+    sizes = [whole(face_tokens[0], "corners") for face_tokens in tokens]
+    odd_faces = [i for i, face_tokens in enumerate(tokens) if sizes[i] >= len(face_tokens)]
     if odd_faces:
         raise Flaw(
             "the mesh has faces with fewer corners than they say",
@@ -113,10 +113,10 @@ def _faces(lines: list[bytes]) -> list[Cells]:
             actual=f"{lines[odd_faces[0]].decode(errors='replace')[:80]} (number {odd_faces[0]}, counted from 0)",
         )
     # a colour has three or four numbers, and some faces may have none
-    colours = np.array([len(face_words) - 1 - size for face_words, size in zip(words, sizes, strict=True)], np.int64)
+    colours = np.array([len(face_tokens) - 1 - size for face_tokens, size in zip(tokens, sizes, strict=True)], np.int64)
     is_small = np.array(sizes, np.int64) < 3
     has_wrong_colours = not any(np.isin(colours, (0, width)).all() for width in (3, 4))
     if has_wrong_colours or (colours[is_small].any() and not colours[~is_small].all()):
         check_alike(colours, "faces, beside their corners,")
-    text = b" ".join(b" ".join(face_words[1 : 1 + size]) for face_words, size in zip(words, sizes, strict=True))
+    text = b" ".join(b" ".join(face_tokens[1 : 1 + size]) for face_tokens, size in zip(tokens, sizes, strict=True))
     return split(np.array(sizes, np.int64), parse(text, np.int64, sum(sizes), "corners"), face)

@@ -78,7 +78,7 @@ def read(path: Path, values: bool = False) -> Contents:
                 actual="an element tristrips",
                 todo="export it with faces: open it in MeshLab and save it again",
             )
-    if body.left and content[body.place :].tobytes().strip(b" \n\r\0"):
+    if body.left and content[body.offset :].tobytes().strip(b" \n\r\0"):
         raise Flaw(
             "the PLY file has more data than its header says",
             expected=", ".join(f"{element.count} of {element.name}" for element in elements),
@@ -91,18 +91,18 @@ def read(path: Path, values: bool = False) -> Contents:
 
 def _header(raw: bytes) -> tuple[list[_Element], Order, int]:
     """Parse the header; return elements, byte order, and offset of the data."""
-    head = raw[:_LONGEST].removeprefix(b"\xef\xbb\xbf")
-    mark = len(raw[:_LONGEST]) - len(head)
-    feed = b"\r" if head[3:5].startswith(b"\r") and head[4:5] != b"\n" else b"\n"
-    if head[:3] != b"ply" or head[3:4].strip():
+    header = raw[:_LONGEST].removeprefix(b"\xef\xbb\xbf")
+    mark = len(raw[:_LONGEST]) - len(header)
+    feed = b"\r" if header[3:5].startswith(b"\r") and header[4:5] != b"\n" else b"\n"
+    if header[:3] != b"ply" or header[3:4].strip():
         raise _no_header(f"it starts with {raw[:20]!r}")
     elements: list[_Element] = []
     order: Order | None = None
-    place = 0
-    while place < len(head):
-        end = head.find(feed, place)
-        line = head[place : end if end >= 0 else len(head)].strip()
-        place = end + len(feed) if end >= 0 else len(head)
+    offset = 0
+    while offset < len(header):
+        end = header.find(feed, offset)
+        line = header[offset : end if end >= 0 else len(header)].strip()
+        offset = end + len(feed) if end >= 0 else len(header)
         match line.split():
             case [b"ply" | b"comment" | b"obj_info", *_] | []:
                 pass
@@ -120,7 +120,7 @@ def _header(raw: bytes) -> tuple[list[_Element], Order, int]:
             case [word] if word == _END:
                 if order is None:
                     raise _no_header("no line that says the format")
-                return elements, order, place + mark
+                return elements, order, offset + mark
             case _:
                 raise _wrong(line, "format, element, property, comment or end_header")
     raise _no_header("no end_header")
@@ -161,7 +161,7 @@ class _Body:
     """Data after the header. Text is read as float64, which is exact for integers up to 2^53."""
 
     def __init__(self, content: NDArray[Any], order: Order) -> None:
-        self._content, self.place = content, 0
+        self._content, self.offset = content, 0
         #: Words or bytes of the rows that were read, for each element.
         self.widths: list[Numbers] = []
         self._order: Order = order
@@ -169,7 +169,7 @@ class _Body:
     @property
     def left(self) -> int:
         """Number of remaining bytes (binary) or words (text)."""
-        return len(self._content) - self.place
+        return len(self._content) - self.offset
 
     def rows(self, element: _Element, names: Sequence[str]) -> dict[str, tuple[Numbers, NDArray[Any]]]:
         """Read all rows of an element; return for each wanted property the number of values per row, and all values."""
@@ -182,18 +182,18 @@ class _Body:
             lengths = np.repeat(lengths, element.count, axis=0) if len(lengths) else lengths
         values = {}
         widths = [self._width(item.dtype) for item in element.properties]
-        heads = [0 if item.count is None else self._width(item.count) for item in element.properties]
-        ends = np.cumsum(np.array(heads) + lengths * np.array(widths, np.int64), axis=1)
+        headers = [0 if item.count is None else self._width(item.count) for item in element.properties]
+        ends = np.cumsum(np.array(headers) + lengths * np.array(widths, np.int64), axis=1)
         total = ends[:, -1]
-        rows = self.place + np.cumsum(total) - total
+        rows = self.offset + np.cumsum(total) - total
         for i, item in enumerate(element.properties):
             if item.name in names:
-                starts = rows + (ends[:, i - 1] if i else 0) + heads[i]
+                starts = rows + (ends[:, i - 1] if i else 0) + headers[i]
                 numbers = self._take(starts, lengths[:, i], item.dtype)
                 if item.dtype.kind in "iu":
                     numbers = whole_numbers(numbers, f"{item.name} of {element.name}, a property of type {item.dtype}")
                 values[item.name] = (lengths[:, i], numbers)
-        self.place += int(total.sum())
+        self.offset += int(total.sum())
         self.widths.append(total)
         return values
 
@@ -203,8 +203,8 @@ class _Body:
     def _are_alike(self, element: _Element, lengths: Numbers) -> bool:
         """Return whether the lists of all rows of an element are as long as those of the first row."""
         widths = [self._width(item.dtype) for item in element.properties]
-        heads = [0 if item.count is None else self._width(item.count) for item in element.properties]
-        ends = np.cumsum(np.array(heads, np.int64) + lengths * np.array(widths, np.int64))
+        headers = [0 if item.count is None else self._width(item.count) for item in element.properties]
+        ends = np.cumsum(np.array(headers, np.int64) + lengths * np.array(widths, np.int64))
         row = int(ends[-1])
         list_properties = [i for i, item in enumerate(element.properties) if item.count is not None]
         if element.count * row > self.left:
@@ -214,7 +214,7 @@ class _Body:
         for i in list_properties:
             counter = element.properties[i].count
             assert counter is not None
-            start = self.place + (int(ends[i - 1]) if i else 0)
+            start = self.offset + (int(ends[i - 1]) if i else 0)
             if (self._strided(start, row, element.count, counter) != lengths[i]).any():
                 return False
         return True
@@ -228,28 +228,28 @@ class _Body:
         """Return the number of values of each property in the next rows."""
         count = min(count, element.count)
         steps = [(self._width(item.dtype), item.count) for item in element.properties]
-        place, end, lengths = self.place, len(self._content), []
+        offset, end, lengths = self.offset, len(self._content), []
         for _ in range(count):
             for width, counter in steps:
                 length = 1
                 if counter is not None:
-                    if place + self._width(counter) > end:
+                    if offset + self._width(counter) > end:
                         raise self._truncated(element)
-                    length = self._length(place, counter, element)
-                    place += self._width(counter)
+                    length = self._length(offset, counter, element)
+                    offset += self._width(counter)
                 lengths.append(length)
-                place += length * width
-            if place > end:
+                offset += length * width
+            if offset > end:
                 raise self._truncated(element)
         return np.array(lengths, np.int64).reshape(count, len(steps))
 
-    def _length(self, place: int, dtype: np.dtype[Any], element: _Element) -> int:
+    def _length(self, offset: int, dtype: np.dtype[Any], element: _Element) -> int:
         if self._order:
             order: Any = "little" if self._order == "<" else "big"
-            number = int.from_bytes(self._content[place : place + dtype.itemsize], order, signed=dtype.kind == "i")
+            number = int.from_bytes(self._content[offset : offset + dtype.itemsize], order, signed=dtype.kind == "i")
             is_wrong = number < 0
         else:
-            value = float(self._content[place])
+            value = float(self._content[offset])
             is_wrong = not (value >= 0 and value == value // 1)
             number = -1 if is_wrong else int(value)
         if is_wrong:
@@ -263,12 +263,12 @@ class _Body:
     def _take(self, starts: Numbers, lengths: Numbers, dtype: np.dtype[Any]) -> NDArray[Any]:
         width = self._width(dtype)
         first = np.cumsum(lengths) - lengths
-        places = np.repeat(starts - width * first, lengths) + width * np.arange(int(lengths.sum()))
+        offsets = np.repeat(starts - width * first, lengths) + width * np.arange(int(lengths.sum()))
         if not self._order:
-            return self._content[places]
-        stored_bytes = np.empty((len(places), width), np.uint8)
+            return self._content[offsets]
+        stored_bytes = np.empty((len(offsets), width), np.uint8)
         for i in range(width):
-            stored_bytes[:, i] = self._content[places + i]
+            stored_bytes[:, i] = self._content[offsets + i]
         return stored_bytes.view(dtype.newbyteorder(self._order or "=")).ravel().astype(dtype)
 
     def _truncated(self, element: _Element) -> Flaw:

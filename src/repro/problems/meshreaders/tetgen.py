@@ -30,18 +30,18 @@ def read(path: Path, values: bool = False) -> Contents:
 def _table(path: Path, subject: str, defaults: tuple[int, ...]) -> tuple[list[int], NDArray[np.float64]]:
     """Return the numbers of the first line, and the rows after it; each row starts with its own number."""
     content = Content(load_text(path, b"#"))
-    words = content.line().split()
-    if not words or len(words) > 1 + len(defaults):
+    tokens = content.line().split()
+    if not tokens or len(tokens) > 1 + len(defaults):
         raise Flaw(
             f"the first line of the {path.suffix} file is no header",
             expected=f"the number of {subject}, and up to {len(defaults)} more",
-            actual=b" ".join(words)[:80].decode(errors="replace") or "nothing",
+            actual=b" ".join(tokens)[:80].decode(errors="replace") or "nothing",
         )
-    header_numbers = [whole(word, subject) for word in words]
+    header_numbers = [whole(token, subject) for token in tokens]
     header = [*header_numbers, *defaults[len(header_numbers) - 1 :]]
     width = 1 + sum(header[1:])
     rows = content.numbers(header[0] * width, np.float64, f"{subject} in the {path.suffix} file")
-    if excess_word := content.word():
+    if excess_word := content.token():
         raise Flaw(
             f"the {path.suffix} file has more in it than its first line says",
             expected=f"{header[0]:,} rows of {width} numbers",

@@ -70,13 +70,13 @@ def blocks(types: Numbers, sizes: Numbers, corners: Numbers, values: Mapping[str
             continue
         kind, dimension, corner_count = _KINDS[code]
         if corner_count and size != corner_count:
-            assert block.places is not None
+            assert block.positions is not None
             raise Flaw(
                 "the mesh is damaged: a cell has another number of corners than its type",
                 expected=f"{corner_count} for a {kind}",
-                actual=f"{size} in cell {block.places[0]} (counted from 0)",
+                actual=f"{size} in cell {block.positions[0]} (counted from 0)",
             )
-        data, block_values, places = block.data, block.values, block.places
+        data, block_values, positions = block.data, block.values, block.positions
         if code == _POLYGON:
             kind = {3: "triangle", 4: "quad"}.get(size, kind)
         elif code == _PIXEL:
@@ -87,8 +87,8 @@ def blocks(types: Numbers, sizes: Numbers, corners: Numbers, values: Mapping[str
             fan_offsets[1::2] = fan_offsets[1::2][:, [1, 0, 2]]
             kind, data = "triangle", data[:, fan_offsets].reshape(-1, 3)
             block_values = {name: np.repeat(array, size - 2, axis=0) for name, array in block_values.items()}
-            places = np.repeat(places, size - 2) if places is not None else None
-        cell_blocks.append(Cells(kind, dimension, data, block_values, places))
+            positions = np.repeat(positions, size - 2) if positions is not None else None
+        cell_blocks.append(Cells(kind, dimension, data, block_values, positions))
     return cell_blocks
 
 
@@ -110,23 +110,23 @@ _DATA = {"vectors": 3, "normals": 3, "tensors": 9, "tensors6": 6}
 def read(path: Path, values: bool = False) -> Contents:
     """Read a surface or a volume, with cell data if asked; `Flaw` for other data, or incomplete or unknown parts."""
     with path.open("rb") as file:
-        head = [file.readline(512).strip() for _ in range(3)]
-    if not head[0].removeprefix(b"\xef\xbb\xbf").lower().startswith(b"# vtk datafile version"):
-        xml = head[0].startswith((b"<?xml", b"<VTKFile"))
+        header = [file.readline(512).strip() for _ in range(3)]
+    if not header[0].removeprefix(b"\xef\xbb\xbf").lower().startswith(b"# vtk datafile version"):
+        xml = header[0].startswith((b"<?xml", b"<VTKFile"))
         raise Flaw(
             "the .vtk file is not one of VTK's old format",
             expected="a first line # vtk DataFile Version",
-            actual=f"it starts with {head[0][:40]!r}",
+            actual=f"it starts with {header[0][:40]!r}",
             todo="name it .vtu, since it is XML" if xml else AGAIN,
         )
-    kind = head[2].upper()
+    kind = header[2].upper()
     if kind not in (b"ASCII", b"BINARY"):
-        raise Flaw("the VTK file does not say what it is", expected="ASCII or BINARY in line 3", actual=repr(head[2]))
+        raise Flaw("the VTK file does not say what it is", expected="ASCII or BINARY in line 3", actual=repr(header[2]))
     binary = kind == b"BINARY"
     content = Content(path.read_bytes() if binary else load_text(path), 0, ">" if binary else "")
     for _ in range(3):
-        content.place = content.content.index(b"\n", content.place) + 1 if b"\n" in content.content else 0
-    version = head[0].split()[-1].decode(errors="replace")
+        content.offset = content.content.index(b"\n", content.offset) + 1 if b"\n" in content.content else 0
+    version = header[0].split()[-1].decode(errors="replace")
     return _Reader(content, version.split(".")[0] in ("5", "6"), values).read()
 
 
@@ -147,8 +147,8 @@ class _Reader:
     def read(self) -> Contents:
         content = self._content
         while line := content.line():
-            words = line.decode(errors="replace").split()
-            self._part(words[0].lower(), words)
+            tokens = line.decode(errors="replace").split()
+            self._part(tokens[0].lower(), tokens)
         match self._dataset:
             case "unstructured_grid":
                 return self._unstructured()
@@ -158,80 +158,80 @@ class _Reader:
                 raise truncated("DATASET", "the end of the file")
         return self._structured()
 
-    def _part(self, key: str, words: list[str]) -> None:  # noqa: PLR0912, a case for each part of the format
+    def _part(self, key: str, tokens: list[str]) -> None:  # noqa: PLR0912, a case for each part of the format
         match key:
             case "dataset":
-                self._dataset = self._word(words, 1).lower()
+                self._dataset = self._token(tokens, 1).lower()
                 if self._dataset not in _DATASETS:
                     raise Flaw(
                         "the VTK file has a kind of data that is not read",
                         expected=", ".join(name.upper() for name in _DATASETS),
-                        actual=words[1],
+                        actual=tokens[1],
                         todo="export the surface as POLYDATA, the volume as UNSTRUCTURED_GRID",
                     )
             case "points":
-                count = self._number(words, 1, "points")
-                self._points = self._array(3 * count, self._word(words, 2), "points").reshape(-1, 3).astype(float)
+                count = self._number(tokens, 1, "points")
+                self._points = self._array(3 * count, self._token(tokens, 2), "points").reshape(-1, 3).astype(float)
             case "cells":
-                self._cells = self._connectivity(words)
+                self._cells = self._connectivity(tokens)
             case "cell_types":
-                self._types = self._array(self._number(words, 1, "cells"), "int", "types of cells").astype(np.int64)
+                self._types = self._array(self._number(tokens, 1, "cells"), "int", "types of cells").astype(np.int64)
             case _ if key in _SURFACE and self._dataset == "polydata":
-                self._surface.append((key, *self._connectivity(words)))
+                self._surface.append((key, *self._connectivity(tokens)))
             case "dimensions":
-                if len(words) != 4:
-                    raise self._not_understood(words)
-                self._sizes = [self._number(words, i, "points") for i in (1, 2, 3)]
+                if len(tokens) != 4:
+                    raise self._not_understood(tokens)
+                self._sizes = [self._number(tokens, i, "points") for i in (1, 2, 3)]
             case "origin" | "spacing" | "aspect_ratio":
-                self._grid[key] = parse(" ".join(words[1:]).encode(), np.float64, 3, key)
+                self._grid[key] = parse(" ".join(tokens[1:]).encode(), np.float64, 3, key)
             case "x_coordinates" | "y_coordinates" | "z_coordinates":
-                count = self._number(words, 1, "coordinates")
-                self._axes[key[0]] = self._array(count, self._word(words, 2), "coordinates").astype(float)
+                count = self._number(tokens, 1, "coordinates")
+                self._axes[key[0]] = self._array(count, self._token(tokens, 2), "coordinates").astype(float)
             case "cell_data" | "point_data":
-                self._rows, self._of_cells = self._number(words, 1, "data"), key == "cell_data"
+                self._rows, self._of_cells = self._number(tokens, 1, "data"), key == "cell_data"
             case "metadata":
                 self._pass_metadata()
             case "field":
-                self._fields(self._number(words, 2, "arrays"))
+                self._fields(self._number(tokens, 2, "arrays"))
             case _:
-                self._data(key, words)
+                self._data(key, tokens)
 
-    def _data(self, key: str, words: list[str]) -> None:
+    def _data(self, key: str, tokens: list[str]) -> None:
         """Read data of points or cells that are stored under older keywords."""
-        name = unquote(self._word(words, 1))
+        name = unquote(self._token(tokens, 1))
         match key:
             case "scalars":
-                width = self._number(words, 3, "numbers") if len(words) > 3 else 1
+                width = self._number(tokens, 3, "numbers") if len(tokens) > 3 else 1
                 if self._content.peek().lower() == b"lookup_table":
                     self._content.line()
-                self._keep_values(name, width, self._array(self._rows * width, self._word(words, 2), name))
+                self._keep_values(name, width, self._array(self._rows * width, self._token(tokens, 2), name))
             case "color_scalars":
-                width = self._number(words, 2, "numbers")
+                width = self._number(tokens, 2, "numbers")
                 self._array(self._rows * width, "unsigned_char" if self._content.order else "float", name)
             case "lookup_table":
-                size = 4 * self._number(words, 2, "colours")
+                size = 4 * self._number(tokens, 2, "colours")
                 self._array(size, "unsigned_char" if self._content.order else "float", name)
             case "texture_coordinates":
-                self._array(self._rows * self._number(words, 2, "numbers"), self._word(words, 3), name)
+                self._array(self._rows * self._number(tokens, 2, "numbers"), self._token(tokens, 3), name)
             case "global_ids" | "pedigree_ids" | "edge_flags":
-                self._array(self._rows, self._word(words, 2), name)
+                self._array(self._rows, self._token(tokens, 2), name)
             case _ if key in _DATA:
-                self._keep_values(name, _DATA[key], self._array(self._rows * _DATA[key], self._word(words, 2), name))
+                self._keep_values(name, _DATA[key], self._array(self._rows * _DATA[key], self._token(tokens, 2), name))
             case _:
-                raise self._not_understood(words)
+                raise self._not_understood(tokens)
 
     def _fields(self, count: int) -> None:
         """Read arrays that each state their own size."""
         for _ in range(count):
-            words = self._content.line().decode(errors="replace").split()
-            while words and words[0].lower() == "metadata":
+            tokens = self._content.line().decode(errors="replace").split()
+            while tokens and tokens[0].lower() == "metadata":
                 self._pass_metadata()
-                words = self._content.line().decode(errors="replace").split()
-            if words == ["NULL_ARRAY"]:
+                tokens = self._content.line().decode(errors="replace").split()
+            if tokens == ["NULL_ARRAY"]:
                 continue
-            if len(words) < 4:
-                raise truncated("an array with name, numbers, rows and type", " ".join(words) or "the end of the file")
-            *name, width, rows, dtype = words
+            if len(tokens) < 4:
+                raise truncated("an array with name, numbers, rows and type", " ".join(tokens) or "the end of the file")
+            *name, width, rows, dtype = tokens
             numbers = self._number([width], 0, "numbers") * self._number([rows], 0, "rows")
             values = self._array(numbers, dtype, name[0])
             if int(rows) == self._rows:
@@ -242,9 +242,9 @@ class _Reader:
             values = array.astype(np.float64)
             self._values[name] = values if width == 1 else values.reshape(-1, width)
 
-    def _connectivity(self, words: list[str]) -> tuple[Numbers, Numbers]:
+    def _connectivity(self, tokens: list[str]) -> tuple[Numbers, Numbers]:
         """Return sizes and corners of cells; there are two formats of storing them."""
-        first, second = self._number(words, 1, "cells"), self._number(words, 2, "numbers")
+        first, second = self._number(tokens, 1, "cells"), self._number(tokens, 2, "numbers")
         content = self._content
         if self._offsets and content.peek().upper() == b"OFFSETS":
             offsets = self._listed("OFFSETS", first)
@@ -260,30 +260,30 @@ class _Reader:
         return _counted(table, first)
 
     def _listed(self, key: str, count: int) -> Numbers:
-        words = self._content.line().decode(errors="replace").split()
-        if len(words) < 2 or words[0].upper() != key:
+        tokens = self._content.line().decode(errors="replace").split()
+        if len(tokens) < 2 or tokens[0].upper() != key:
             raise Flaw(
-                "the VTK file is damaged", expected=f"{key} and a type", actual=" ".join(words)[:60] or "the end"
+                "the VTK file is damaged", expected=f"{key} and a type", actual=" ".join(tokens)[:60] or "the end"
             )
-        return cast(self._array(count, words[1], key.lower()), np.int64, key.lower())
+        return cast(self._array(count, tokens[1], key.lower()), np.int64, key.lower())
 
     # words and numbers
 
     @staticmethod
-    def _not_understood(words: list[str]) -> Flaw:
+    def _not_understood(tokens: list[str]) -> Flaw:
         return Flaw(
             "a line of the VTK file is not understood",
             expected="a part of the format, such as POINTS, CELLS, CELL_DATA or FIELD",
-            actual=repr(" ".join(words)[:60]),
+            actual=repr(" ".join(tokens)[:60]),
         )
 
-    def _word(self, words: list[str], place: int) -> str:
-        if place >= len(words):
-            raise self._not_understood(words)
-        return words[place]
+    def _token(self, tokens: list[str], index: int) -> str:
+        if index >= len(tokens):
+            raise self._not_understood(tokens)
+        return tokens[index]
 
-    def _number(self, words: list[str], place: int, subject: str) -> int:
-        return whole(self._word(words, place).encode(), subject)
+    def _number(self, tokens: list[str], index: int, subject: str) -> int:
+        return whole(self._token(tokens, index).encode(), subject)
 
     def _array(self, count: int, dtype: str, subject: str) -> NDArray[Any]:
         content, dtype = self._content, dtype.lower()
@@ -306,26 +306,26 @@ class _Reader:
         content = self._content
         for _ in range(count):
             if not content.order or dtype == "variant":
-                end = content.content.find(b"\n", content.place)
+                end = content.content.find(b"\n", content.offset)
                 if end < 0:
                     raise truncated(f"{count} strings", "the end of the file")
-                content.place = end + 1
+                content.offset = end + 1
                 continue
             # The first two bits state how many bytes the length has.
             first = int(content.raw(1, np.dtype("u1"), "strings")[0])
             bytes_ = {3: 1, 2: 2, 1: 4, 0: 8}[first >> 6]
-            content.place -= 1
+            content.offset -= 1
             length = int.from_bytes(content.raw(bytes_, np.dtype("u1"), "strings").tobytes(), "big")
             content.raw(length & ((1 << (8 * bytes_ - 2)) - 1), np.dtype("u1"), "strings")
 
     def _pass_metadata(self) -> None:
         """Skip metadata, up to a blank line."""
         content = self._content
-        while content.place < len(content.content):
-            end = content.content.find(b"\n", content.place)
+        while content.offset < len(content.content):
+            end = content.content.find(b"\n", content.offset)
             end = len(content.content) if end < 0 else end
-            blank = not content.content[content.place : end].strip()
-            content.place = end + 1
+            blank = not content.content[content.offset : end].strip()
+            content.offset = end + 1
             if blank:
                 return
 
@@ -406,17 +406,17 @@ def _counted(table: Numbers, count: int) -> tuple[Numbers, Numbers]:
     size = int(table[0]) if len(table) else -1
     if size >= 0 and len(table) == count * (size + 1) and (table.reshape(count, -1)[:, 0] == size).all():
         return np.full(count, size), table.reshape(count, -1)[:, 1:].ravel()
-    starts, place, entries = (
+    starts, position, entries = (
         np.empty(count, np.int64) if count <= len(table) else np.empty(0, np.int64),
         0,
         table.tolist(),
     )
     for i in range(len(starts)):
-        if place >= len(entries) or entries[place] < 0:
+        if position >= len(entries) or entries[position] < 0:
             break
-        starts[i] = place
-        place += entries[place] + 1
-    if place != len(entries) or len(starts) != count or (table[starts] < 0).any():
+        starts[i] = position
+        position += entries[position] + 1
+    if position != len(entries) or len(starts) != count or (table[starts] < 0).any():
         raise Flaw("the mesh is damaged: the sizes of cells do not add up", expected=f"{count} cells in {len(table)} "
                    "numbers", actual="others")  # fmt: skip
     mask = np.ones(len(table), bool)

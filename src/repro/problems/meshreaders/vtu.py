@@ -66,11 +66,11 @@ def read(path: Path, values: bool = False) -> Contents:
             "the .vtu file is not VTK's", expected="XML with <VTKFile", actual=f"it starts with {content[:40]!r}"
         )
     tag = _APPENDED.search(content)
-    head = content[: tag.end()] + b"</AppendedData></VTKFile>" if tag else content
+    header = content[: tag.end()] + b"</AppendedData></VTKFile>" if tag else content
     if not content.rstrip().endswith(b"</VTKFile>"):
         raise truncated("</VTKFile> at the end", repr(content[-20:]) if content else "nothing")
     try:
-        root = ElementTree.fromstring(head)
+        root = ElementTree.fromstring(header)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise Flaw("the .vtu file is damaged", expected="XML of VTK", actual=error) from None
     if root.tag != "VTKFile" or root.get("type") != "UnstructuredGrid":
@@ -135,12 +135,12 @@ class _Reader:
         """Return a piece's points, types, sizes and corners of cells, and cell data, without ghost cells."""
         count = whole(piece.get("NumberOfCells", "").encode(), "cells")
         vertices = whole(piece.get("NumberOfPoints", "").encode(), "points")
-        place = piece.find("Points/DataArray")
-        if place is None and vertices:
+        element = piece.find("Points/DataArray")
+        if element is None and vertices:
             raise Flaw("a piece of the mesh has no points", expected="Points with a DataArray", actual="none")
         points = (
-            self._array(place, 3 * vertices).reshape(-1, 3).astype(np.float64)
-            if place is not None
+            self._array(element, 3 * vertices).reshape(-1, 3).astype(np.float64)
+            if element is not None
             else np.empty((0, 3))
         )
         arrays = {array.get("Name", ""): array for array in piece.findall("Cells/DataArray")}
@@ -208,15 +208,15 @@ class _Reader:
     def _bytes(self, source: bytes, start: int, raw: bool, name: str) -> bytes:
         """Return the bytes of an array, which follow a header that states their number."""
         stream = _Stream(source, start, raw, name)
-        head = self._head.newbyteorder(self._order or "=")
-        size = head.itemsize
+        header = self._head.newbyteorder(self._order or "=")
+        size = header.itemsize
         if not self._unpack:
-            count = int(np.frombuffer(stream.take(0, size), head)[0])
+            count = int(np.frombuffer(stream.take(0, size), header)[0])
             return stream.take(size, count)
-        parts, full, last_size = (int(size_word) for size_word in np.frombuffer(stream.take(0, 3 * size), head))
+        parts, full, last_size = (int(size_word) for size_word in np.frombuffer(stream.take(0, 3 * size), header))
         if not parts:
             return b""
-        sizes = np.frombuffer(stream.take(0, (3 + parts) * size), head)[3:].astype(np.int64)
+        sizes = np.frombuffer(stream.take(0, (3 + parts) * size), header)[3:].astype(np.int64)
         packed_sizes = stream.take((3 + parts) * size, int(sizes.sum()))
         ends = np.cumsum(sizes)
         unpacked_blocks = []
@@ -240,12 +240,12 @@ class _Stream:
         if self._raw:
             content = self._source[self._start + skip : self._start + skip + count]
         else:
-            place, skipped_bytes = self._start, skip
-            start_text = self._source[place : place + 4 * -(-skip // 3)]
+            offset, skipped_bytes = self._start, skip
+            start_text = self._source[offset : offset + 4 * -(-skip // 3)]
             if skip and (start_text.endswith(b"=") or skip % 3 == 0):
-                place, skipped_bytes = place + len(start_text), 0
+                offset, skipped_bytes = offset + len(start_text), 0
             try:
-                text = self._source[place : place + 4 * -(-(skipped_bytes + count) // 3)]
+                text = self._source[offset : offset + 4 * -(-(skipped_bytes + count) // 3)]
                 # If only the header is encoded in this stream, its padding follows the requested bytes.
                 content = base64.b64decode(text, validate=True)[skipped_bytes : skipped_bytes + count]
             except (binascii.Error, ValueError) as error:
@@ -270,6 +270,6 @@ def _merged_points(points: Floats, offsets: NDArray[Any]) -> tuple[Floats, Numbe
     # Equal points within one piece are kept separate.
     rank = np.empty(len(points))
     rank[order] = np.arange(len(points)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
-    _, first, place = np.unique(np.column_stack([points + 0.0, rank]), axis=0, return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(np.column_stack([points + 0.0, rank]), axis=0, return_index=True, return_inverse=True)
     kept_points = np.sort(first)
-    return points[kept_points], np.searchsorted(kept_points, first)[place.ravel()]
+    return points[kept_points], np.searchsorted(kept_points, first)[inverse.ravel()]

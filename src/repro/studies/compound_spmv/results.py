@@ -431,9 +431,9 @@ def _prefers_as_published(data: ClaimCases) -> Measured:
     preferred = {item["problem"]: item["preferred"] for item in data.published["dynamic"] if item["gpu"] == gpu}
     numbers = []
     for times in data.cases:
-        words, number = preferred.get(str(times.line.published)), _prefers_dynamic(times)
-        if words and number:
-            is_published = words in ("both", ABBREVIATIONS[times.case.precision])
+        preference, number = preferred.get(str(times.line.published)), _prefers_dynamic(times)
+        if preference and number:
+            is_published = preference in ("both", ABBREVIATIONS[times.case.precision])
             numbers.append(number._replace(value=float((number.value > 0) == is_published)))
     return Measured(numbers, [] if numbers else [MissingCase("the cases of table 8", "not timed")])
 

@@ -202,21 +202,21 @@ def interleave(array: NDArray[T], threads: int, entries: int) -> NDArray[T]:
 
     A load is at most 16 bytes, E slots: slot k of thread t moves to ((k // E)·threads + t)·E + k % E within its chunk.
     """
-    words = _words(array, entries)
-    if words == 1:
+    word_count = _word_count(array, entries)
+    if word_count == 1:
         return array
-    return array.reshape(-1, threads, words, entries // words).swapaxes(1, 2).ravel()
+    return array.reshape(-1, threads, word_count, entries // word_count).swapaxes(1, 2).ravel()
 
 
 def deinterleave(array: NDArray[T], threads: int, entries: int) -> NDArray[T]:
     """Bring slots back into row-major order; the inverse of `interleave`."""
-    words = _words(array, entries)
-    if words == 1:
+    word_count = _word_count(array, entries)
+    if word_count == 1:
         return array
-    return array.reshape(-1, words, threads, entries // words).swapaxes(1, 2).ravel()
+    return array.reshape(-1, word_count, threads, entries // word_count).swapaxes(1, 2).ravel()
 
 
-def _words(array: NDArray[Any], entries: int) -> int:
+def _word_count(array: NDArray[Any], entries: int) -> int:
     """Return the number of loads for a thread's slots."""
     return entries // min(entries, LOAD_BYTES // array.itemsize)
 
@@ -337,7 +337,7 @@ def compress(balanced: Balanced) -> Compressed:
     spread = columns.max(axis=1) - chunks[:, 2]
     chunks[:, 3] = _narrowest(rows[:, -1] - rows[:, 0], (0, 0xFF))
     chunks[:, 3] |= _narrowest(spread, (0xFF, 0xFFFF)) << COLUMNS_SHIFT
-    chunks[:, 3] |= lookup.holds(bits).all(axis=1).astype(np.int32) << VALUES_SHIFT
+    chunks[:, 3] |= lookup.contains(bits).all(axis=1).astype(np.int32) << VALUES_SHIFT
 
     encodings = [Encoding.of(int(byte)) for byte in np.unique(chunks[:, 3])]
     units = np.zeros(count, np.int64)
@@ -359,7 +359,7 @@ def compress(balanced: Balanced) -> Compressed:
         offsets = _subtract(columns[chunk_mask], chunks[chunk_mask, 2], COLUMN_BYTES[encoding.columns])
         _write(parts[1], offsets, chunking, chunking.entries)
         patterns = bits[chunk_mask]
-        _write(parts[2], lookup.places(patterns) if encoding.values else patterns, chunking, chunking.entries)
+        _write(parts[2], lookup.indices_of(patterns) if encoding.values else patterns, chunking, chunking.entries)
         blob[np.repeat(chunk_mask, units)] = block.view(UNIT).ravel()
 
     one_row = chunks[:, 3] & ROWS_MASK == 0
@@ -437,12 +437,12 @@ class Lookup:
         self.table = np.zeros(TABLE, table.dtype)
         self.table[: len(table)] = table
         self.shift = table.dtype.type(8 * table.itemsize - HASH_BITS)
-        self.place = np.zeros(1 << HASH_BITS, np.uint8)
+        self.index_of_hash = np.zeros(1 << HASH_BITS, np.uint8)
         random = np.random.default_rng(0)
         while True:
             self.factor = random.integers(0, np.iinfo(table.dtype).max, dtype=table.dtype) | table.dtype.type(1)
-            self.place[self._hash(table)] = np.arange(len(table))
-            if (self.places(table) == np.arange(len(table))).all():
+            self.index_of_hash[self._hash(table)] = np.arange(len(table))
+            if (self.indices_of(table) == np.arange(len(table))).all():
                 return
 
     def _hash(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
@@ -450,13 +450,13 @@ class Lookup:
         hashes >>= self.shift
         return hashes
 
-    def places(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
+    def indices_of(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
         """Return the position of each bit pattern in the table; an arbitrary position if the table lacks it."""
-        return self.place.take(self._hash(bits))
+        return self.index_of_hash.take(self._hash(bits))
 
-    def holds(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
+    def contains(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
         """Return which bit patterns are in the table."""
-        return np.asarray(self.table.take(self.places(bits)) == bits)
+        return np.asarray(self.table.take(self.indices_of(bits)) == bits)
 
 
 def frequent_values(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
@@ -465,7 +465,7 @@ def frequent_values(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedint
         return _most_frequent(bits, TABLE)
     table = _most_frequent(bits[np.random.default_rng(0).integers(0, len(bits), SAMPLE)], TABLE)
     if len(table) < TABLE:
-        missing_bits = bits[~Lookup(table).holds(bits)]
+        missing_bits = bits[~Lookup(table).contains(bits)]
         table = np.concatenate([table, _most_frequent(missing_bits, TABLE - len(table))])
     return table
 

@@ -179,11 +179,11 @@ def bar_rows(panel: Panel, cases: Sequence[Times], median_cases: Sequence[Times]
         The problems over which medians are taken.
     """
     rows: list[BarRow] = []
-    for values, head in HEADS.items():
+    for values, heading in HEADS.items():
         group = [case for case in cases if case.values == values]
         if not group:
             continue
-        rows += [BarRow(head), *(_row(panel, case) for case in group)]
+        rows += [BarRow(heading), *(_row(panel, case) for case in group)]
         group_cases = [case for case in group if case in median_cases]
         if values and len(group_cases) > 1:
             rows.append(_median(panel, group_cases, MEDIAN if len(group_cases) == len(group) else LARGE_MEDIAN))
@@ -285,9 +285,9 @@ def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, bar_indices: Sequen
     row_indices = [index for index in bar_indices if row.bars[index] is not None]
     bars, scale = y + panel.below_centre(BARS_HEIGHT / 2), BARS_HEIGHT / panel.row_height
     centres: dict[int | None, float] = {}
-    for place, index in enumerate(row_indices):
+    for bar_index, index in enumerate(row_indices):
         has_several_bars = len(row_indices) > 1
-        centre = centres[index] = bars + scale * (0.4 * place - 0.2) * has_several_bars
+        centre = centres[index] = bars + scale * (0.4 * bar_index - 0.2) * has_several_bars
         series, value = panel.bars[index], row.bars[index] or 0.0
         height = scale * (NARROW_BAR if has_several_bars else WIDE_BAR)
         axes.barh(centre, value, height=height, color=series.colour, linewidth=0)
@@ -333,7 +333,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
     )
     panel = Panel(
         bars=(
-            Bar(figure_style.OURS.word, figure_style.OURS.fill, lambda s: s.gflops(s[OURS])),
+            Bar(figure_style.OURS.label, figure_style.OURS.fill, lambda s: s.gflops(s[OURS])),
             Bar(papers_coo(campaign), figure_style.PAPERS.fill, lambda s: s.gflops(s[COMPRESSED_COO])),
         ),
         marks=(default, fastest, coo, library_marks) if is_gpu else (fastest,),
@@ -381,7 +381,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
             Bar(PAPERS_COO, figure_style.PAPERS.fill, lambda s: s.memory(s[COMPRESSED_COO])),
             Bar("balanced COO", figure_style.PALE, lambda s: s.memory(s[PLAIN_COO])),
         ),
-        marks=(MarkerSeries(figure_style.OURS.word, "o", figure_style.OURS.colour, lambda s: s.memory(s[OURS])),),
+        marks=(MarkerSeries(figure_style.OURS.label, "o", figure_style.OURS.colour, lambda s: s.memory(s[OURS])),),
         title=f"{precision} precision, K as tuned",
         unit="memory over that of CSR",
         unity="CSR",
@@ -445,7 +445,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     marks = (*(() if campaign.on_cpu else (defaults, judged)), *chips)
     panel = Panel(
         bars=(
-            _bar(figure_style.OURS.word, figure_style.OURS.fill, lambda s: s.ours_solver),
+            _bar(figure_style.OURS.label, figure_style.OURS.fill, lambda s: s.ours_solver),
             _bar(papers_coo(campaign), figure_style.PAPERS.fill, lambda s: s[COMPRESSED_SOLVER]),
         ),
         marks=marks,
@@ -457,7 +457,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         referred="published median over the default",
         absent=_missing_reason,
     )
-    words = " and ".join(
+    medians_text = " and ".join(
         f"{value:g}× on {'an' if gpu[0] == 'A' else 'a'} {gpu}" for gpu, value in published_medians.items()
     )
     lines = [case.line for case in cases]
@@ -476,7 +476,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         WHISKERS if any(interval for row in rows for interval in row.intervals) else "",
         f"Medians: {'; '.join(medians)}." if medians else "",
         median_note,
-        f"Dashed: what {CITED} states, a median over the default of about {words}." if published_medians else "",
+        f"Dashed: what {CITED} states, a median over the default of about {medians_text}." if published_medians else "",
         f"The light diamonds alone are its counterpart: {judged_median:.2f}× in the median"
         f"{f', and {tuned_median:.2f}× tuned further' if judging is not campaign and tuned_median else ''}."
         if published_medians and judged_median else "",

@@ -152,8 +152,10 @@ def fastest_formats(cases: Sequence[Times]) -> str:
     if not timed_cases or timed_cases[0].case.campaign.on_cpu:
         return ""
     formats = Counter(format_of(case) for case in timed_cases)
-    words = ", ".join(f"for {name} on {count}" for name, count in formats.most_common())
-    return f"{library_of(timed_cases[0].case.campaign)}’s fastest of all is {words} of {len(timed_cases)} problems."
+    formats_text = ", ".join(f"for {name} on {count}" for name, count in formats.most_common())
+    return (
+        f"{library_of(timed_cases[0].case.campaign)}’s fastest of all is {formats_text} of {len(timed_cases)} problems."
+    )
 
 
 def solver_note(cases: Sequence[Times]) -> str:
@@ -162,11 +164,11 @@ def solver_note(cases: Sequence[Times]) -> str:
     if not choices:
         return "BiCGSTAB: ten iterations, with the products that were the fastest alone."
     layouts = Counter(str(case.ours_solver.row.layout) for case in cases if case.ours_solver)
-    words = ", ".join(f"{name} on {count}" for name, count in layouts.most_common())
+    layouts_text = ", ".join(f"{name} on {count}" for name, count in layouts.most_common())
     return (
         "BiCGSTAB: ten iterations. Of each layout’s fastest product, ours has the one with the fastest iterations; the "
         "library’s has the same choice of those of its routines that were the fastest alone."
-        + f" Ours is with {words} of {layouts.total()} problems." * bool(layouts)
+        + f" Ours is with {layouts_text} of {layouts.total()} problems." * bool(layouts)
         + " On the chip: all iterations in one launch, the matrix in shared memory as far as it fits."
         * has_solver_on_chip(cases)
     )

@@ -118,9 +118,9 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
 
     bits = UNSIGNED[values.itemsize]
     lookup = Lookup(frequent_with_zero(values.view(bits)))
-    missed_tiles = np.asarray(~lookup.holds(diagonal.view(bits)).reshape(count, tile_rows).all(axis=1))
+    missed_tiles = np.asarray(~lookup.contains(diagonal.view(bits)).reshape(count, tile_rows).all(axis=1))
     tile_of_code = np.repeat(np.arange(count), codes_of_tiles)
-    missed_tiles[tile_of_code[~lookup.holds(coded_values.view(bits))]] = True
+    missed_tiles[tile_of_code[~lookup.contains(coded_values.view(bits))]] = True
 
     tiles = np.zeros((count, 4), np.int32)
     tiles[:, 1], tiles[:, 2] = first_codes[:-1], ~missed_tiles
@@ -134,7 +134,7 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
         row_mask, code_mask = np.repeat(tile_mask, tile_rows), tile_mask[tile_of_code]
         rows_of_kind, codes_of_kind = diagonal.view(bits)[row_mask], coded_values.view(bits)[code_mask]
         if item_bytes == 1:
-            rows_of_kind, codes_of_kind = lookup.places(rows_of_kind), lookup.places(codes_of_kind)
+            rows_of_kind, codes_of_kind = lookup.indices_of(rows_of_kind), lookup.indices_of(codes_of_kind)
         numbers = blob.view(UNSIGNED[item_bytes])
         numbers[np.add.outer(first, np.arange(tile_rows)).ravel()[row_mask]] = rows_of_kind
         numbers[(first[tile_of_code] + number_of_code)[code_mask]] = interleave(codes_of_kind, SLICE, entries)

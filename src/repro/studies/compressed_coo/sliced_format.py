@@ -207,9 +207,9 @@ class _Walked:
     def nbytes(self, stretch: SliceRange, value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the bytes of each slice: bases, values and codes."""
         height = stretch.begins.shape[1]
-        words = sum(-(-self.counts[:, i] // CODES_OF_WORD[i]) for i in range(1, WIDTHS))
+        word_counts = sum(-(-self.counts[:, i] // CODES_OF_WORD[i]) for i in range(1, WIDTHS))
         return np.asarray(
-            self.counts.sum(axis=1) * _step_bytes(stretch, value_bytes) + CODE_WORD_BYTES * height * words
+            self.counts.sum(axis=1) * _step_bytes(stretch, value_bytes) + CODE_WORD_BYTES * height * word_counts
         )
 
 
@@ -229,31 +229,31 @@ def _walk(
     """Assign entries of slices to steps, up to `max_steps` per slice; if `steps` is given, store each entry's step."""
     is_done = np.ones(len(max_steps), bool)
     counts = np.zeros((len(max_steps), WIDTHS), np.int64)
-    open_slices, heads, ends = np.arange(len(max_steps)), stretch.begins.copy(), stretch.ends
-    places = np.arange(heads.shape[1], dtype=np.int32)
+    open_slices, next_entries, ends = np.arange(len(max_steps)), stretch.begins.copy(), stretch.ends
+    rows_in_slice = np.arange(next_entries.shape[1], dtype=np.int32)
     step = 0
     while True:
-        is_inside = heads < ends
+        is_inside = next_entries < ends
         is_open = is_inside.any(axis=1)
         is_done[open_slices[is_open & (max_steps[open_slices] <= step)]] = False
         is_open &= max_steps[open_slices] > step
         if not is_open.all():
-            open_slices, heads, ends, is_inside = (
+            open_slices, next_entries, ends, is_inside = (
                 open_slices[is_open],
-                heads[is_open],
+                next_entries[is_open],
                 ends[is_open],
                 is_inside[is_open],
             )
         if not len(open_slices):
             return _Walked(is_done, counts)
-        offsets = np.where(is_inside, columns.take(heads, mode="clip") - places, FAR)
+        offsets = np.where(is_inside, columns.take(next_entries, mode="clip") - rows_in_slice, FAR)
         base = offsets.min(axis=1)
         is_taken = is_inside if window is None else is_inside & (offsets - base[:, None] <= window)
         spread = np.where(is_taken, offsets, base[:, None]).max(axis=1) - base
         counts[open_slices, np.searchsorted(MAX_CODES, spread)] += 1
         if steps is not None:
-            steps[heads[is_taken]] = step
-        heads = heads + is_taken
+            steps[next_entries[is_taken]] = step
+        next_entries = next_entries + is_taken
         step += 1
 
 
@@ -284,8 +284,8 @@ def code_columns(offsets: NDArray[np.int32], n: int) -> EncodedColumns:
     codes = np.where(offsets == FAR, 0, offsets - bases[:, None])
     # a row without an entry still reads x at code 0; near the first and last column this may be out of range
     edge = np.flatnonzero((bases < 0) | (bases > n - height))
-    places = np.arange(height, dtype=np.int32)
-    edge_distances = np.clip(bases[edge, None] + places, 0, n - 1) - places
+    rows_in_slice = np.arange(height, dtype=np.int32)
+    edge_distances = np.clip(bases[edge, None] + rows_in_slice, 0, n - 1) - rows_in_slice
     edge_codes = np.where(offsets[edge] == FAR, edge_distances, offsets[edge])
     bases[edge] = edge_codes.min(axis=1, initial=FAR)
     codes[edge] = edge_codes - bases[edge, None]
@@ -331,8 +331,8 @@ class Groups:
             codes_per_word = CODES_OF_WORD[width]
             group_steps = np.flatnonzero(self._group % WIDTHS == width)
             parts = words.view(UNSIGNED[CODE_WORD_BYTES // codes_per_word]).reshape(-1, height, codes_per_word)
-            place = starts[self._group[group_steps]] + self._rank[group_steps] // codes_per_word
-            parts[place, :, self._rank[group_steps] % codes_per_word] = codes[self.order[group_steps]]
+            first_index = starts[self._group[group_steps]] + self._rank[group_steps] // codes_per_word
+            parts[first_index, :, self._rank[group_steps] % codes_per_word] = codes[self.order[group_steps]]
         return words.ravel(), starts.reshape(-1, WIDTHS)[:, 0]
 
     def write_values(
@@ -353,12 +353,14 @@ class Groups:
         value_bytes = np.zeros(int(byte_counts.sum()) * height, np.uint8)
         step_in_table = in_table[self._group // WIDTHS]
         group_steps = np.flatnonzero(step_in_table)
-        place = starts[self._group[group_steps]] // CODE_WORD_BYTES + self._rank[group_steps] // CODE_WORD_BYTES
-        indices: NDArray[Any] = lookup.places(bits[self.order[group_steps]])
-        value_bytes.reshape(-1, height, CODE_WORD_BYTES)[place, :, self._rank[group_steps] % CODE_WORD_BYTES] = indices
+        first_index = starts[self._group[group_steps]] // CODE_WORD_BYTES + self._rank[group_steps] // CODE_WORD_BYTES
+        indices: NDArray[Any] = lookup.indices_of(bits[self.order[group_steps]])
+        value_bytes.reshape(-1, height, CODE_WORD_BYTES)[first_index, :, self._rank[group_steps] % CODE_WORD_BYTES] = (
+            indices
+        )
         group_steps = np.flatnonzero(~step_in_table)
-        place = (starts[self._group[group_steps]] + self._rank[group_steps] * size) * height // size
-        value_bytes.view(bits.dtype)[place[:, None] + np.arange(height)] = bits[self.order[group_steps]]
+        first_index = (starts[self._group[group_steps]] + self._rank[group_steps] * size) * height // size
+        value_bytes.view(bits.dtype)[first_index[:, None] + np.arange(height)] = bits[self.order[group_steps]]
         return value_bytes, starts.reshape(-1, WIDTHS)[:, 0]
 
 
@@ -470,7 +472,7 @@ def slice_up(
     bits = values.view(UNSIGNED[values.itemsize])
     lookup = Lookup(frequent_with_zero(bits))
     pieces = _Pieces.of(slices.apart, indptr)
-    missing_counts = np.concatenate([[0], np.cumsum(~lookup.holds(bits))])
+    missing_counts = np.concatenate([[0], np.cumsum(~lookup.contains(bits))])
     missing_in_slices = np.append(missing_counts[indptr[1:]] - missing_counts[indptr[:-1]], 0)[slices.rows].sum(axis=1)
     in_table = np.concatenate([missing_counts[pieces.ends] == missing_counts[pieces.begins], missing_in_slices == 0])
 
@@ -577,8 +579,8 @@ def _bases(
     base_words[(starts + steps)[: len(targets)]] = targets
     moved_slices = np.flatnonzero(flags & MOVED)
     rows = slices.rows[moved_slices - len(targets)]
-    places = np.where(rows < 0, NOWHERE, rows % WINDOW).astype(np.uint16)
-    base_words[(starts + steps)[moved_slices, None] + np.arange(height // 2)] = places.view(np.int32)
+    row_positions = np.where(rows < 0, NOWHERE, rows % WINDOW).astype(np.uint16)
+    base_words[(starts + steps)[moved_slices, None] + np.arange(height // 2)] = row_positions.view(np.int32)
     return base_words, starts
 
 

@@ -269,11 +269,11 @@ def _problem_columns(library: str, chip: bool) -> tuple[Column[Times], ...]:
     )
 
 
-def _on_chip_columns(head: str) -> tuple[Column[Times], ...]:
+def _on_chip_columns(group: str) -> tuple[Column[Times], ...]:
     key = ON_CHIP_SOLVER.key
     return (
-        time_column(f"{key}_us", "on the chip", head, ON_CHIP_SOLVER),
-        speedup_column(f"{key}_speedup", "speedup, on the chip", head, LIBRARY_SOLVER, ON_CHIP_SOLVER),
+        time_column(f"{key}_us", "on the chip", group, ON_CHIP_SOLVER),
+        speedup_column(f"{key}_speedup", "speedup, on the chip", group, LIBRARY_SOLVER, ON_CHIP_SOLVER),
     )
 
 
@@ -284,21 +284,21 @@ def _solver_product(case: Times) -> Cell:
 def _kernel_columns(
     kernel: Method, reasons_of: Callable[[Times], tuple[str, ...]] = lambda case: ()
 ) -> tuple[Column[Times], ...]:
-    key, head = kernel.key, kernel.title
+    key, group = kernel.key, kernel.title
     return (
-        *kernel_columns(key, head, kernel, FLOOR, reasons_of),
-        Column(f"{key}_bytes_over_CSR", "bytes", head, cell=lambda case: ratio(case.memory(case[kernel]))),
-        Column(f"{key}_GFLOPS", "GFLOPS", head, cell=lambda case: number_cell(case.gflops(case[kernel]))),
-        speedup_column(f"{key}_speedup", "speedup", head, LIBRARY, kernel),
+        *kernel_columns(key, group, kernel, FLOOR, reasons_of),
+        Column(f"{key}_bytes_over_CSR", "bytes", group, cell=lambda case: ratio(case.memory(case[kernel]))),
+        Column(f"{key}_GFLOPS", "GFLOPS", group, cell=lambda case: number_cell(case.gflops(case[kernel]))),
+        speedup_column(f"{key}_speedup", "speedup", group, LIBRARY, kernel),
     )
 
 
-def _routine_columns(routine: Method, head: str) -> tuple[Column[Times], ...]:
+def _routine_columns(routine: Method, group: str) -> tuple[Column[Times], ...]:
     key = routine.key
     return (
-        Column(key, "routine", head, numeric=False, cell=lambda case: name_of(case[routine], routine_text)),
-        time_column(f"{key}_us", "µs", head, routine),
-        Column(f"{key}_GFLOPS", "GFLOPS", head, cell=lambda case: number_cell(case.gflops(case[routine]))),
+        Column(key, "routine", group, numeric=False, cell=lambda case: name_of(case[routine], routine_text)),
+        time_column(f"{key}_us", "µs", group, routine),
+        Column(f"{key}_GFLOPS", "GFLOPS", group, cell=lambda case: number_cell(case.gflops(case[routine]))),
     )
 
 

@@ -21,7 +21,7 @@ from repro.studies.dg_postprocessing.results import (
     ErrorsOf,
     Filtering,
     Time,
-    choice_words,
+    choice_text,
     convergence_orders,
     filtered_errors,
     filtered_row,
@@ -98,7 +98,7 @@ def method_speedup_column(key: str, title: str, group: str, base: Method, compar
         if ratio_cell.value is None:
             return ratio_cell
         notes = field.unequal_settings(base, compared) if (base, compared) in PUBLISHED_PAIRS else ()
-        if compared is OURS and (chosen_from := choice_words([field], base)):
+        if compared is OURS and (chosen_from := choice_text([field], base)):
             notes = (*notes, chosen_from)
         return replace(ratio_cell, notes=(*ratio_cell.notes, *notes))
 

@@ -64,7 +64,7 @@ from repro.studies.dg_postprocessing.results import (
     Filtering,
     WidthTimes,
     all_filterings,
-    choice_words,
+    choice_text,
     device_counts,
     peak_of,
     published_gains,
@@ -86,7 +86,7 @@ METHOD_LOOKS = {
     OURS: (figure_style.OURS.colour, figure_style.OURS.marker),
 }
 SCALING_FILLS = {ELEMENT: figure_style.PAPERS.fill, OURS: figure_style.OURS.fill}
-METHOD_WORDS = {POINT: "papers’, per point", ELEMENT: "papers’, per element", OURS: figure_style.OURS.word}
+METHOD_WORDS = {POINT: "papers’, per point", ELEMENT: "papers’, per element", OURS: figure_style.OURS.label}
 #: Number of triangles of the mesh with the text's largest stated rate, and height of one row in inches.
 LARGEST_MESH, FLOPS_ROW = 2**20, 1.75
 #: The smallest and the largest rate that the text states, for each family and degree.
@@ -126,7 +126,7 @@ def stated_ranges(published: Published) -> RateRanges:
 def _published_rates(ranges: RateRanges, is_cpu: bool) -> str:
     if not ranges:
         return ""
-    words = [
+    rates = [
         f"{min_rate:g} for P = {degree} per element on the largest mesh"
         if min_rate == max_rate
         else f"{min_rate:g} to {max_rate:g} for P = {degree}"
@@ -134,7 +134,7 @@ def _published_rates(ranges: RateRanges, is_cpu: bool) -> str:
     ]
     drawn = "not drawn beside a CPU’s" if is_cpu else "the bands and the mark"
     return (
-        f"{CITED} states, for a {STATED_GPU} and meshes of low variance, {', '.join(words)}: {drawn}. It does not say "
+        f"{CITED} states, for a {STATED_GPU} and meshes of low variance, {', '.join(rates)}: {drawn}. It does not say "
         "which operations it counts, so that its rates and ours are not of the same numbers of them."
     )
 
@@ -232,7 +232,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "per-element way (hollow) over that of ours, by contours. Above 1 the second is the faster; a cross above the",
         "panel, or no row, where one was not measured. Marks of one mesh stand side by side.",
         _judging_note(campaign, has_ours),
-        f"Tuned, {words}." if (words := choice_words(fields, ELEMENT_TUNED)) else "",
+        f"Tuned, {text}." if (text := choice_text(fields, ELEMENT_TUNED)) else "",
         _published_speedups(lines, band, campaign.on_cpu),
         WHISKERS if any(map(_interval_of(ELEMENT_TUNED, OURS), fields)) else "",
         cpu_note(campaign),
@@ -268,10 +268,10 @@ def _judging_note(campaign: Campaign, has_ours: bool) -> str:
 def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | None, is_cpu: bool) -> str:
     if not lines or not band:
         return ""
-    words = " and ".join(f"over {value:g}× for {name} variance" for name, value in lines.items())
+    gains = " and ".join(f"over {value:g}× for {name} variance" for name, value in lines.items())
     drawn_text = "not drawn beside a CPU’s" if is_cpu else "the dashed lines and the band"
     return (
-        f"{CITED} states, for a {STATED_GPU}, {words} (the first for P = {CUBIC}), and {band[0]:g}× to {band[1]:g}× of "
+        f"{CITED} states, for a {STATED_GPU}, {gains} (the first for P = {CUBIC}), and {band[0]:g}× to {band[1]:g}× of "
         f"all in its conclusions: {drawn_text}. {GAIN_CONTRADICTS}"
     )
 
@@ -319,12 +319,12 @@ def draw_speedup(
         return figure_style.empty_canvas("no two ways were timed on a field of this campaign")
     families = drawn_families(drawn_fields, lambda field: 1)
     degrees = drawn_degrees(drawn_fields, lambda field: 1)
-    offsets = {degree: DEGREE_STEP * (place - (len(degrees) - 1) / 2) for place, degree in enumerate(degrees)}
+    offsets = {degree: DEGREE_STEP * (index - (len(degrees) - 1) / 2) for index, degree in enumerate(degrees)}
     drawing = figure_style.canvas(figure_style.TEXT_WIDTH, len(pairs_by_row) * SPEEDUP_ROW + 0.65)
     panels = drawing.subplots(len(pairs_by_row), len(families), sharex=True, sharey="row", squeeze=False)
     has_crosses = False
     for row, (label, pairs) in enumerate(pairs_by_row.items()):
-        for place, (family, axes) in enumerate(zip(families, panels[row], strict=True)):
+        for index, (family, axes) in enumerate(zip(families, panels[row], strict=True)):
             for degree in degrees:
                 panel_fields = family_fields(fields_of_row(label), family, degree)
                 for slow, fast in pairs:
@@ -348,14 +348,14 @@ def draw_speedup(
             if family in lines and SPEEDUPS[label] is PUBLISHED_PAIRS:
                 axes.axhline(lines[family], zorder=2, **figure_style.PUBLISHED_LINE)
             is_lowest = row == len(pairs_by_row) - 1
-            triangle_axis(axes, drawn_fields, label if place == 0 else "", is_lowest=is_lowest, log=False)
+            triangle_axis(axes, drawn_fields, label if index == 0 else "", is_lowest=is_lowest, log=False)
     handles: list[Line2D | Patch] = [
         plotting.Line2D([], [], label=f"P = {degree}", **line_style_of(*DEGREE_LOOKS[degree], joined=False))
         for degree in degrees
     ]
-    for word, hollow in (("to the letter", False), ("tuned", True)):
-        look = line_style_of(figure_style.GREY, "o", joined=False, hollow=hollow)
-        handles.append(plotting.Line2D([], [], label=f"{figure_style.PAPERS.word}, {word}", **look))
+    for letter_text, hollow in (("to the letter", False), ("tuned", True)):
+        style = line_style_of(figure_style.GREY, "o", joined=False, hollow=hollow)
+        handles.append(plotting.Line2D([], [], label=f"{figure_style.PAPERS.label}, {letter_text}", **style))
     if has_crosses:
         handles.append(plotting.Line2D([], [], label="not timed (above a panel)", color=figure_style.GREY, **CROSS))
     if lines:
@@ -423,15 +423,15 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
     for family, axes in zip(families, panels, strict=True):
         for method_index, way in enumerate(DISTRIBUTED_METHODS):
             for row, (degree, n) in enumerate(rows):
-                place, field = row + (method_index - 0.5) * SCALING_BAR, largest_fields.get((family, degree, way))
+                bar_y, field = row + (method_index - 0.5) * SCALING_BAR, largest_fields.get((family, degree, way))
                 if field and (speedup := field.device_speedup(way, n)):
                     axes.barh(
-                        place, speedup, SCALING_BAR, color=SCALING_FILLS[way], linewidth=0, label=METHOD_WORDS[way]
+                        bar_y, speedup, SCALING_BAR, color=SCALING_FILLS[way], linewidth=0, label=METHOD_WORDS[way]
                     )
-                    axes.text(SCALING_VALUE * max(counts), place, f"{speedup:.2f}", va="center", fontsize=6)
+                    axes.text(SCALING_VALUE * max(counts), bar_y, f"{speedup:.2f}", va="center", fontsize=6)
                 else:
                     axes.text(
-                        0.02, place, f"{METHOD_WORDS[way]}: not timed", va="center", fontsize=6, color=figure_style.GREY
+                        0.02, bar_y, f"{METHOD_WORDS[way]}: not timed", va="center", fontsize=6, color=figure_style.GREY
                     )
         for row, (_, n) in enumerate(rows):
             axes.plot([n, n], [row - SCALING_BAR, row + SCALING_BAR], color="black", linewidth=0.8, zorder=3)
@@ -505,12 +505,12 @@ def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
     if not items:
         return figure_style.empty_canvas("no kernels of regions were timed in this campaign")
     drawing, panels = region_grid(items)
-    paper_look, own_look = REGION_LOOKS.values()
+    paper_style, own_style = REGION_LOOKS.values()
     for axes, item in zip(panels, items, strict=True):
         widths = WIDTHS[item.degree]
         for name, rate in region_rates(item).items():
-            place, colour = (len(widths), own_look) if name == LANE.key else (widths.index(int(name)), paper_look)
-            axes.bar(place, rate, color=colour, width=0.7, zorder=2)
+            bar_x, colour = (len(widths), own_style) if name == LANE.key else (widths.index(int(name)), paper_style)
+            axes.bar(bar_x, rate, color=colour, width=0.7, zorder=2)
         width_axis(axes, widths, "ours")
         axes.set_xlim(-0.5, len(widths) + 0.5)
         axes.set_ylabel("GFLOPS")
@@ -598,7 +598,7 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
         return figure_style.empty_canvas(NO_TIMES)
     drawing, panels = region_grid(items)
     # Leave out the palest colours, which are hard to see on white.
-    shades = [WIDTH_DARKEST * place / max(1, len(counts) - 1) for place in range(len(counts))]
+    shades = [WIDTH_DARKEST * index / max(1, len(counts) - 1) for index in range(len(counts))]
     colours = plotting.ListedColormap([plotting.colormaps[WIDTH_COLOURS](shade) for shade in shades])
     norm = plotting.BoundaryNorm(np.arange(len(counts) + 1) - 0.5, len(counts))
     for axes, item in zip(panels, items, strict=True):
@@ -606,8 +606,10 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
         searched = [point for point in item.searched if point.width in widths and point.regions in counts]
         ranks = [counts.index(point.regions) for point in searched]
         offsets = [MARK_SPREAD * ((rank + 0.5) / len(counts) - 0.5) for rank in ranks]
-        places = [widths.index(point.width) + offset for point, offset in zip(searched, offsets, strict=True)]
-        axes.scatter(places, [point.nano for point in searched], c=ranks, cmap=colours, norm=norm, s=5, linewidths=0)
+        point_widths = [widths.index(point.width) + offset for point, offset in zip(searched, offsets, strict=True)]
+        axes.scatter(
+            point_widths, [point.nano for point in searched], c=ranks, cmap=colours, norm=norm, s=5, linewidths=0
+        )
         width_axis(axes, widths)
         axes.set_xlim(-0.5, len(widths) - 0.5)
         axes.set_yscale("log")
@@ -662,12 +664,12 @@ def draw_gains(items: Sequence[WidthTimes], stated_gains: dict[int, dict[int, fl
 
 def _draw_gain_panel(axes: Axes, item: WidthTimes, stated_gains: dict[int, float]) -> None:
     widths = sorted({*WIDTHS[item.degree], *stated_gains})
-    for place, width in enumerate(widths):
+    for index, width in enumerate(widths):
         gain = item.gain(width)
         if gain is not None:
-            axes.bar(place, 100 * gain, color=figure_style.PAPERS.fill, width=0.7, zorder=2)
+            axes.bar(index, 100 * gain, color=figure_style.PAPERS.fill, width=0.7, zorder=2)
         if width in stated_gains:
-            axes.plot([place], [100 * stated_gains[width]], **figure_style.PUBLISHED_MARK)
+            axes.plot([index], [100 * stated_gains[width]], **figure_style.PUBLISHED_MARK)
     axes.axhline(0, color="black", linewidth=0.7, zorder=1)
     axes.grid(axis="y")
     width_axis(axes, widths)

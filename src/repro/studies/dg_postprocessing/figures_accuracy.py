@@ -103,8 +103,8 @@ def draw_crosses(axes: Axes, sizes: Sequence[int], timed: Sequence[int], colour:
     untimed = [size for size in sizes if len(mesh_ticks([*timed, size])) > len(mesh_ticks(timed))]
     shift = plotting.ScaledTranslation(offset / 72, 0, axes.figure.dpi_scale_trans)
     for size in untimed:
-        place = axes.get_xaxis_transform() + shift
-        axes.plot([size], [1.04], color=colour, zorder=3, transform=place, clip_on=False, **CROSS)
+        moved = axes.get_xaxis_transform() + shift
+        axes.plot([size], [1.04], color=colour, zorder=3, transform=moved, clip_on=False, **CROSS)
     return bool(untimed)
 
 
@@ -243,10 +243,10 @@ def draw_errors(fields: Sequence[Filtering]) -> Canvas:
         figure_style.TEXT_WIDTH if len(families) > 1 else figure_style.COLUMN_WIDTH, ERRORS_HEIGHT
     )
     panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
-    for place, (family, axes) in enumerate(zip(families, panels, strict=True)):
+    for index, (family, axes) in enumerate(zip(families, panels, strict=True)):
         for degree in degrees:
             _draw_error_lines(axes, family_fields(fields, family, degree), degree)
-        triangle_axis(axes, fields, "error in L²" if place == 0 else "")
+        triangle_axis(axes, fields, "error in L²" if index == 0 else "")
         lower_limit, upper_limit = axes.get_ylim()
         has_few_ticks = upper_limit < MAX_ERROR_RATIO * lower_limit
         axes.yaxis.set_major_locator(plotting.LogLocator(10, (1, 2, 5) if has_few_ticks else (1,)))

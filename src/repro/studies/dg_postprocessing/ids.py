@@ -160,9 +160,9 @@ class RegionId(FieldId):
     def _read(cls, text: str) -> RegionId:
         match = _REGION_TEXT.fullmatch(text)
         if match:
-            words = match.groupdict()
-            degree, width, regions, blocks = (int(words[name]) for name in ("degree", "width", "regions", "blocks"))
-            id = cls(degree, words["method"], width, regions, blocks)  # type: ignore[arg-type]
+            groups = match.groupdict()
+            degree, width, regions, blocks = (int(groups[name]) for name in ("degree", "width", "regions", "blocks"))
+            id = cls(degree, groups["method"], width, regions, blocks)  # type: ignore[arg-type]
             sizes = width >= 1 and regions >= 1 and blocks >= 1
             right = (
                 degree in REGION_DEGREES

@@ -170,7 +170,7 @@ class ExpectedValues:
     """Expected values at the checked points."""
 
     #: Indices of the checked points.
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
     values: Floats
     #: Error bound for each value: `terms ε Σ|w||u|`, times the loss of accuracy by contours.
     bound: Floats
@@ -262,16 +262,16 @@ class DgOperands:
     def _expect(self, scales: Floats) -> ExpectedValues:
         generator = np.random.default_rng(self.seed)
         total = len(self.points)
-        places = np.sort(generator.choice(total, min(CHECKED_POINTS, total), replace=False))
-        points, scales = self.points[places], scales[places]
+        positions = np.sort(generator.choice(total, min(CHECKED_POINTS, total), replace=False))
+        points, scales = self.points[positions], scales[positions]
         rows = contour_rows(self.mesh, points, self.degree, self.basis, scales)
         modes = self.modes.ravel()
         counts = count_work(self.mesh, points, self.degree, scales)
         terms = counts.pairs * mode_count(self.degree, 2)
         bound = terms * self.stencil.loss * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes))
-        share = total / len(places)
+        share = total / len(positions)
         work = Work2D(*(round(share * int(np.sum(numbers))) for numbers in counts))
-        return ExpectedValues(places, rows @ modes, bound, work)
+        return ExpectedValues(positions, rows @ modes, bound, work)
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
         """Launch once; compare the checked points with NumPy's values, and all points with the first correct result."""
@@ -281,7 +281,7 @@ class DgOperands:
         runnable.launch()
         result = runnable.result().reshape(len(self.points), -1)
         expected = self.local_expected if runnable.local else self.expected
-        error = np.abs(result[expected.places] - expected.values[:, None]) / expected.bound[:, None]
+        error = np.abs(result[expected.positions] - expected.values[:, None]) / expected.bound[:, None]
         largest_error = float(np.max(error))
         if not largest_error <= 1:
             raise IncorrectError(
@@ -394,7 +394,7 @@ class RegionOperands:
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        return {"regions": self.count, "points": len(self.regions.places)}
+        return {"regions": self.count, "points": len(self.regions.positions)}
 
     @cached_property
     def expected(self) -> ExpectedIntegrals:
@@ -426,12 +426,12 @@ class RegionOperands:
         The bound for n regions is n · eps times the stencil's volume, times the domain's size in units of a cube's
         edge.
         """
-        places, h = self.regions.places, self.regions.h
-        regions = Regions(self.degree, h, clip_result.rows, clip_result.cells, places)
+        positions, h = self.regions.positions, self.regions.h
+        regions = Regions(self.degree, h, clip_result.rows, clip_result.cells, positions)
         volume = float(regions.width**3)
         volumes = np.abs(np.linalg.det(np.diff(regions.kernel_corners(), axis=1))) / 6
-        filled_volumes = np.bincount(regions.points, volumes, len(places))
-        counts = np.bincount(regions.points, minlength=len(places))
+        filled_volumes = np.bincount(regions.points, volumes, len(positions))
+        counts = np.bincount(regions.points, minlength=len(positions))
         extent = np.abs(self.field.vertices).max() / h + regions.width
         errors = np.abs(filled_volumes - volume) / (np.maximum(counts, 1) * extent * np.finfo(np.float64).eps * volume)
         if not (errors <= 1).all():
@@ -443,7 +443,7 @@ class RegionOperands:
     @property
     def sums(self) -> ExpectedIntegrals:
         """Sum of the integrals for each point, `(points,)`: the filtered field. The last point may lack regions."""
-        points, count = self.regions.points, len(self.regions.places)
+        points, count = self.regions.points, len(self.regions.positions)
         values, bounds, sizes = (
             np.bincount(points, weights, count).astype(np.float64)
             for weights in (*self.expected, np.abs(self.expected.values))
@@ -493,9 +493,9 @@ def local_modes(field: Field, h: float) -> Floats:
     """Return a field's coefficients in monomials of (y - first corner of the element) / h, `(c, m)`."""
     corners = field.vertices[field.cells]
     nodes = equispaced(field.degree, 3)
-    places = nodes @ (corners[:, 1:] - corners[:, :1]) / h
+    positions = nodes @ (corners[:, 1:] - corners[:, :1]) / h
     values = field.modes @ evaluate(field.basis, nodes, field.degree).T
-    matrices = monomials(places.reshape(-1, 3), field.degree).reshape(*places.shape[:2], -1)
+    matrices = monomials(positions.reshape(-1, 3), field.degree).reshape(*positions.shape[:2], -1)
     return np.asarray(np.linalg.solve(matrices, values[:, :, None])[:, :, 0], np.float64)
 
 
@@ -528,27 +528,27 @@ def expected_integrals(regions: Regions, field: Field, pieces: Floats, rule: Rul
     return ExpectedIntegrals(values, bounds)
 
 
-def _kernel(pieces: Floats, places: Floats) -> tuple[Floats, Floats]:
+def _kernel(pieces: Floats, positions: Floats) -> tuple[Floats, Floats]:
     """Return kernel values from pieces `(n, 3, k + 1)` at places `(n, q, 3)`, and their terms' summed magnitudes."""
-    kernel, magnitudes = np.ones(places.shape[:2]), np.ones(places.shape[:2])
+    kernel, magnitudes = np.ones(positions.shape[:2]), np.ones(positions.shape[:2])
     for axis in range(3):
-        place = places[:, :, axis]
+        position = positions[:, :, axis]
         value, size = np.zeros_like(kernel), np.zeros_like(kernel)
         for coefficient in pieces[:, axis].T[::-1]:
-            value = value * place + coefficient[:, None]
-            size = size * np.abs(place) + np.abs(coefficient)[:, None]
+            value = value * position + coefficient[:, None]
+            size = size * np.abs(position) + np.abs(coefficient)[:, None]
         kernel *= value
         magnitudes *= size
     return kernel, magnitudes
 
 
-def _field(modes: Floats, places: Floats, degree: int) -> tuple[Floats, Floats]:
+def _field(modes: Floats, positions: Floats, degree: int) -> tuple[Floats, Floats]:
     """Return polynomials with modes `(n, m)` at places `(n, q, 3)`, and the sums of their terms' magnitudes."""
-    value, size = np.zeros(places.shape[:2]), np.zeros(places.shape[:2])
+    value, size = np.zeros(positions.shape[:2]), np.zeros(positions.shape[:2])
     for powers, mode in zip(exponents(degree, 3), modes.T, strict=True):
         term = np.broadcast_to(mode[:, None], value.shape)
         for axis in np.repeat(np.arange(3), powers):
-            term = term * places[:, :, axis]
+            term = term * positions[:, :, axis]
         value += term
         size += np.abs(term)
     return value, size

@@ -40,9 +40,12 @@ def paper_rule(degree: int) -> Rule:
 @cache
 def _rule(*counts: int) -> Rule:
     axes = [_lobatto(counts[0]), _radau(counts[1], 1), _radau(counts[2], 2)]
-    places = [places.ravel() for places in np.meshgrid(*(places for places, _ in axes), indexing="ij")]
+    positions = [positions.ravel() for positions in np.meshgrid(*(positions for positions, _ in axes), indexing="ij")]
     weights = np.prod(np.stack(np.meshgrid(*(weights for _, weights in axes), indexing="ij")), axis=0).ravel()
-    points = np.stack([places[0] * (1 - places[1]) * (1 - places[2]), places[1] * (1 - places[2]), places[2]], axis=1)
+    points = np.stack(
+        [positions[0] * (1 - positions[1]) * (1 - positions[2]), positions[1] * (1 - positions[2]), positions[2]],
+        axis=1,
+    )
     return Rule(points, weights)
 
 
@@ -139,9 +142,9 @@ def _cut_tetrahedra(corners: Floats, axis: int, bounds: Floats, sign: int) -> tu
         """Return the points where edges intersect the plane."""
         top, bottom = sorted_corners[rows, upper], sorted_corners[rows, lower]
         high, low = heights[rows, upper, None], heights[rows, lower, None]
-        place: Floats = top + (bottom - top) * (high / (high - low))
-        place[:, axis] = bounds[rows]
-        return np.where(low == 0, bottom, place)
+        position: Floats = top + (bottom - top) * (high / (high - low))
+        position[:, axis] = bounds[rows]
+        return np.where(low == 0, bottom, position)
 
     def add(rows: Integers, *points: Floats) -> None:
         parts.append(np.stack(points, axis=1))
@@ -180,11 +183,11 @@ class Regions:
     degree: int
     #: Edge length of a cube.
     h: float
-    #: `(n, 16)`: index of the point in `places`, coordinates of the point's image, four corners.
+    #: `(n, 16)`: index of the point in `positions`, coordinates of the point's image, four corners.
     rows: Floats
     #: Index of the element that contains each region.
     cells: NDArray[np.int32]
-    places: Floats
+    positions: Floats
 
     @property
     def width(self) -> int:
@@ -204,8 +207,8 @@ class Regions:
         """Return corners in the coordinates of the kernel, whose knots are 0 to 3k + 1; without `corners`, those of all
         regions, float64 `(n, 4, 3)`."""
         corners = self.corners if corners is None else corners
-        places: Floats = (corners - self.rows[:, None, 1:4]) / self.h + self.width / 2
-        return places
+        positions: Floats = (corners - self.rows[:, None, 1:4]) / self.h + self.width / 2
+        return positions
 
     @property
     def cubes(self) -> Integers:
@@ -218,7 +221,7 @@ class Regions:
     def by_point(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the regions sorted by point, and the offset of each point's first region, `(points + 1,)`."""
         points = self.points
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(points, minlength=len(self.places)))])
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(points, minlength=len(self.positions)))])
         return np.argsort(points, kind="stable").astype(np.int32), offsets.astype(np.int32)
 
 
@@ -228,7 +231,7 @@ def make_regions(
     seed: int = 1,
     degree: int | None = None,
     h: float | None = None,
-    places: Floats | None = None,
+    positions: Floats | None = None,
 ) -> Regions:
     """Clip the elements of a field by the stencils of points, point by point.
 
@@ -242,7 +245,7 @@ def make_regions(
         Degree of the kernel; None: the field's degree.
     h
         Edge length of a cube; None: the longest extent of an element along an axis (a mesh cube's edge in the paper).
-    places
+    positions
         The points, `(n, 3)`; None: the quadrature points of the elements in random order.
 
     Raises
@@ -259,20 +262,20 @@ def make_regions(
     for name, number, minimum in (("count", count, 0), ("degree", degree, 0), ("h", edge, np.nextafter(0, 1))):
         if not minimum <= number < np.inf:
             raise ReproError(f"no {name} of regions", where=field.name, expected="a positive number", actual=number)
-    if places is None:
-        places = evaluation_points(field)
-        places = places[np.random.default_rng(seed).permutation(len(places))]
-    is_outside = ((places < field.vertices.min(axis=0)) | (places > field.vertices.max(axis=0)) | np.isnan(places)).any(
-        axis=1
-    )
-    if is_outside.any() or not len(places):
-        first = f"point {int(np.argmax(is_outside))}, {places[is_outside][0]}" if len(places) else "no points"
+    if positions is None:
+        positions = evaluation_points(field)
+        positions = positions[np.random.default_rng(seed).permutation(len(positions))]
+    is_outside = (
+        (positions < field.vertices.min(axis=0)) | (positions > field.vertices.max(axis=0)) | np.isnan(positions)
+    ).any(axis=1)
+    if is_outside.any() or not len(positions):
+        first = f"point {int(np.argmax(is_outside))}, {positions[is_outside][0]}" if len(positions) else "no points"
         raise ReproError("points outside the domain", where=field.name, expected="points within", actual=first)
     rows: list[Floats] = []
     cells: list[NDArray[np.int32]] = []
     missing_count = count or None
     used_points = 0
-    for part, part_cells in _clipped_stencils(field, places, degree, edge):
+    for part, part_cells in _clipped_stencils(field, positions, degree, edge):
         rows.append(part[:missing_count])
         cells.append(part_cells[:missing_count])
         used_points += 1
@@ -290,7 +293,7 @@ def make_regions(
         )
     all_rows, all_cells = np.concatenate(rows), np.concatenate(cells)
     order = np.argsort(all_cells, kind="stable")
-    return Regions(degree, edge, all_rows[order], all_cells[order], places[:used_points])
+    return Regions(degree, edge, all_rows[order], all_cells[order], positions[:used_points])
 
 
 def region_count(cells: int) -> int:
@@ -304,7 +307,7 @@ def image_count(period: Floats, degree: int, h: float) -> list[int]:
 
 
 def _clipped_stencils(
-    field: Field, places: Floats, degree: int, h: float
+    field: Field, positions: Floats, degree: int, h: float
 ) -> Iterator[tuple[Floats, NDArray[np.int32]]]:
     """Yield the regions of each point, sorted by element, and the elements that contain them."""
     corners = field.vertices[field.cells]
@@ -313,10 +316,10 @@ def _clipped_stencils(
     period, width = last - first, 3 * degree + 1
     half_width = width * h / 2
     images = [range(-farthest, farthest + 1) for farthest in image_count(period, degree, h)]
-    for index, place in enumerate(places):
+    for index, position in enumerate(positions):
         parts, elements = [], []
         for image in product(*images):
-            centre = place + np.array(image) * period
+            centre = position + np.array(image) * period
             neighbours = np.flatnonzero(
                 ((upper_ends > centre - half_width) & (lower_ends < centre + half_width)).all(axis=1)
             )
@@ -336,8 +339,8 @@ def _clipped_stencils(
 def evaluation_points(field: Field) -> Floats:
     """Return the quadrature points of all cells, `(c q, 3)`, cell by cell."""
     rule, corners = evaluation_rule(field.degree, field.dimension), field.vertices[field.cells]
-    places: Floats = corners[:, :1] + rule.points @ (corners[:, 1:] - corners[:, :1])
-    return places.reshape(-1, field.dimension)
+    positions: Floats = corners[:, :1] + rule.points @ (corners[:, 1:] - corners[:, :1])
+    return positions.reshape(-1, field.dimension)
 
 
 #: Operations per region apart from its points and modes: edges, determinant, pieces of the kernel.

@@ -243,7 +243,7 @@ class Filtering:
         )
 
 
-def choice_words(fields: Sequence[Filtering], method: Method) -> str:
+def choice_text(fields: Sequence[Filtering], method: Method) -> str:
     """Return text on the tried settings of a tuned published method on some fields; empty if it was tried on none.
 
     Example: `per element: 2 of 24 choices tried (128 threads, cells of 0.5, 4 or 8 patches)`.
@@ -253,14 +253,14 @@ def choice_words(fields: Sequence[Filtering], method: Method) -> str:
         return ""
     candidate_count = tuned_count("opencl" if fields[0].case.campaign.on_cpu else "cuda")
     part_name = "patches" if method.columns["way"] == "element" else "blocks"
-    threads, cells, blocks = (_either(column) for column in zip(*settings, strict=True))
+    threads, cells, blocks = (_alternatives(column) for column in zip(*settings, strict=True))
     settings_text = f"{threads} threads, cells of {cells}, {blocks} {part_name}"
     return f"{method.title.partition(',')[0]}: {len(settings)} of {candidate_count} choices tried ({settings_text})"
 
 
 def tuned_sentence(fields: Sequence[Filtering]) -> str:
     """Return the sentence on the tried settings of the paper's tuned methods in the campaign."""
-    choices = [words for method in (POINT_TUNED, ELEMENT_TUNED) if (words := choice_words(fields, method))]
+    choices = [text for method in (POINT_TUNED, ELEMENT_TUNED) if (text := choice_text(fields, method))]
     if not choices:
         return "Neither was tuned further."
     same = all(field.tuned_settings(POINT_TUNED) == field.tuned_settings(ELEMENT_TUNED) for field in fields)
@@ -269,9 +269,9 @@ def tuned_sentence(fields: Sequence[Filtering]) -> str:
     )
 
 
-def _either(numbers: Iterable[float]) -> str:
-    words = [f"{number:g}" for number in sorted(set(numbers))]
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+def _alternatives(numbers: Iterable[float]) -> str:
+    texts = [f"{number:g}" for number in sorted(set(numbers))]
+    return " or ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
 def peak_of(case: Case[DgRow]) -> float | None:

@@ -143,7 +143,7 @@ class RegionFilter(RegionKernel):
         operands, device = region_operands_of(workspace, self.id.degree), workspace.device
         integrals = workspace.written(("integrals", operands.count), 8 * operands.count, "its result")
         order, offsets = operands.regions.by_point()
-        count = len(operands.regions.places)
+        count = len(operands.regions.positions)
         sums = workspace.written(("sums", count), 8 * count, "its result")
         device.fill(sums, NAN_BYTE)
         buffers = [device.upload(array) for array in (offsets, order)]
@@ -190,9 +190,9 @@ class DeviceClip:
     def __init__(self, device: Device, clip: Program, sort: Program, operands: RegionOperands) -> None:
         self._device = device
         regions, field = operands.regions, operands.field
-        pairs = len(regions.places) * len(field.cells)
+        pairs = len(regions.positions) * len(field.cells)
         period = np.ptp(field.vertices, axis=0)
-        size: list[Argument] = [np.int32(len(regions.places)), np.int32(len(field.cells)), np.float64(regions.h)]
+        size: list[Argument] = [np.int32(len(regions.positions)), np.int32(len(field.cells)), np.float64(regions.h)]
         size += [np.float64(length) for length in period]
         size += [np.int32(images) for images in image_count(period, regions.degree, regions.h)]
         with ExitStack() as stack:
@@ -202,7 +202,7 @@ class DeviceClip:
 
             size += [
                 keep(stack, device.upload(np.ascontiguousarray(array)))
-                for array in (regions.places, field.vertices[field.cells])
+                for array in (regions.positions, field.vertices[field.cells])
             ]
             offsets = allocate(4 * (pairs + 1))
             scan = keep(stack, Scan(device, sort, pairs))

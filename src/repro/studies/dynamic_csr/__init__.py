@@ -101,7 +101,8 @@ TWO_DEVICES = "speedup of two GPUs, mean"
 def stated_speedups(published: Published, problem_name: str | None) -> list[tuple[int, str]]:
     """Return the paper's speed-ups for a problem with iterations within the kernel, by number of devices."""
     quantities = {
-        f"speedup of {word} GPUs, iterations within the kernel, {problem_name}": n for word, n in DEVICE_NUMBERS.items()
+        f"speedup of {number_name} GPUs, iterations within the kernel, {problem_name}": n
+        for number_name, n in DEVICE_NUMBERS.items()
     }
     return [
         (quantities[item["quantity"]], item["value"])
@@ -112,12 +113,12 @@ def stated_speedups(published: Published, problem_name: str | None) -> list[tupl
 
 def stated_graph_speedups(published: Published) -> str:
     """Return the sentence with the paper's speed-ups for single graphs; empty if none are published."""
-    words = []
+    texts = []
     for problem in STATED_GRAPHS:
         points = stated_speedups(published, problem)
         if points:
-            words.append(f"{problem} {', '.join(f'{value} over {devices}' for devices, value in points)}")
-    return f"Published of Tesla M2090, iterations within the kernel: {'; '.join(words)}." if words else ""
+            texts.append(f"{problem} {', '.join(f'{value} over {devices}' for devices, value in points)}")
+    return f"Published of Tesla M2090, iterations within the kernel: {'; '.join(texts)}." if texts else ""
 
 
 def stated_device_means(published: Published) -> list[str]:

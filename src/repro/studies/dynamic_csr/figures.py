@@ -135,7 +135,7 @@ class UpdatePanel:
 PAPERS_FILL = figure_style.PAPERS.fill
 ITERATIVE_SERIES = (
     UpdateSeries("ours", figure_style.OURS.fill, iterative_pair(DCSR)),
-    UpdateSeries(figure_style.PAPERS.word, PAPERS_FILL, iterative_pair(DCSR_PUBLISHED), as_published=True),
+    UpdateSeries(figure_style.PAPERS.label, PAPERS_FILL, iterative_pair(DCSR_PUBLISHED), as_published=True),
     UpdateSeries("CSR rebuilt", figure_style.GREY, iterative_pair(REBUILD)),
     UpdateSeries("cuSPARSE csrgeam2", figure_style.LIBRARY.fill, iterative_pair(GEAM)),
 )
@@ -247,14 +247,14 @@ def published_bars(published: Published) -> dict[str, float]:
 
 def _means_sentence(cases: Sequence[DynamicCase]) -> str:
     """Return the sentence with the means and the largest ratios of ours and the paper's; empty if there are none."""
-    words = []
+    texts = []
     kinds = {"iterative": ITERATIVE_SERIES[:2], "streaming": STREAMING_SERIES}
     for updates, series in ((updates, series) for updates, all_series in kinds.items() for series in all_series):
         numbers = [number for case in cases if (number := series.number(case)) is not None]
         if numbers:
             mean = f"{fmean(numbers):.2f}× in the mean of {len(numbers)}"
-            words.append(f"{updates}, {series.label}: {mean}, as much as {max(numbers):.2f}×")
-    return f"Measured: {'; '.join(words)}." if words else ""
+            texts.append(f"{updates}, {series.label}: {mean}, as much as {max(numbers):.2f}×")
+    return f"Measured: {'; '.join(texts)}." if texts else ""
 
 
 def draw_updates(
@@ -294,8 +294,8 @@ def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: 
     numbers = [series.number(case) for series in panel.series]
     shown_bars = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
     thickness = UPDATES_FILLED / max(len(shown_bars), 1)
-    for place, (series, number) in enumerate(shown_bars):
-        offset = (place - (len(shown_bars) - 1) / 2) * thickness
+    for index, (series, number) in enumerate(shown_bars):
+        offset = (index - (len(shown_bars) - 1) / 2) * thickness
         axes.barh(y + offset, number, height=thickness, zorder=2, **series.fill)
         figure_style.draw_whisker(axes, interval_of_ratio(*series.pair(case)), y + offset)
     published_mark = panel.marks.get(line.published or "")
@@ -393,10 +393,10 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
 
 def _published_sentence(published: Published) -> str:
     """Return the sentence with the paper's number for all graphs; empty if none is published."""
-    words = " and ".join(stated_device_means(published))
-    if not words:
+    means_text = " and ".join(stated_device_means(published))
+    if not means_text:
         return ""
     return (
-        f"Published of two Tesla K20c, the mean of all graphs without an exchange: {words}. "
+        f"Published of two Tesla K20c, the mean of all graphs without an exchange: {means_text}. "
         f"{stated_graph_speedups(published)}"
     )

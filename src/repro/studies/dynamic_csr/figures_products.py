@@ -86,7 +86,7 @@ def draw_flops(panels: dict[str, list[ProductTimes]], library: str, mark: str | 
     if any(case[LIBRARY_CSR] for panel in panels.values() for case in panel):
         handles.append(plotting.Line2D([], [], label=f"{library} CSR", **LIBRARY_MARK))
     if any(case[OURS] for panel in panels.values() for case in panel):
-        handles.append(plotting.Line2D([], [], label=figure_style.OURS.word, **OUR_MARK))
+        handles.append(plotting.Line2D([], [], label=figure_style.OURS.label, **OUR_MARK))
     drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
     figure_style.write_footnote(drawing, mark)
     return drawing
@@ -105,10 +105,10 @@ OUR_MARK: dict[str, Any] = {
 def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown_series: Sequence[ProductSeries]) -> None:
     thickness = FLOPS_FILLED / len(shown_series)
     for y, case in enumerate(cases):
-        for place, series in enumerate(shown_series):
+        for index, series in enumerate(shown_series):
             rate = case.gflops(series.method)
             if rate is not None:
-                offset = (place - (len(shown_series) - 1) / 2) * thickness
+                offset = (index - (len(shown_series) - 1) / 2) * thickness
                 axes.barh(y + offset, rate, height=thickness, color=series.colour, linewidth=0)
         library_rate = case.gflops(LIBRARY_CSR)
         if library_rate is not None:
@@ -172,8 +172,8 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
     drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 0.6 + SCALING_HEIGHT * panel_rows)
     max_devices = max(count for cases in panels for case in cases for count in case.counts)
     has_points = False
-    for place, cases in enumerate(panels):
-        axes = drawing.add_subplot(panel_rows, min(SCALING_ACROSS, len(panels)), place + 1)
+    for index, cases in enumerate(panels):
+        axes = drawing.add_subplot(panel_rows, min(SCALING_ACROSS, len(panels)), index + 1)
         points = [point for point in stated_speedups(published, cases[0].line.published) if point[0] <= max_devices]
         has_points = has_points or bool(points)
         _draw_scaling_panel(axes, cases, points, max_devices)
@@ -219,11 +219,11 @@ def _draw_scaling_panel(
     axes.set_yticks(visible_ticks, [f"{tick:g}" for tick in visible_ticks])
     axes.minorticks_off()
     # values of lines that end close together are moved apart, the largest first
-    place = inf
+    label_y = inf
     for value in sorted(ends, reverse=True):
-        place = min(value, place * (high / low) ** -VALUE_STEP)
+        label_y = min(value, label_y * (high / low) ** -VALUE_STEP)
         axes.annotate(
-            f"{value:.2f}", (max_devices, place), xytext=(6, 0), textcoords="offset points", fontsize=6, va="center",
+            f"{value:.2f}", (max_devices, label_y), xytext=(6, 0), textcoords="offset points", fontsize=6, va="center",
             annotation_clip=False,
         )  # fmt: skip
     axes.grid()

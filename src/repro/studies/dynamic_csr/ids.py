@@ -75,7 +75,7 @@ class ProductId(BaseId):
 
     @classmethod
     def _read(cls, text: str) -> ProductId:
-        format_text, _, words = text.partition("/")
+        format_text, _, schedule_text = text.partition("/")
         states = {"csr": None, **{f"dcsr-{state}": state for state in STATES}}
         if format_text not in states:
             raise ReproError(
@@ -83,8 +83,8 @@ class ProductId(BaseId):
             )
         state = states[format_text]
         # chunks require exact segments; CSR rows always are, so its names omit it
-        is_default = state is None and words.startswith("chunks") and not words.endswith("exact")
-        schedule = Schedule.parse(f"{words}-exact" if is_default else words)
+        is_default = state is None and schedule_text.startswith("chunks") and not schedule_text.endswith("exact")
+        schedule = Schedule.parse(f"{schedule_text}-exact" if is_default else schedule_text)
         id = cls("dcsr" if state else "csr", state, replace(schedule, exact=False) if is_default else schedule)
         if not id.is_possible:
             raise ReproError("there is no such product", expected="a schedule that fits the state", actual=text)
@@ -130,8 +130,8 @@ class ProductId(BaseId):
         """The variant's position in its space: words, and binary logarithms of sizes."""
         schedule = self.schedule
         sizes = (max(schedule.width, 1), max(schedule.per_thread, 1), schedule.in_flight)
-        words = (schedule.kind, schedule.load, str(schedule.exact))
-        return SearchPoint.of(f"{self.format}-{self.state}", words, sizes)
+        tokens = (schedule.kind, schedule.load, str(schedule.exact))
+        return SearchPoint.of(f"{self.format}-{self.state}", tokens, sizes)
 
 
 def product_ids(target: Target, space: str, mean: float) -> list[ProductId]:
@@ -207,7 +207,7 @@ def twins(id: ProductId) -> list[ProductId]:
     schedule is compared with the same schedule that is not exact.
     """
     plain_schedule, exact_schedule = replace(id.schedule, exact=False), replace(id.schedule, exact=True)
-    places: Sequence[tuple[State | None, Schedule]] = [
+    states_and_schedules: Sequence[tuple[State | None, Schedule]] = [
         (None, plain_schedule),
         ("fragmented", plain_schedule),
         ("defragmented", plain_schedule),
@@ -215,7 +215,9 @@ def twins(id: ProductId) -> list[ProductId]:
         ("sorted", plain_schedule),
         ("sorted", exact_schedule),
     ]
-    twin_ids = (ProductId("csr" if state is None else "dcsr", state, schedule) for state, schedule in places)
+    twin_ids = (
+        ProductId("csr" if state is None else "dcsr", state, schedule) for state, schedule in states_and_schedules
+    )
     return [twin for twin in twin_ids if twin.is_possible and twin != id]
 
 

@@ -163,19 +163,19 @@ class CsrMemory(NamedTuple):
 
 
 def bind_csr_copy(
-    work: KernelLauncher, words: tuple[int, int, int], sources: Sequence[Buffer], targets: Sequence[Buffer]
+    work: KernelLauncher, word_counts: tuple[int, int, int], sources: Sequence[Buffer], targets: Sequence[Buffer]
 ) -> Callable[[], None]:
     """Return a launch of one kernel that copies three arrays.
 
     Parameters
     ----------
-    words
+    word_counts
         Number of 4-byte words of each; buffers of an array without words are not used.
     sources, targets
         Three buffers each.
     """
     # a thread copies four words at a time; an array can have a few words left over
-    return work.bind("rebuild", "copy_matrix", max(words) // 4 + 1, *words, *sources, *targets)
+    return work.bind("rebuild", "copy_matrix", max(word_counts) // 4 + 1, *word_counts, *sources, *targets)
 
 
 #: ELLPACK columns are padded to a multiple of this number of rows, so that each column begins at a whole cache line.

@@ -251,8 +251,8 @@ def _contest(operation: str, title: str, protocol: UpdateProtocol) -> Contest:
     task_columns = {"what": operation, **protocol._asdict()}
     own_method = replace(DCSR, columns={**DCSR.columns, **task_columns})
     library = replace(GEAM, columns={**GEAM.columns, **task_columns}, clock="host")
-    words = f"{title}, {'by row' if protocol.order == 'sorted' else 'any order'}"
-    return Contest(words, (own_method,), library, OPERATION_CLOCK, task_columns, ("batch",))
+    task_title = f"{title}, {'by row' if protocol.order == 'sorted' else 'any order'}"
+    return Contest(task_title, (own_method,), library, OPERATION_CLOCK, task_columns, ("batch",))
 
 
 register_contests(

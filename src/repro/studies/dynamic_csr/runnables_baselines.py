@@ -584,9 +584,9 @@ class CubSort(SortOfRows):
     def bind_sort(
         self, work: KernelLauncher, keys: Buffer, n: int, bits: int
     ) -> tuple[Callable[[], None], Buffer, Buffer]:
-        places = work.upload(np.arange(n, dtype=np.int32))
+        row_numbers = work.upload(np.arange(n, dtype=np.int32))
         sorted_keys, order = (work.allocate(4 * n, f"the sort's {name}") for name in ("keys", "order"))
-        return _Cub(work, "sort", keys, sorted_keys, places, order, n, max(bits, 1)), sorted_keys, order
+        return _Cub(work, "sort", keys, sorted_keys, row_numbers, order, n, max(bits, 1)), sorted_keys, order
 
 
 def _cuda_address(buffer: Buffer) -> int:

@@ -81,7 +81,7 @@ class NcclPackage(Protocol):
         """Return one communicator for each GPU."""
 
     def gather(
-        self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], streams: list[int]
+        self, communicators: Sequence[Any], sent: Sequence[ArrayView], gathered: Sequence[ArrayView], streams: list[int]
     ) -> None:
         """Queue one all-gather as a group: each GPU sends its part on its own stream."""
 
@@ -98,10 +98,10 @@ class Nccl4py:
         return cast(list[Any], self._core.Communicator.init_all(list(ordinals)))
 
     def gather(
-        self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], streams: list[int]
+        self, communicators: Sequence[Any], sent: Sequence[ArrayView], gathered: Sequence[ArrayView], streams: list[int]
     ) -> None:
         with self._core.group():
-            for communicator, own_part, vector, stream in zip(communicators, sent, whole, streams, strict=True):
+            for communicator, own_part, vector, stream in zip(communicators, sent, gathered, streams, strict=True):
                 communicator.allgather(own_part, vector, stream=stream)
 
     def close(self, communicator: Any) -> None:
@@ -120,12 +120,12 @@ class Cupy:
         return cast(list[Any], self._nccl.NcclCommunicator.initAll(list(ordinals)))
 
     def gather(
-        self, communicators: Sequence[Any], sent: Sequence[ArrayView], whole: Sequence[ArrayView], streams: list[int]
+        self, communicators: Sequence[Any], sent: Sequence[ArrayView], gathered: Sequence[ArrayView], streams: list[int]
     ) -> None:
         nccl = self._nccl
         nccl.groupStart()
         try:
-            for communicator, own_part, vector, stream in zip(communicators, sent, whole, streams, strict=True):
+            for communicator, own_part, vector, stream in zip(communicators, sent, gathered, streams, strict=True):
                 kind = nccl.NCCL_FLOAT64 if own_part.dtype.itemsize == 8 else nccl.NCCL_FLOAT32
                 communicator.allGather(own_part.pointer, vector.pointer, own_part.count, kind, stream)
         finally:
@@ -227,22 +227,22 @@ class RowDistribution:
         return self.part * self.devices
 
     @cached_property
-    def places(self) -> NDArray[np.int32]:
+    def positions(self) -> NDArray[np.int32]:
         """Position of each row's number in the dealt order, int32 `(rows,)`."""
-        places = np.empty(len(self.order), np.int32)
+        positions = np.empty(len(self.order), np.int32)
         ranks = np.arange(len(self.order))
-        places[self.order] = ranks % self.devices * self.part + ranks // self.devices
-        return places
+        positions[self.order] = ranks % self.devices * self.part + ranks // self.devices
+        return positions
 
     def spread(self, vector: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return a vector `(rows,)` in the dealt order, with zeros as padding of each part."""
         distributed = np.zeros(self.length, vector.dtype)
-        distributed[self.places] = vector
+        distributed[self.positions] = vector
         return distributed
 
     def gather(self, distributed: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return a vector that is in the dealt order in row order; the inverse of `spread`."""
-        return distributed[self.places]
+        return distributed[self.positions]
 
 
 def split_columns(matrix: sp.csr_array, index: int, part: int) -> tuple[sp.csr_array, sp.csr_array]:
@@ -364,7 +364,7 @@ class DistributedMatrix:
     def _upload_all(self, key: Hashable, index: int, column_orders: Sequence[ColumnOrder]) -> list[DeviceRows]:
         matrices = [rows := self._operands.grown[self.dealing.rows(index)]]
         if column_orders != ("natural",):
-            columns = self.dealing.places[rows.indices]
+            columns = self.dealing.positions[rows.indices]
             distributed = sp.csr_array((rows.data, columns, rows.indptr), shape=rows.shape, copy=False)
             matrices = (
                 [distributed] if len(column_orders) == 1 else [*split_columns(distributed, index, self.dealing.part)]
@@ -441,13 +441,13 @@ class DistributedProduct(DistributedRunnable):
             count,
             steps,
         )
-        words = [
+        name_parts = [
             operation,
             str(count),
             *([exchange] if exchange != "none" else []),
             *([f"x{steps}"] if steps > 1 else []),
         ]
-        self.name = "-".join(words)
+        self.name = "-".join(name_parts)
         self._over: DistributedMatrix | None = None
         self.launch = not_prepared
 
@@ -587,11 +587,17 @@ class DistributedProduct(DistributedRunnable):
             if not len(distribution.dealing.rows(index)) or not other_parts:
                 continue
             n_t = BLOCK_SIZE[device.backend]
-            words = -(-own_part.nbytes // STREAM_WORD_BYTES[device.backend])  # a part is padded to whole words
+            word_count = -(-own_part.nbytes // STREAM_WORD_BYTES[device.backend])  # a part is padded to whole words
             kernel = distribution.kernel(index, "exchange", "store_to_peers")
             unused = [own_part] * (PEERS - len(other_parts))
-            arguments: list[Argument] = [np.int32(words), np.int32(len(other_parts)), own_part, *other_parts, *unused]
-            runs.append(device.bind(kernel, min(-(-words // n_t), 4 * device.sm_count), n_t, arguments))
+            arguments: list[Argument] = [
+                np.int32(word_count),
+                np.int32(len(other_parts)),
+                own_part,
+                *other_parts,
+                *unused,
+            ]
+            runs.append(device.bind(kernel, min(-(-word_count // n_t), 4 * device.sm_count), n_t, arguments))
         return runs
 
     def check(self, operands: GraphOperands) -> float:
@@ -650,15 +656,15 @@ class DistributedProduct(DistributedRunnable):
     def _check_equality(self, vector_index: int, expected_vector: NDArray[np.floating]) -> None:
         """Raise an error unless a vector has the wanted bits on all devices."""
         self.over.devices.synchronize()
-        places = self.over.dealing.places
+        positions = self.over.dealing.positions
         bits = np.dtype(f"u{expected_vector.itemsize}")
         for index in range(self.devices):
             wrong_count = np.count_nonzero(
-                self.over.read(index, vector_index)[places].view(bits) != expected_vector[places].view(bits)
+                self.over.read(index, vector_index)[positions].view(bits) != expected_vector[positions].view(bits)
             )
             if wrong_count:
                 raise IncorrectError(
-                    f"{wrong_count} of {len(places)} numbers on device {index} are not what they are elsewhere"
+                    f"{wrong_count} of {len(positions)} numbers on device {index} are not what they are elsewhere"
                 )
 
     def release(self) -> None:

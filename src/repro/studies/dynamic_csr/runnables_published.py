@@ -117,9 +117,9 @@ class PublishedUpdate(BatchUpdate):
         """Upload the matrix and the batches, and insert them once, to learn when a chain is full."""
         arrays, self._slack = initial_matrix(plan, self.operation, self.reading.slack)
         storage = first = guarded_storage(work, arrays)
-        words = arrays.segments * table_pitch(arrays.shape[0]), STATE_WORDS, arrays.shape[0]
+        word_counts = arrays.segments * table_pitch(arrays.shape[0]), STATE_WORDS, arrays.shape[0]
         pristine = [work.upload(array) for array in (arrays.table, state_words(arrays), arrays.sizes)]
-        self._restore = bind_csr_copy(work, words, pristine, [storage.table, storage.state, storage.sizes])
+        self._restore = bind_csr_copy(work, word_counts, pristine, [storage.table, storage.state, storage.sizes])
         bind_batch = self._grouping(work, plan) if self.order == "any" else _grouped
         bins = bin_rows(arrays.sizes, PAPERS_MIN_LENGTHS)
         order = work.upload(bins.order) if self.operation == "iterate" else None
@@ -160,10 +160,10 @@ class PublishedUpdate(BatchUpdate):
                 products.append(bind_streams_of(storage))
         if self._defragmentations > 1:  # the first buffer is written over
             initial_arrays = arrays.columns[: arrays.pointer], arrays.values[: arrays.pointer]
-            words = initial_arrays[0].nbytes // 4, initial_arrays[1].nbytes // 4, 0
+            word_counts = initial_arrays[0].nbytes // 4, initial_arrays[1].nbytes // 4, 0
             device_arrays = [work.upload(array) for array in initial_arrays]
             entries = bind_csr_copy(
-                work, words, [*device_arrays, device_arrays[0]], [first.columns, first.values, first.columns]
+                work, word_counts, [*device_arrays, device_arrays[0]], [first.columns, first.values, first.columns]
             )
             self._restore = in_order([self._restore, entries])
         self._read = lambda: storage.download().to_csr()

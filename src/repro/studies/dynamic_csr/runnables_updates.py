@@ -389,8 +389,8 @@ class DynamicUpdate(BatchUpdate):
         storage = guarded_storage(work, arrays)
         operations = operations_on(work, storage)
         pristine = [work.upload(array) for array in (arrays.table, state_words(arrays), arrays.sizes)]
-        words = arrays.segments * table_pitch(arrays.shape[0]), kernels.STATE_WORDS, arrays.shape[0]
-        self._restore = bind_csr_copy(work, words, pristine, [storage.table, storage.state, storage.sizes])
+        word_counts = arrays.segments * table_pitch(arrays.shape[0]), kernels.STATE_WORDS, arrays.shape[0]
+        self._restore = bind_csr_copy(work, word_counts, pristine, [storage.table, storage.state, storage.sizes])
         if self.sums:  # mode `unique` adds to existing values
             initial_values = arrays.values[: arrays.pointer]
             values = bind_csr_copy(
@@ -568,9 +568,9 @@ def initial_matrix(plan: UpdatePlan, operation: UpdateName, slack: int | None = 
 
 
 def state_words(arrays: Arrays) -> NDArray[np.int32]:
-    words = np.zeros(kernels.STATE_WORDS, np.int32)
-    words[kernels.STATE_BUFFER_END] = arrays.pointer
-    return words
+    state = np.zeros(kernels.STATE_WORDS, np.int32)
+    state[kernels.STATE_BUFFER_END] = arrays.pointer
+    return state
 
 
 def read_exact(storage: Storage, nnz: int) -> sp.csr_array:

@@ -167,7 +167,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
         PROBLEM,
         Column[PublishedTimes]("published_HYB", "HYB", "published", cell=printed_size),
         *(_printed_column(name, name, "published", MEAN_FRACTION) for name in MEMORY_FORMATS),
-        *(column for count_name, key, head in MEMORY_COUNTS for column in _memory_columns(count_name, key, head)),
+        *(column for count_name, key, title in MEMORY_COUNTS for column in _memory_columns(count_name, key, title)),
     )
     caption = [
         "Memory of the matrices before the first batch of updates. HYB: its size in MiB (M), or in KiB (K) below one,",
@@ -184,7 +184,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
     return table_of(columns, published_times(campaign, published, "memory"), join_sentences(caption), ("mean",))
 
 
-def _memory_columns(count_name: str, key: str, head: str) -> tuple[Column[Times], ...]:
+def _memory_columns(count_name: str, key: str, title: str) -> tuple[Column[Times], ...]:
     def size(case: Times) -> Cell:
         nbytes = case.facts.get("memory", {}).get(count_name, {}).get("HYB")
         return Cell(nbytes, f"{nbytes // MIB}M" if nbytes >= MIB else f"{nbytes // KIB}K") if nbytes else Cell()
@@ -194,10 +194,10 @@ def _memory_columns(count_name: str, key: str, head: str) -> tuple[Column[Times]
         return _fraction(formats[name] / formats["HYB"] if formats.get("HYB") else None)
 
     fractions = (
-        Column(f"{key}_{name}", name, head, cell=partial(fraction, name), summary=MEAN_FRACTION)
+        Column(f"{key}_{name}", name, title, cell=partial(fraction, name), summary=MEAN_FRACTION)
         for name in MEMORY_FORMATS
     )
-    return (Column(f"{key}_HYB", "HYB", head, cell=size), *fractions)
+    return (Column(f"{key}_HYB", "HYB", title, cell=size), *fractions)
 
 
 def _ratio_columns(
@@ -252,12 +252,12 @@ UPDATES = tuple(
     tuple(
         Method(
             f"{format_method.title}_{order}",
-            f"{format_method.title}, {words}",
+            f"{format_method.title}, {order_title}",
             columns={**format_method.columns, "what": "stream", "order": order, "mode": "add"},
         )
         for format_method in (DCSR, HYB)
     )
-    for order, words in (("sorted", "by row"), ("any", "any order"))
+    for order, order_title in (("sorted", "by row"), ("any", "any order"))
 )
 OPERATIONS = (DEFRAGMENTATION, HYB_SORT, *chain.from_iterable(UPDATES))
 #: Summary lines of speedups over the paper's graphs, without the matrices that are swept by sizes of batches.

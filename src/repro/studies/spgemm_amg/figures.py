@@ -102,7 +102,7 @@ def rate_series(library: str) -> list[RateSeries]:
     ours = figure_style.OURS.colour
     return [
         RateSeries("sort of all products", figure_style.GREY, "X", COORDINATES),
-        RateSeries(figure_style.PAPERS.word, figure_style.PAPERS.colour, figure_style.PAPERS.marker, PAPER_KERNELS),
+        RateSeries(figure_style.PAPERS.label, figure_style.PAPERS.colour, figure_style.PAPERS.marker, PAPER_KERNELS),
         RateSeries("ours, two phases", ours, "D", TWO_TUNED, hollow=True),
         RateSeries("ours, one phase", ours, "v", ONE, hollow=True),
         RateSeries("ours, one phase, tuned", ours, "h", ONE_TUNED, hollow=True),
@@ -193,9 +193,9 @@ def _draw_flops_row(
         if times.case.is_measured:
             return "not timed" if times.rows else "not made coarser"
         return brief_reason(times.case.why_not())
-    for place, series in enumerate(shown_series):
+    for index, series in enumerate(shown_series):
         if series in rates:
-            mark_y = y + SPREAD * (place / max(len(shown_series) - 1, 1) - 0.5)
+            mark_y = y + SPREAD * (index / max(len(shown_series) - 1, 1) - 0.5)
             axes.add_line(series.points([rates[series]], [mark_y]))
             if series.method is LIBRARY:
                 others = [rate for routine in routines if (rate := times.gflops(routine)) and rate < rates[series]]
@@ -217,7 +217,7 @@ COLOURS = {
 HATCHES = {"radius": "////", "prolongator": "---", "transpose": "xxxx"}
 
 
-def stage_look(name: str) -> dict[str, Any]:
+def stage_style(name: str) -> dict[str, Any]:
     """Return the fill of a stage's bar: its colour and, if other stages look alike in greyscale, a hatch pattern."""
     return {"facecolor": COLOURS[name], "hatch": HATCHES.get(name), "edgecolor": "white", "linewidth": 0}
 
@@ -279,7 +279,7 @@ def draw_stages(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
     missing_reasons = [None if case.stages else brief_reason(case.why_not(LEVEL)) for case in cases]
     figure_style.rows_axis(times, [case.line.label for case in cases], reasons=missing_reasons)
     figure_style.rows_axis(shares, [""] * len(cases), reasons=[])
-    handles: list[Patch | Line2D] = [plotting.Patch(label=SETUP_STAGES[name], **stage_look(name)) for name in COLOURS]
+    handles: list[Patch | Line2D] = [plotting.Patch(label=SETUP_STAGES[name], **stage_style(name)) for name in COLOURS]
     if any(len(case.levels) > 1 for case in cases):
         handles.append(plotting.Line2D([], [], label="between two levels", **_BETWEEN))
     if band:
@@ -300,7 +300,7 @@ def _draw_times(axes: Axes, y: int, case: ProblemTimes) -> None:
             axes.plot([begin, begin], [y - 0.5, y + 0.5], zorder=4, **_BETWEEN)
         for name, seconds in stages_of(level.row).items():
             width = MILLI * seconds
-            axes.barh(y, width, left=begin, height=STAGE_FILLED, zorder=2, **stage_look(name))
+            axes.barh(y, width, left=begin, height=STAGE_FILLED, zorder=2, **stage_style(name))
             begin += width
 
 
@@ -309,7 +309,7 @@ def _draw_shares(axes: Axes, y: int, case: ProblemTimes) -> None:
     total = sum(stages.values())
     for name in COLOURS:
         width = 100 * stages[name] / total
-        axes.barh(y, width, left=begin, height=STAGE_FILLED, zorder=2, **stage_look(name))
+        axes.barh(y, width, left=begin, height=STAGE_FILLED, zorder=2, **stage_style(name))
         if name == "galerkin":
             axes.text(
                 1.5, y, f"{width:.0f} %", va="center", fontsize=6, color="white", zorder=5
@@ -329,7 +329,7 @@ class Series:
     """A series with one bar in each row, its interval, and marks at the bar's height."""
 
     label: str
-    look: figure_style.Look
+    style: figure_style.Look
     number: Number
     interval: Callable[[ProblemTimes], Interval | None]
     marks: Mapping[str, Number] = field(default_factory=dict)
@@ -350,7 +350,7 @@ class Panel:
 def _pairs_of_times(problem: ProblemTimes, method: Method, products: Sequence[str]) -> list[tuple[Time, Time]]:
     """Return for each product the times of sorting all products and of a method; empty if one is missing."""
     times = [problem.product(name) for name in products]
-    pairs = [(base, own) for time in times if (base := time[COORDINATES]) and (own := time[method])]
+    pairs = [(base, own_time) for time in times if (base := time[COORDINATES]) and (own_time := time[method])]
     return pairs if len(pairs) == len(products) else []
 
 
@@ -359,7 +359,9 @@ def _galerkin(method: Method, *products: str) -> Number:
 
     def number(problem: ProblemTimes) -> float | None:
         pairs = _pairs_of_times(problem, method, products)
-        return sum(base.seconds for base, _ in pairs) / sum(own.seconds for _, own in pairs) if pairs else None
+        return (
+            sum(base.seconds for base, _ in pairs) / sum(own_time.seconds for _, own_time in pairs) if pairs else None
+        )
 
     return number
 
@@ -379,18 +381,18 @@ def _galerkin_interval(method: Method, *products: str) -> Callable[[ProblemTimes
     return interval
 
 
-def _set_up(look: figure_style.Look, method: Method) -> Series:
+def _set_up(style: figure_style.Look, method: Method) -> Series:
     return Series(
-        look.word,
-        look,
+        style.label,
+        style,
         lambda times: ratio_of(times[COORDINATE_SET_UP], times[method]),
         lambda times: interval_of_ratio(times[COORDINATE_SET_UP], times[method]),
     )
 
 
-def _products(look: figure_style.Look, method: Method, label: str = "") -> Series:
+def _products(style: figure_style.Look, method: Method, label: str = "") -> Series:
     marks = {product: _galerkin(method, product) for product in MARKS}
-    return Series(label or look.word, look, _galerkin(method, *MARKS), _galerkin_interval(method, *MARKS), marks)
+    return Series(label or style.label, style, _galerkin(method, *MARKS), _galerkin_interval(method, *MARKS), marks)
 
 
 def product_series(library: str) -> tuple[Series, ...]:
@@ -468,13 +470,13 @@ def _stated(published: Published, quantity: str) -> dict[str, float]:
 
 def _means(panels: Sequence[Panel], cases: Sequence[ProblemTimes]) -> str:
     """Return the sentence with the geometric means; empty if there are none."""
-    words = []
+    texts = []
     for task, panel in zip(("A·P and R·(A·P)", "set-up"), panels, strict=True):
         for series in panel.series:
             mean = geometric_mean(series.number(case) for case in cases)
             if mean:
-                words.append(f"{task}, {series.label}: {mean:.2f}×")
-    return f"Geometric means: {'; '.join(words)}." if words else ""
+                texts.append(f"{task}, {series.label}: {mean:.2f}×")
+    return f"Geometric means: {'; '.join(texts)}." if texts else ""
 
 
 def _published_speedups(published: Published, is_gpu: bool) -> str:
@@ -525,17 +527,17 @@ def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: 
 def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: ProblemTimes) -> str | None:
     """Draw the bars of one problem; if there are none, return the reason."""
     thickness, has_bar = SPEEDUP_FILLED / len(panel.series), False
-    for place, series in enumerate(panel.series):
-        bar_y = y + (place - (len(panel.series) - 1) / 2) * thickness
+    for index, series in enumerate(panel.series):
+        bar_y = y + (index - (len(panel.series) - 1) / 2) * thickness
         number = series.number(case)
         if number is not None:
             has_bar = True
-            axes.barh(bar_y, number - 1, left=1, height=thickness, color=series.look.fill, linewidth=0, zorder=2)
+            axes.barh(bar_y, number - 1, left=1, height=thickness, color=series.style.fill, linewidth=0, zorder=2)
             figure_style.draw_whisker(axes, series.interval(case), bar_y)
         for product, ratio_of_product in series.marks.items():
             product_ratio = ratio_of_product(case)
             if product_ratio is not None:
-                axes.plot([product_ratio], [bar_y], **_mark(product, series.look.colour))
+                axes.plot([product_ratio], [bar_y], **_mark(product, series.style.colour))
     published_mark = panel.diamonds.get(case.line.published or "")
     if published_mark is not None:
         axes.plot([published_mark], [y], **figure_style.PUBLISHED_MARK)
@@ -556,11 +558,11 @@ def _mark(product: str, colour: str) -> dict[str, Any]:
 def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
     """Return the legend's handles; the first panel has all series of bars."""
     handles: list[Patch | Line2D] = [
-        plotting.Patch(color=series.look.fill, label=series.label) for series in panels[0].series
+        plotting.Patch(color=series.style.fill, label=series.label) for series in panels[0].series
     ]
     for product in MARKS:
-        look = _mark(product, figure_style.GREY)
-        handles.append(plotting.Line2D([], [], label=f"{PRODUCTS[product]} alone", **look))
+        style = _mark(product, figure_style.GREY)
+        handles.append(plotting.Line2D([], [], label=f"{PRODUCTS[product]} alone", **style))
     if any(panel.diamonds for panel in panels):
         handles.append(plotting.Line2D([], [], label=f"published, {GPU}", **figure_style.PUBLISHED_MARK))
     if any(panel.best is not None for panel in panels):

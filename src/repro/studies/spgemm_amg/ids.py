@@ -98,12 +98,12 @@ class KernelId(BaseId):
     def _read(cls, text: str) -> KernelId:
         match = _TEXT.fullmatch(text)
         if match:
-            words = match.groupdict()
-            sizes = [int(words[name]) if words[name] else 0 for name in ("width", "slots", "rows")]
+            groups = match.groupdict()
+            sizes = [int(groups[name]) if groups[name] else 0 for name in ("width", "slots", "rows")]
             shapes: dict[str, Shape] = {"dense": None, "hash": HashShape(*sizes), "sort": SortShape(*sizes)}
-            right = words["product"] in PRODUCTS and words["mode"] in get_args(BinMode) and int(words["bin"]) < BINS
-            if right and words["method"] in shapes and (words["method"] == "dense") == (not sizes[0]):
-                return cls(words["product"], words["mode"], int(words["bin"]), shapes[words["method"]])  # type: ignore[arg-type]
+            right = groups["product"] in PRODUCTS and groups["mode"] in get_args(BinMode) and int(groups["bin"]) < BINS
+            if right and groups["method"] in shapes and (groups["method"] == "dense") == (not sizes[0]):
+                return cls(groups["product"], groups["mode"], int(groups["bin"]), shapes[groups["method"]])  # type: ignore[arg-type]
         raise ReproError("no kernel of a bin", expected="such as AP/one/b1/hash-w4-s64-r64", actual=text)
 
     @property

@@ -50,7 +50,7 @@ class ExpectedProduct:
     #: Error bound for C x: `(p_i + m_i + 2) ε (|A||B||x|)_i` for a row of p_i products and m_i entries.
     bound: NDArray[np.float64]
     #: C and |A||B| with ascending columns; None if C has more than `MAX_COMPARED_ENTRIES` entries.
-    whole: sp.csr_array | None
+    exact_product: sp.csr_array | None
     magnitude: sp.csr_array | None
 
     def rows_of(self, mode: str | None, bin: int | None) -> NDArray[np.bool_]:
@@ -86,14 +86,14 @@ def _spread(product: sp.csr_array, pattern: sp.csr_array) -> sp.csr_array:
     if product.nnz == pattern.nnz:
         return product
     values = np.zeros(pattern.nnz)
-    values[np.searchsorted(_places(pattern), _places(product))] = product.data
+    values[np.searchsorted(_entry_keys(pattern), _entry_keys(product))] = product.data
     return sp.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
 
 
-def _places(matrix: sp.csr_array) -> NDArray[np.int64]:
+def _entry_keys(matrix: sp.csr_array) -> NDArray[np.int64]:
     rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
-    places: NDArray[np.int64] = rows * matrix.shape[1] + matrix.indices
-    return places
+    keys: NDArray[np.int64] = rows * matrix.shape[1] + matrix.indices
+    return keys
 
 
 def compare_rows(
@@ -121,8 +121,8 @@ def arrays_of(c: sp.csr_array) -> tuple[NDArray[Any], ...]:
 def compare_product(c: sp.csr_array, expected: ExpectedProduct, rows: NDArray[np.bool_]) -> float:
     """Return the largest error over its bound, entry by entry, in some rows of a product; `expected.whole` is given."""
     product_error = compare_rows(*_rows_times(c, expected.x), expected, rows)
-    assert expected.whole is not None and expected.magnitude is not None
-    result_rows, expected_rows, size = sp.csr_array(c[rows]), expected.whole[rows], expected.magnitude[rows]
+    assert expected.exact_product is not None and expected.magnitude is not None
+    result_rows, expected_rows, size = sp.csr_array(c[rows]), expected.exact_product[rows], expected.magnitude[rows]
     result_rows.sort_indices()
     if not np.array_equal(result_rows.indices, expected_rows.indices):
         raise IncorrectError(
@@ -346,7 +346,7 @@ class AmgOperands:
         if isinstance(runnable, SpgemmRunnable):
             expected = self.expected(runnable.product)
             rows = expected.rows_of(runnable.mode, runnable.bin)
-            if runnable.drops or expected.whole is None:
+            if runnable.drops or expected.exact_product is None:
                 return compare_rows(*runnable.rows_times(expected.x), expected, rows, runnable.drops)
             c = runnable.result()
             case_key = runnable.product, runnable.mode, runnable.bin
@@ -484,9 +484,9 @@ def upload(workspace: Workspace, matrix: sp.csr_array) -> Storage:
 
 
 def _named_arrays(arrays: Arrays) -> list[tuple[str, NDArray[Any]]]:
-    words = np.zeros(kernels.STATE_WORDS, np.int32)
-    words[kernels.STATE_BUFFER_END] = arrays.pointer
-    all_arrays = (arrays.columns, arrays.values, arrays.table, arrays.sizes, np.zeros_like(arrays.sizes), words)
+    state = np.zeros(kernels.STATE_WORDS, np.int32)
+    state[kernels.STATE_BUFFER_END] = arrays.pointer
+    all_arrays = (arrays.columns, arrays.values, arrays.table, arrays.sizes, np.zeros_like(arrays.sizes), state)
     # devices cannot allocate empty buffers
     return [
         (part, array if array.size else np.zeros(1, array.dtype))

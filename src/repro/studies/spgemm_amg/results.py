@@ -32,23 +32,23 @@ Time = ReportedTime[AmgRow]
 NO_ROWS = Selection[AmgRow](())
 
 
-def _whole(key: str, title: str, **columns: object) -> Method:
+def _whole_product(key: str, title: str, **columns: object) -> Method:
     return Method(key, title, columns={"what": "product", **columns}, clock=HOST)
 
 
 _OURS = {"kind": "variant", "method": ("default", "tuned")}
-COORDINATES = _whole("coordinates", "sort of all products", mode="coordinates", method="coordinates")
-PAPER_KERNELS = _whole("paper", "the paper’s", mode="one", method="sort")
-ONE = _whole("one", "one phase", mode="one", method="default")
-ONE_TUNED = _whole("one_tuned", "one phase, tuned", mode="one", method="tuned")
-TWO_TUNED = _whole("two_tuned", "two phases, tuned", mode="two", method="tuned")
-SINGLE = _whole("single", "one launch", mode="single", method="default")
+COORDINATES = _whole_product("coordinates", "sort of all products", mode="coordinates", method="coordinates")
+PAPER_KERNELS = _whole_product("paper", "the paper’s", mode="one", method="sort")
+ONE = _whole_product("one", "one phase", mode="one", method="default")
+ONE_TUNED = _whole_product("one_tuned", "one phase, tuned", mode="one", method="tuned")
+TWO_TUNED = _whole_product("two_tuned", "two phases, tuned", mode="two", method="tuned")
+SINGLE = _whole_product("single", "one launch", mode="single", method="default")
 #: Kernel time of a product in a single launch; the memory of C is allocated before.
 SINGLE_KERNEL = Method(
     "single_kernel", "the kernel", columns={"what": "product", "mode": "single", "method": "kernel"}, clock=EVENT
 )
-OURS = _whole("ours", "ours", **_OURS)
-LIBRARY = _whole("library", "the library", kind="baseline")
+OURS = _whole_product("ours", "ours", **_OURS)
+LIBRARY = _whole_product("library", "the library", kind="baseline")
 #: The fastest among the library, the paper's kernels, and sorting all products.
 OTHERS = Method(
     "others",
@@ -244,7 +244,7 @@ def routines_of(products: Sequence[ProductTimes]) -> list[Method]:
     """Return the library's routines for whole products that have rows for any of these products."""
     names = [sorted({str(row.routine) for row in times.of(LIBRARY)}) for times in products]
     distinct = dict.fromkeys(name for product_names in names for name in product_names)
-    return [_whole(name.lower(), name, kind="baseline", routine=name) for name in distinct]
+    return [_whole_product(name.lower(), name, kind="baseline", routine=name) for name in distinct]
 
 
 BIN_METHODS = {"sort": "sort", "hash": "hash table", "dense": "a sum a column"}

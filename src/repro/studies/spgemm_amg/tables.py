@@ -142,7 +142,7 @@ class MatrixLine(NamedTuple):
     def published(self, key: str) -> Cell:
         return count(int(self.printed[key]) if self.printed else None)
 
-    def own(self, key: str) -> Cell:
+    def measured(self, key: str) -> Cell:
         """Return our number of unknowns or non-zeros; a note says if the published number differs."""
         record = self.line.record
         if record is None or record.n is None or record.nnz is None:
@@ -162,8 +162,8 @@ MATRIX_COLUMNS: tuple[Column[MatrixLine], ...] = (
     Column("abbreviation", "name", "published", False, cell=lambda matrix: Cell(matrix.printed.get("abbreviation"))),
     Column("published_unknowns", "unknowns", "published", cell=lambda matrix: matrix.published("unknowns")),
     Column("published_nonzeros", "non-zeros", "published", cell=lambda matrix: matrix.published("nonzeros")),
-    Column("unknowns", "unknowns", "ours", cell=lambda matrix: matrix.own("unknowns")),
-    Column("nonzeros", "non-zeros", "ours", cell=lambda matrix: matrix.own("nonzeros")),
+    Column("unknowns", "unknowns", "ours", cell=lambda matrix: matrix.measured("unknowns")),
+    Column("nonzeros", "non-zeros", "ours", cell=lambda matrix: matrix.measured("nonzeros")),
 )
 
 
@@ -401,14 +401,14 @@ def bins(campaign: Campaign, published: Published) -> Table:
     items = [item for times in all_times(campaign, published) for item in bins_of(times) or [BinTimes(times)]]
     columns: tuple[Column[BinTimes], ...] = (
         NAME,
-        Column("product", "product", numeric=False, cell=lambda item: _worded(item.row.product, PRODUCTS)),
-        Column("mode", "phase", numeric=False, cell=lambda item: _worded(item.row.mode, BIN_MODES)),
+        Column("product", "product", numeric=False, cell=lambda item: _titled(item.row.product, PRODUCTS)),
+        Column("mode", "phase", numeric=False, cell=lambda item: _titled(item.row.mode, BIN_MODES)),
         Column("bin", "bin", cell=lambda item: Cell(item.row.bin, item.title)),
         Column("rows", "rows", cell=lambda item: count(item.rows)),
         Column("products", "products", cell=lambda item: count(item.products)),
         Column("compression", "compression", cell=lambda item: ratio(item.compression)),
         *(column for method in BIN_METHODS for column in _kernel_columns(method)),
-        Column("winner", "won by", numeric=False, cell=lambda item: _worded(item.winner, BIN_METHODS)),
+        Column("winner", "won by", numeric=False, cell=lambda item: _titled(item.winner, BIN_METHODS)),
         Column("lead", "lead", cell=lambda item: ratio(item.lead)),
     )
     caption = [
@@ -427,8 +427,8 @@ def bins(campaign: Campaign, published: Published) -> Table:
     return table_of(columns, items, join_sentences(caption))
 
 
-def _worded(value: str | None, words: Mapping[str, str]) -> Cell:
-    return Cell(value, words[value]) if value else Cell()
+def _titled(value: str | None, titles: Mapping[str, str]) -> Cell:
+    return Cell(value, titles[value]) if value else Cell()
 
 
 def _kernel_columns(method: str) -> list[Column[BinTimes]]:
@@ -449,15 +449,15 @@ def _kernel_columns(method: str) -> list[Column[BinTimes]]:
 
 def _wins(items: Sequence[BinTimes]) -> str:
     """Return the sentence that counts for each method the bins in which it wins; empty without bins."""
-    words = []
+    texts = []
     for mode, title in BIN_MODES.items():
         win_counts = Counter(item.winner for item in items if item.row.mode == mode and item.winner)
         if win_counts:
             counts = ", ".join(
                 f"{BIN_METHODS[method]} {win_counts[method]}" for method in BIN_METHODS if win_counts[method]
             )
-            words.append(f"in the {win_counts.total()} bins of the {title}: {counts}")
-    return f"Won {'; '.join(words)}." if words else ""
+            texts.append(f"in the {win_counts.total()} bins of the {title}: {counts}")
+    return f"Won {'; '.join(texts)}." if texts else ""
 
 
 IN_STEPS = (

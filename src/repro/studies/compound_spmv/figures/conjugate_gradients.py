@@ -40,14 +40,14 @@ class Series:
     """A series of points: its legend text, its role, and whether its marks are hollow."""
 
     label: str
-    look: figure_style.Look
+    style: figure_style.Look
     hollow: bool = False
 
     def points(self, x: Sequence[float], y: Sequence[float]) -> Line2D:
         """Return marks of the series, also the legend's, for which there are no places."""
         return plotting.Line2D(
-            x, y, linestyle="", marker=self.look.marker, markersize=4.2, markeredgewidth=0.9, label=self.label,
-            markerfacecolor="white" if self.hollow else self.look.fill, markeredgecolor=self.look.colour, zorder=3,
+            x, y, linestyle="", marker=self.style.marker, markersize=4.2, markeredgewidth=0.9, label=self.label,
+            markerfacecolor="white" if self.hollow else self.style.fill, markeredgecolor=self.style.colour, zorder=3,
         )  # fmt: skip
 
 

@@ -296,7 +296,7 @@ for _number in NUMBERS:
 
 MEAN = "geometric mean"
 #: Legend text of the winner of each space of the papers' kernels.
-PAPERS_WORDS = {PAPER: figure_style.PAPERS.word, PAPER_TUNED: f"{figure_style.PAPERS.word}, tuned further"}
+PAPERS_WORDS = {PAPER: figure_style.PAPERS.label, PAPER_TUNED: f"{figure_style.PAPERS.label}, tuned further"}
 
 
 @dataclass(frozen=True)
@@ -421,7 +421,7 @@ def _draw_speedup(panels: dict[str, list[SpeedupBars]], library: str, papers: st
         axes.tick_params(axis="y", labelleft=False, length=0)
     handles: list[Patch | Line2D] = []
     if any(row.ours for row in panel_rows):
-        handles.append(plotting.Patch(color=figure_style.OURS.fill, label=figure_style.OURS.word))
+        handles.append(plotting.Patch(color=figure_style.OURS.fill, label=figure_style.OURS.label))
     handles.append(plotting.Patch(color=figure_style.PAPERS.fill, label=papers))
     handles.append(_floor_mark([], [], label="floor of CSR’s bytes (pairs need fewer)"))
     handles.append(plotting.Line2D([], [], label=f"as fast as {library}", **_UNITY))
@@ -469,7 +469,7 @@ def _speedup_panel(axes: Axes, rows: list[SpeedupBars], right: float) -> None:
         for number, row in zip(numbers, rows, strict=True)
     ]
     bold = [y for y, row in enumerate(rows) if row.label == MEAN]
-    figure_style.write_column(axes, texts, (figure_style.OURS.word if searched else "papers’", "black"), bold=bold)
+    figure_style.write_column(axes, texts, (figure_style.OURS.label if searched else "papers’", "black"), bold=bold)
     for y, row in enumerate(rows):
         if row.heading and y > 0:
             axes.axhline(y - 0.5, color=figure_style.GREY, linewidth=0.4)

@@ -118,12 +118,12 @@ class Surface:
 def surface(campaign: Campaign, problem_name: str, layout: str, kind: str) -> Surface:
     """Collect the times of one layout and kind of schedule from the search."""
     rows = paper_rows(campaign, problem_name, PRECISION).select(layout=layout, schedule=kind)
-    by_place = {(row.n_b, row.n_t): row for row in rows if row.n_b is not None and row.n_t is not None}
-    blocks_per_sm, block_sizes = (tuple(sorted({place[axis] for place in by_place})) for axis in (0, 1))
+    by_settings = {(row.n_b, row.n_t): row for row in rows if row.n_b is not None and row.n_t is not None}
+    blocks_per_sm, block_sizes = (tuple(sorted({settings[axis] for settings in by_settings})) for axis in (0, 1))
     seconds = np.full((len(blocks_per_sm), len(block_sizes)), np.nan)
     failure_mask = np.zeros(seconds.shape, dtype=bool)
     screened_count = 0
-    for (blocks, threads), row in by_place.items():
+    for (blocks, threads), row in by_settings.items():
         cell = blocks_per_sm.index(blocks), block_sizes.index(threads)
         time = row.seconds("event")
         failure_mask[cell] = time is None
@@ -293,13 +293,13 @@ def _draw_fronts(points_by_problem: Mapping[str, Mapping[str, TimesAndBytes]], m
         max(figure_style.COLUMN_WIDTH, figure_style.TEXT_WIDTH * panel_columns / COLUMNS), 0.55 + ROW * rows
     )
     grid = drawing.subplots(rows, panel_columns, squeeze=False, sharex=True, sharey=True)
-    places = list(grid.flat)
-    for axes, (problem, points_by_precision) in zip(places, points_by_problem.items(), strict=False):
+    all_axes = list(grid.flat)
+    for axes, (problem, points_by_precision) in zip(all_axes, points_by_problem.items(), strict=False):
         _front_panel(axes, points_by_precision)
         axes.set_title(problem)
-    for axes in places[len(points_by_problem) :]:
+    for axes in all_axes[len(points_by_problem) :]:
         axes.set_visible(False)
-    for axes in places[max(0, len(points_by_problem) - panel_columns) : len(points_by_problem)]:
+    for axes in all_axes[max(0, len(points_by_problem) - panel_columns) : len(points_by_problem)]:
         axes.tick_params(labelbottom=True)
     drawing.supxlabel("bytes of the matrix, × least", fontsize=7)
     drawing.supylabel("time, × best", fontsize=7)

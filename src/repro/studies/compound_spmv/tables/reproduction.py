@@ -405,7 +405,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
         search.case.is_mostly_launch("event", static[1], dynamic[1]) for search, static, dynamic in spreads
     )
     wins = [search.layouts_won for search in cases]
-    least, most = (published.quantity(f"{word} registers") for word in ("fewest", "most"))
+    least, most = (published.quantity(f"{extreme} registers") for extreme in ("fewest", "most"))
     caption = [
         "How much the choice of schedule matters: median time of the slowest schedule over that of the",
         "fastest, of each kind, in the best layout, over all schedules of the search, where the slow ones have",

@@ -356,9 +356,9 @@ def portability(campaign: Campaign, published: Published) -> Table:
             rows.append((line.cell, Cell(precision), *(cell for case in cases for cell in _transfer_row(case))))
     summary = []
     counts_text = _counts_text({name: len(cases) for name, cases in transfers_by_name.items()})
-    for word, statistic in SUMMARIES.items() if rows else ():
+    for statistic_name, statistic in SUMMARIES.items() if rows else ():
         cells = (cell for cases in transfers_by_name.values() for cell in _summary_row([*cases.values()], statistic))
-        summary.append((Cell(f"{word} of {counts_text}"), BLANK, *cells))
+        summary.append((Cell(f"{statistic_name} of {counts_text}"), BLANK, *cells))
     caption = [
         f"By how many percent the winner of a search on {campaign.column} is slower on another device than the fastest",
         "there, and the winner there on this one: among the variants that both searches have timed, in the problem’s",
@@ -437,13 +437,13 @@ def prediction_losses(campaign: Campaign, published: Published) -> Table:
                 (line.cell, Cell(precision), *(cell for case in cases for cell in _prediction_row(case, sources)))
             )
     summary = []
-    for word, statistic in SUMMARIES.items() if rows else ():
+    for statistic_name, statistic in SUMMARIES.items() if rows else ():
         cells = (
             cell
             for space in replays_by_space
             for cell in _prediction_summary(replays_by_space[space], statistic, sources)
         )
-        summary.append((Cell(f"{word} of {len(rows)}"), BLANK, *cells))
+        summary.append((Cell(f"{statistic_name} of {len(rows)}"), BLANK, *cells))
     caption = [
         f"By how many percent the fastest variant that `search: predicted` finds with {100 * BUDGET:g} % of the",
         "variants is slower than the fastest of the exhaustive search. Every search is replayed on recorded times.",
