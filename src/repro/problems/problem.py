@@ -146,9 +146,7 @@ def refuse(
     location: Callable[[int], str],
     expected: str,
 ) -> None:
-    """Raise `ReproError` if `mask` marks any item. `location` describes an item by its index, and is called for the
-    first one.
-    """
+    """Raise `ReproError` if `mask` marks any item; `location` describes the first one by its index."""
     items = np.flatnonzero(mask)
     if items.size:
         raise ReproError(

@@ -631,6 +631,10 @@ class Case(Generic[R_co]):
         statuses = sorted({row.status for row in self.select(kind="floor")})
         return f"floor failed: {', '.join(statuses)}" if statuses else "no floor was timed"
 
+    def why_untimed(self) -> str:
+        """Return why one of the case's times is missing: that it was not timed, or that nothing of the case was."""
+        return "not timed" if self.is_measured else self.why_not()
+
     def why_not(self) -> str:
         """Return why there is no time: unavailable, refused by the study, not measured, failed, or not chosen."""
         record = self.campaign.problems.get(self.problem)

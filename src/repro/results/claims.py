@@ -19,11 +19,11 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from repro.errors import ReproError
 from repro.package_data import shipped
-from repro.results.campaign_data import Campaign, one_line
+from repro.results.campaign_data import Campaign, ReportedTime, one_line
 from repro.results.columns import count
 from repro.results.problem_lines import join_sentences
 from repro.results.published import FOLDER, Published, Record
-from repro.results.significance import Interval, geometric_mean, interval_of_statistic
+from repro.results.significance import Interval, geometric_mean, interval_of_ratio, interval_of_statistic, ratio_of
 from repro.results.tables import Cell, Column, Sample, Table, table_of
 
 #: Device for which the wanted values in `config/targets` were set.
@@ -40,6 +40,7 @@ MAX_CASES_NAMED = 5
 #: Maximum number of characters of a note on cases without a number.
 MAX_NOTE_LETTERS = 500
 D = TypeVar("D")
+T = TypeVar("T")
 #: Statistic over cases that is compared with the wanted value; `mean` is the geometric mean.
 StatisticName = Literal["worst", "mean", "arithmetic mean", "median", "most", "least", "sum"]
 
@@ -52,6 +53,14 @@ class CaseNumber(NamedTuple):
     notes: tuple[str, ...] = ()
     #: Confidence interval of the number; None if no samples were recorded.
     interval: Interval | None = None
+
+    @classmethod
+    def over(
+        cls, base: ReportedTime | None, time: ReportedTime | None, case: str, notes: tuple[str, ...] = ()
+    ) -> CaseNumber | None:
+        """Return `base` over `time` with its confidence interval; None if a time is missing."""
+        ratio = ratio_of(base, time)
+        return cls(ratio, case, notes, interval_of_ratio(base, time)) if ratio else None
 
 
 class MissingCase(NamedTuple):
@@ -72,6 +81,24 @@ class Measured(NamedTuple):
     notes: tuple[str, ...] = ()
     #: Message if there are neither numbers nor missing cases.
     empty_reason: str = ""
+
+    @classmethod
+    def of_each(
+        cls,
+        cases: Iterable[tuple[str, T | None]],
+        number: Callable[[T], CaseNumber | None],
+        reason: Callable[[T], str],
+    ) -> Measured:
+        """Return the number of each case, or the reason why it has none; `cases` have None for absent problems."""
+        numbers, missing = [], []
+        for name, case in cases:
+            if case is None:
+                missing.append(MissingCase(name, "not in this campaign"))
+            elif case_number := number(case):
+                numbers.append(case_number)
+            else:
+                missing.append(MissingCase(name, reason(case)))
+        return cls(numbers, missing)
 
     @property
     def cases(self) -> int:

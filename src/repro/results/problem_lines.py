@@ -70,6 +70,11 @@ class ProblemLine:
         return is_marked(self.record)
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """The remark on the problem, such as that it is a stand-in, as the only note; empty without one."""
+        return (self.record.remark,) if self.record and self.record.remark else ()
+
+    @property
     def marks(self) -> str:
         return MARK * self.is_marked + ADDED * self.added
 

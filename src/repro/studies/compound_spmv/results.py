@@ -297,7 +297,7 @@ def _quantity(
                 numbers.append(case_number)
             else:
                 reason = next(iter(times.why_not), "not timed")
-                missing_cases.append(MissingCase(_name(times), reason, notes=_remark(times)))
+                missing_cases.append(MissingCase(_name(times), reason, notes=times.line.remarks))
         return Measured(numbers, missing_cases, empty_reason="no problem of the papers is in this campaign")
 
     return Quantity(measure, statistic)
@@ -307,15 +307,10 @@ def _name(times: Times) -> str:
     return f"{times.line.problem} ({ABBREVIATIONS[times.case.precision]})"
 
 
-def _remark(times: Times) -> tuple[str, ...]:
-    remark = times.line.record.remark if times.line.record else None
-    return (remark,) if remark else ()
-
-
 def _case(times: Times, value: float | None, *pair: Time | None) -> CaseNumber | None:
     if value is None:
         return None
-    notes = _remark(times) + times.case.launch_note("event", *pair)
+    notes = times.line.remarks + times.case.launch_note("event", *pair)
     return CaseNumber(value, _name(times), notes, interval_of_ratio(*pair) if len(pair) == 2 else None)
 
 
@@ -442,7 +437,9 @@ def _similar_layouts(data: ClaimCases) -> Measured:
     """Return 1 for each two matrices of the same entries and precision that are fastest in one outer format, else 0."""
     timed = [(times, best.row.outer) for times in data.cases if (best := times[PAPERS])]
     numbers = [
-        CaseNumber(float(outer == other_outer), f"{_name(times)} and {_name(other)}", _remark(times) + _remark(other))
+        CaseNumber(
+            float(outer == other_outer), f"{_name(times)} and {_name(other)}", times.line.remarks + other.line.remarks
+        )
         for (times, outer), (other, other_outer) in combinations(timed, 2)
         if (times.line.entry, times.case.precision) == (other.line.entry, other.case.precision)
     ]
@@ -460,7 +457,7 @@ def _ell_memory(data: ClaimCases) -> Measured:
         elif found[0].line.record and found[0].line.record.stand_in:
             missing_cases.append(MissingCase(found[0].line.problem, "a stand-in, made with the published memory"))
         else:
-            numbers.append(CaseNumber(layouts["ELL"] / layouts["CSR"], found[0].line.problem, _remark(found[0])))
+            numbers.append(CaseNumber(layouts["ELL"] / layouts["CSR"], found[0].line.problem, found[0].line.remarks))
     return Measured(numbers, missing_cases)
 
 

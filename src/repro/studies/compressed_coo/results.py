@@ -15,7 +15,6 @@ from repro.results.claims import CaseNumber, ClaimQuantities, JudgedBy, Measured
 from repro.results.problem_lines import MethodTimes, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
-from repro.results.significance import interval_of_ratio, ratio_of
 from repro.sparse.solvers.persistent import ROUTINE
 from repro.sparse.tuning_features import library_of
 from repro.studies.compressed_coo import SOLVER, STUDY_NAME
@@ -256,29 +255,26 @@ class ClaimTimes:
         return next((row.matrix_bytes for row in rows if row.matrix_bytes), None)
 
 
-def _number(case: ClaimTimes, value: float | None, *pair: Time | None) -> CaseNumber | None:
-    if value is None:
-        return None
-    remark = case.times.line.record.remark if case.times.line.record else None
-    interval = interval_of_ratio(*pair) if len(pair) == 2 else None
-    return CaseNumber(value, case.times.line.problem, (remark,) if remark else (), interval)
+def _number(case: ClaimTimes, value: float | None) -> CaseNumber | None:
+    return None if value is None else CaseNumber(value, case.times.line.problem, case.times.line.remarks)
+
+
+def _over(case: ClaimTimes, base: Time | None, time: Time | None) -> CaseNumber | None:
+    return CaseNumber.over(base, time, case.times.line.problem, case.times.line.remarks)
 
 
 def _speedup_over_csr(case: ClaimTimes) -> CaseNumber | None:
-    base = case.times.csr_default
-    return _number(case, ratio_of(base, case.compressed), base, case.compressed)
+    return _over(case, case.times.csr_default, case.compressed)
 
 
 def _speedup_over_coo(case: ClaimTimes) -> CaseNumber | None:
-    base = case.times[COO]
-    return _number(case, ratio_of(base, case.compressed), base, case.compressed)
+    return _over(case, case.times[COO], case.compressed)
 
 
 def _bicgstab(case: ClaimTimes) -> CaseNumber | None:
     if case.variants == "as_published":
         return None  # the solver ran with the fastest K, which is seldom one that the paper names
-    base, own_time = case.times.default_solver, case.times[COMPRESSED_SOLVER]
-    return _number(case, ratio_of(base, own_time), base, own_time)
+    return _over(case, case.times.default_solver, case.times[COMPRESSED_SOLVER])
 
 
 def _gflops(case: ClaimTimes) -> CaseNumber | None:
@@ -296,16 +292,14 @@ def _k_suffices(case: ClaimTimes) -> CaseNumber | None:
     """Return the time with the better K of those that the paper names, over that with the best of all."""
     if case.variants != "as_published":
         return None
-    named, best = case.literal(PAPERS_K), case.literal()
-    return _number(case, ratio_of(named, best), named, best)
+    return _over(case, case.literal(PAPERS_K), case.literal())
 
 
 def _fewer_threads(case: ClaimTimes) -> CaseNumber | None:
     """Return the time with blocks of 128 threads over that with the paper's 256, each with its best K."""
     if case.variants != "as_published":
         return None
-    fewer, published = case.literal(n_t=FEWER_THREADS), case.literal()
-    return _number(case, ratio_of(fewer, published), fewer, published)
+    return _over(case, case.literal(n_t=FEWER_THREADS), case.literal())
 
 
 def _less_than_csr(case: ClaimTimes) -> CaseNumber | None:
@@ -339,8 +333,7 @@ def _gain_by_gpu(cases: list[ClaimTimes]) -> Measured:
 def _second_csr(case: ClaimTimes) -> CaseNumber | None:
     """Return the time of the library's second routine for CSR over that of its default."""
     routines = case.times.case.select(lambda row: "spmv-csr-alg2" in row.name, **CSR.columns)
-    second, default = routines.fastest(case.times.clock), case.times.csr_default
-    return _number(case, ratio_of(second, default), second, default)
+    return _over(case, routines.fastest(case.times.clock), case.times.csr_default)
 
 
 def _spread(number: Callable[[ClaimTimes], CaseNumber | None], cases: Sequence[ClaimTimes]) -> float | None:

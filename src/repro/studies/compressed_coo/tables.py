@@ -458,8 +458,7 @@ def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
         numbers = []
         for case in cases:
             if values in ([], [case.values]) and (value := NUMBERS[number](case, side)) is not None:
-                remark = case.line.record.remark if case.line.record else None
-                notes = ((remark,) if remark else ()) + case.case.launch_note(case.clock, case[side.product])
+                notes = case.line.remarks + case.case.launch_note(case.clock, case[side.product])
                 numbers.append(CaseNumber(value, case.line.problem, notes))
         return Measured(numbers)
 

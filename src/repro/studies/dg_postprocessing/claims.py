@@ -19,7 +19,7 @@ from repro.results.claims import (
 )
 from repro.results.published import Published, Record
 from repro.results.registry import table
-from repro.results.significance import interval_of_ratio, ratio_of
+from repro.results.significance import ratio_of
 from repro.results.tables import Table
 from repro.studies.dg_postprocessing import CITED, CUBES, FILTER_CLOCK, PATCHES, STUDY_NAME
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
@@ -81,7 +81,7 @@ def _plane_quantity(
             field_numbers = numbers_of(field, data.variants)
             numbers += field_numbers.numbers
             if not field_numbers.numbers:
-                reason = field_numbers.empty_reason or ("not timed" if field.case.is_measured else field.case.why_not())
+                reason = field_numbers.empty_reason or field.case.why_untimed()
                 missing_cases.append(MissingCase(name, reason))
         return Measured(numbers, missing_cases)
 
@@ -94,10 +94,10 @@ def _element_over_point(field: Filtering, variants: JudgedBy) -> Measured:
         return Measured([])
     pair = PAIRS[variants]
     point, element = (field[method] for method in pair)
-    ratio, unequal = ratio_of(point, element), field.unequal_settings(*pair)
-    if ratio is None or unequal:
-        return Measured([], empty_reason="; ".join(unequal) if ratio else "")
-    return Measured([CaseNumber(ratio, field.line.problem, (), interval_of_ratio(point, element))])
+    number, unequal = CaseNumber.over(point, element, field.line.problem), field.unequal_settings(*pair)
+    if number is None or unequal:
+        return Measured([], empty_reason="; ".join(unequal) if number else "")
+    return Measured([number])
 
 
 def _element_rate(field: Filtering, variants: JudgedBy) -> Measured:
@@ -244,8 +244,8 @@ def _other_cells(field: Filtering, variants: JudgedBy) -> Measured:
     searched = field.case.searched.select(kind="variant", **ELEMENT_TUNED.columns)
     other = searched.select(lambda row: row.cell != PAPERS_CELL).fastest(FILTER_CLOCK)
     papers = searched.select(cell=PAPERS_CELL).fastest(FILTER_CLOCK)
-    ratio = ratio_of(other, papers)
-    return Measured([CaseNumber(ratio, field.line.problem, (), interval_of_ratio(other, papers))] if ratio else [])
+    number = CaseNumber.over(other, papers, field.line.problem)
+    return Measured([number] if number else [])
 
 
 def _more_patches(field: Filtering, variants: JudgedBy) -> Measured:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from repro.bench.rows import ClockName
 from repro.problems.field import FUNCTIONS
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, failure
-from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity
+from repro.results.claims import CaseNumber, Measured, Quantity
 from repro.results.problem_lines import ProblemLine, recorded_lines
 from repro.results.published import Published, Record
 from repro.results.significance import ratio_of
@@ -503,16 +503,13 @@ class TargetData(NamedTuple):
         notes: Callable[[F], tuple[str, ...]] = lambda field: (),
     ) -> Measured:
         """Measure a number for each wanted field of the paper's."""
-        numbers: list[CaseNumber] = []
-        missing_cases: list[MissingCase] = []
-        for name in (item["problem"] for item in self.published.tables.get("sizes", []) if is_counted(item)):
-            if (field := fields.get(name)) is None:
-                missing_cases.append(MissingCase(name, "not in this campaign"))
-            elif (value := number(field)) is None:
-                missing_cases.append(MissingCase(name, reason_of(field)))
-            else:
-                numbers.append(CaseNumber(value, name, notes(field)))
-        return Measured(numbers, missing_cases)
+
+        def case_number(field: F) -> CaseNumber | None:
+            value = number(field)
+            return None if value is None else CaseNumber(value, field.line.problem, notes(field))
+
+        names = [item["problem"] for item in self.published.tables.get("sizes", []) if is_counted(item)]
+        return Measured.of_each([(name, fields.get(name)) for name in names], case_number, reason_of)
 
 
 def _plane_quantity(
@@ -535,10 +532,9 @@ def _space_quantity(
     def is_counted(item: Record) -> bool:
         return item["problem"] == CUBES[degree]
 
-    def reason_of(times: WidthTimes) -> str:
-        return "not timed" if times.case.is_measured else times.case.why_not()
-
-    return Quantity(lambda data: data.measure(data.space, number, is_counted, reason_of, notes))
+    return Quantity(
+        lambda data: data.measure(data.space, number, is_counted, lambda times: times.case.why_untimed(), notes)
+    )
 
 
 def _degree_filter(*degrees: int) -> RecordFilter:

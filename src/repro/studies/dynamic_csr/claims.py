@@ -23,11 +23,11 @@ from repro.results.claims import (
     claims_table,
     load_claims,
 )
-from repro.results.columns import ABBREVIATIONS, MICRO, time_column
+from repro.results.columns import ABBREVIATIONS, MICRO, PROBLEM, time_column
 from repro.results.problem_lines import ProblemLine, join_sentences, measurement_note, recorded_lines, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import table
-from repro.results.significance import interval_of_ratio, ratio_of
+from repro.results.significance import ratio_of
 from repro.results.tables import Cell, Column, Table, table_of
 from repro.studies.dynamic_csr import CITED, PRODUCTS_PER_BATCH, STUDY_NAME, number_of
 from repro.studies.dynamic_csr.results import (
@@ -122,12 +122,6 @@ class PaperGraphs:
                 yield times.line, recorded_counts[segments] / recorded_counts["HYB"]
 
 
-def _case_number(line: ProblemLine, name: str, pair: TimePair) -> CaseNumber | None:
-    ratio = ratio_of(*pair)
-    remark = (line.record.remark,) if line.record and line.record.remark else ()
-    return CaseNumber(ratio, name, remark, interval_of_ratio(*pair)) if ratio else None
-
-
 def _update_quantity(
     pair: Callable[[DynamicCase, Method], TimePair], statistic: StatisticName, format_method: Method = DCSR
 ) -> Quantity[PaperGraphs]:
@@ -142,10 +136,10 @@ def _update_quantity(
         for precision in graphs.campaign.precisions:
             for line, case in graphs.cases(precision):
                 name = line.problem if precision == best_precision else f"{line.problem} ({ABBREVIATIONS[precision]})"
-                if number := _case_number(line, name, pair(case, method)):
+                if number := CaseNumber.over(*pair(case, method), name, line.remarks):
                     numbers.append(number)
                 elif precision == best_precision:  # a campaign may time updates in this precision alone
-                    missing_cases.append(MissingCase(name, "not timed" if case.is_measured else case.why_not()))
+                    missing_cases.append(MissingCase(name, case.why_untimed()))
         return Measured(numbers, missing_cases)
 
     return Quantity(measure, statistic)
@@ -184,7 +178,7 @@ def _product_quantity(first: Method, second: Method) -> Quantity[PaperGraphs]:
         for precision in graphs.campaign.precisions:
             for line, case in graphs.cases(precision):
                 pair = case.time(first_product, PRODUCT_CLOCK), case.time(second_product, PRODUCT_CLOCK)
-                numbers.append(_case_number(line, f"{line.problem} ({ABBREVIATIONS[precision]})", pair))
+                numbers.append(CaseNumber.over(*pair, f"{line.problem} ({ABBREVIATIONS[precision]})", line.remarks))
         return Measured([number for number in numbers if number])
 
     return Quantity(measure, "arithmetic mean")
@@ -274,7 +268,10 @@ def _over_published(
         printed = {item["problem"]: number_of(item[column]) for item in graphs.published[file]}
         numbers = []
         for line, case in graphs.cases():
-            ratio, theirs = _case_number(line, line.problem, pair(graphs, case)), printed.get(line.published or "")
+            ratio, theirs = (
+                CaseNumber.over(*pair(graphs, case), line.problem, line.remarks),
+                printed.get(line.published or ""),
+            )
             if ratio and theirs:
                 interval = (ratio.interval[0] / theirs, ratio.interval[1] / theirs) if ratio.interval else None
                 numbers.append(ratio._replace(value=ratio.value / theirs, interval=interval))
@@ -426,7 +423,7 @@ def readings(campaign: Campaign, published: Published) -> Table:
         return time_column(f"{key}_us", title, group, lambda case: case.time(method))
 
     columns = (
-        Column[ReadUpdate]("problem", "problem", numeric=False, cell=lambda case: case.line.cell),
+        PROBLEM,
         Column[ReadUpdate]("update", "update", numeric=False, cell=lambda case: Cell(case.operation)),
         Column[ReadUpdate]("order", "order", numeric=False, cell=lambda case: Cell(case.protocol.title)),
         *(
@@ -490,9 +487,8 @@ DynamicQuantity = Quantity[TargetData]
 
 def _case_value(value: float, times: Times, *case_times: Time, label: str = "") -> CaseNumber:
     """Return a number with the name of its case, and the notes on its problem and its times."""
-    remark = times.line.record.remark if times.line.record else None
     notes = dict.fromkeys(note for time in case_times for note in time_notes(time))
-    return CaseNumber(value, times.line.problem + label, (*((remark,) if remark else ()), *notes))
+    return CaseNumber(value, times.line.problem + label, (*times.line.remarks, *notes))
 
 
 def _batches(

@@ -15,7 +15,7 @@ from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingC
 from repro.results.problem_lines import ProblemLine, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
-from repro.results.significance import interval_of_ratio, ratio_of
+from repro.results.significance import ratio_of
 from repro.results.tables import Cell
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.studies.spgemm_amg import PRODUCTS, SETUP_STAGES, STUDY_NAME
@@ -348,12 +348,6 @@ SQUARED = (
 )  # fmt: skip
 
 
-def _why_not(case: ProblemTimes | None) -> str:
-    if case is None:
-        return "not in this campaign"
-    return "not timed" if case.case.is_measured else case.case.why_not()
-
-
 def _product_quantity(
     number: Callable[[ProductTimes], float | None],
     problem_names: Sequence[str] = PAPERS,
@@ -367,7 +361,8 @@ def _product_quantity(
         for name in problem_names:
             case = problems.get(name)
             if case is None or not case.case.is_measured:
-                missing_cases.append(MissingCase(name, _why_not(case), len(products)))
+                reason = case.case.why_not() if case else "not in this campaign"
+                missing_cases.append(MissingCase(name, reason, len(products)))
                 continue
             for times in map(case.product, products):
                 title, value = f"{name}, {times.title}", number(times)
@@ -387,16 +382,8 @@ def problem_quantity(
     """Return a function that measures set-ups or solutions of some problems."""
 
     def measure(problems: PaperProblems) -> Measured:
-        numbers: list[CaseNumber] = []
-        missing_cases: list[MissingCase] = []
-        for name in problem_names:
-            case = problems.get(name)
-            case_number = number(case) if case else None
-            if case_number:
-                numbers.append(case_number)
-            else:
-                missing_cases.append(MissingCase(name, _why_not(case)))
-        return Measured(numbers, missing_cases)
+        cases = [(name, problems.get(name)) for name in problem_names]
+        return Measured.of_each(cases, number, lambda case: case.case.why_untimed())
 
     return measure
 
@@ -469,11 +456,8 @@ def _galerkin_speedup(case: ProblemTimes) -> CaseNumber | None:
     """Time of A·P and R·(A·P) by sorting all products, over the time of both by the paper's kernels."""
     pairs = [(case.product(name)[COORDINATES], case.product(name)[PAPER_KERNELS]) for name in GALERKIN]
     sort, paper = (_sum_of_times([time for time in side if time]) for side in zip(*pairs, strict=True))
-    ratio = ratio_of(sort, paper)
-    if ratio is None:
-        return None
     notes = dict.fromkeys(note for pair in pairs for time in pair if time for note in time.notes)
-    return CaseNumber(ratio, case.line.problem, tuple(notes), interval_of_ratio(sort, paper))
+    return CaseNumber.over(sort, paper, case.line.problem, tuple(notes))
 
 
 def _sum_of_times(times: Sequence[Time]) -> Time | None:
@@ -494,9 +478,7 @@ def _short_rows(case: ProblemTimes) -> CaseNumber | None:
 
 
 def _set_up_speedup(case: ProblemTimes) -> CaseNumber | None:
-    pair = case[COORDINATE_SET_UP], case[PAPERS_SET_UP]
-    ratio = ratio_of(*pair)
-    return CaseNumber(ratio, case.line.problem, (), interval_of_ratio(*pair)) if ratio else None
+    return CaseNumber.over(case[COORDINATE_SET_UP], case[PAPERS_SET_UP], case.line.problem)
 
 
 def _quantity(

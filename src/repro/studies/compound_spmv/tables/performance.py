@@ -587,11 +587,10 @@ def _worst_case_cell(line: TargetResult) -> Cell:
     worst_case = line.held_against.case
     if worst_case is None:
         return BLANK
-    remark = worst_case.line.record.remark if worst_case.line.record else None
     name = f"{worst_case.line.problem}, {ABBREVIATIONS[worst_case.case.precision]}"
     times = line.quantity.times(worst_case)
     notes = worst_case.case.launch_note(worst_case.clock, times[0]) if worst_case.case.cache is None else ()
-    cell = Cell(name, notes=((remark,) if remark else ()) + notes)
+    cell = Cell(name, notes=worst_case.line.remarks + notes)
     return add_row_keys(cell, *times)
 
 
