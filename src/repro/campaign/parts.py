@@ -20,20 +20,10 @@ from typing import Any
 import pyarrow as pa
 from pydantic import ValidationError
 
+from repro.bench import store
 from repro.bench.campaign_folder import COMMITS, CONFIG, NOTES, CampaignFolder, step_file
 from repro.bench.records import invalid_record, is_record, read_environments, read_problems
 from repro.bench.row_tables import other_columns, other_quantiles
-from repro.bench.store import (
-    cases_of,
-    check_folders,
-    join_cases,
-    other_schema,
-    read_rows,
-    recorded_steps,
-    recorded_studies,
-    refuse_rows,
-    write_table,
-)
 from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import as_yaml
 from repro.config.models import Config
@@ -101,7 +91,7 @@ class Part:
                     where=file,
                     todo="take it from where the campaign was measured, or from git",
                 )
-        check_folders(folder, config.studies)
+        store.check_folders(folder, config.studies)
         registry = load_registry(Path(config.registry))
         problems = read_problems(folder)
         for name, record in problems.items():
@@ -113,15 +103,15 @@ class Part:
                         record_path = folder.record(name)
                         raise invalid_record(record_path, "a problem", error, f"facts.{study}.") from None
         rows, unselected_cases = {}, set()
-        for study in recorded_studies(folder):
+        for study in store.recorded_studies(folder):
             settings = config.studies.get(study)
             names = problem_names(registry, settings.problems) if settings else ()
             selected_cases = {
                 (name, precision) for name in names for precision in (settings.precisions if settings else ())
             }
-            for step in recorded_steps(folder.study(study)):
-                table = read_rows(folder.study(study), step)
-                cases = cases_of(table)
+            for step in store.recorded_steps(folder.study(study)):
+                table = store.read_rows(folder.study(study), step)
+                cases = store.cases_of(table)
                 if settings and table.num_rows:
                     _check(table, study, step_file(folder.study(study), step), problems)
                 rows[study, step] = table.filter(pa.array([case in selected_cases for case in cases], pa.bool_()))
@@ -149,7 +139,7 @@ class Part:
         """Cases with rows, for each study."""
         cases: dict[str, set[CaseKey]] = {study: set() for study in self.studies}
         for (study, _), table in self.rows.items():
-            cases[study] |= set(cases_of(table))
+            cases[study] |= set(store.cases_of(table))
         return {study: frozenset(study_cases) for study, study_cases in cases.items()}
 
     @cached_property
@@ -159,7 +149,7 @@ class Part:
         for (study, step), table in self.rows.items():
             if step != CHOICES and "status" in table.column_names:
                 statuses = table["status"].to_pylist()
-                cases[study] |= {case for case, status in zip(cases_of(table), statuses, strict=True)
+                cases[study] |= {case for case, status in zip(store.cases_of(table), statuses, strict=True)
                                  if status != "unavailable"}  # fmt: skip
         return {study: frozenset(study_cases) for study, study_cases in cases.items()}
 
@@ -215,9 +205,9 @@ class Part:
             (*case, name)
             for table in tables.values()
             if "name" in table.column_names
-            for case, name in zip(cases_of(table), table["name"].to_pylist(), strict=False)
+            for case, name in zip(store.cases_of(table), table["name"].to_pylist(), strict=False)
         }
-        for case, name in zip(cases_of(choices), choices["name"].to_pylist(), strict=True):
+        for case, name in zip(store.cases_of(choices), choices["name"].to_pylist(), strict=True):
             if (*case, name) not in row_names:
                 raise ReproError(
                     "a choice of what was not measured",
@@ -283,9 +273,9 @@ def _refuse_others(folder: CampaignFolder) -> None:
 def _check(row_table: pa.Table, study_name: str, path: Path, problems: Mapping[str, Any]) -> None:
     """Raise `ReproError` if columns of rows differ from the study's, or a problem of the rows has no record."""
     if path.stem not in WITHOUT_OWN and (unknown_columns := other_columns(row_table, get_study(study_name).columns)):
-        raise other_schema(path, unknown_columns.expected, unknown_columns.actual)
+        raise store.other_schema(path, unknown_columns.expected, unknown_columns.actual)
     if invalid_columns := other_quantiles(row_table):
-        raise refuse_rows(path, invalid_columns)
+        raise store.refuse_rows(path, invalid_columns)
     if unknown_problems := set(row_table["problem"].unique().to_pylist()) - problems.keys():
         raise ReproError(
             "rows of a problem without its record",
@@ -369,7 +359,7 @@ def merge(arguments: Sequence[str], results: Path, name: str, keep_apart: bool =
         )
     cases: dict[str, set[CaseKey]] = {}
     for (study, _), table in tables.items():
-        cases.setdefault(study, set()).update(cases_of(table))
+        cases.setdefault(study, set()).update(store.cases_of(table))
     merged_campaign = Merged(folder, parts, {study: len(own_cases) for study, own_cases in cases.items()}, differences)
     with making_folder(folder) as partial:
         _write(partial, merged_campaign, config, problems, tables)
@@ -386,7 +376,7 @@ def _write(
     target_folder = CampaignFolder(folder)
     for (study, step), table in tables.items():
         if table.num_columns:
-            write_table(table, step_file(target_folder.study(study), step))
+            store.write_table(table, step_file(target_folder.study(study), step))
     for name, record in problems.items():
         path = target_folder.record(check_name(name, "the merged campaign"))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -499,7 +489,7 @@ def _rows(parts: Sequence[Part], study_name: str, step: str) -> pa.Table:
         if table is None:
             continue
         rows_by_case: dict[CaseKey, list[int]] = {}
-        for row, case in enumerate(cases_of(table)):
+        for row, case in enumerate(store.cases_of(table)):
             rows_by_case.setdefault(case, []).append(row)
         new_row_numbers: list[int] = []
         for case, row_numbers in rows_by_case.items():
@@ -520,7 +510,7 @@ def _rows(parts: Sequence[Part], study_name: str, step: str) -> pa.Table:
                     "not name is left out",
                 )
         tables.append(table.take(pa.array(new_row_numbers, pa.int64())))
-    return join_cases(tables, Path(study_name, step))
+    return store.join_cases(tables, Path(study_name, step))
 
 
 def _comparable_rows(row_table: pa.Table) -> list[str]:

@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from repro.bench.campaign_folder import RESULTS, CampaignFolder
-from repro.cli.options import (
-    AsJson,
-    CampaignArgument,
-    CampaignName,
-    Campaigns,
-    Receipt,
-    RecordedConfig,
-    Results,
-    StudyName,
-    named_campaign,
-    print_json,
-)
+from repro.cli import options
 from repro.package_data import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -71,11 +60,11 @@ DEFAULT_FIGURES = Path("figures")
 def table(
     names: Names = None,
     all_: All = False,
-    campaign: CampaignName = None,
-    study: StudyName = None,
-    results: Results = RESULTS,
-    config_file: RecordedConfig = None,
-    receipt: Receipt = False,
+    campaign: options.CampaignName = None,
+    study: options.StudyName = None,
+    results: options.Results = RESULTS,
+    config_file: options.RecordedConfig = None,
+    receipt: options.Receipt = False,
     caption: CaptionLength = Caption.LONG,
     show: Annotated[
         bool | None,
@@ -112,12 +101,12 @@ def table(
 def figure(
     names: Names = None,
     all_: All = False,
-    campaign: CampaignName = None,
-    study: StudyName = None,
-    results: Results = RESULTS,
+    campaign: options.CampaignName = None,
+    study: options.StudyName = None,
+    results: options.Results = RESULTS,
     figures: Figures = DEFAULT_FIGURES,
-    config_file: RecordedConfig = None,
-    receipt: Receipt = False,
+    config_file: options.RecordedConfig = None,
+    receipt: options.Receipt = False,
     width: Annotated[
         float | None,
         typer.Option(
@@ -164,13 +153,13 @@ def figure(
 
 
 def report(
-    named: CampaignArgument = None,
-    campaign: Campaigns = None,
-    study: StudyName = None,
-    results: Results = RESULTS,
-    config_file: RecordedConfig = None,
+    named: options.CampaignArgument = None,
+    campaign: options.Campaigns = None,
+    study: options.StudyName = None,
+    results: options.Results = RESULTS,
+    config_file: options.RecordedConfig = None,
     beside: Beside = None,
-    receipt: Receipt = False,
+    receipt: options.Receipt = False,
 ) -> None:
     """Write results/<campaign>/report.html: all tables and figures on one page that needs no network.
 
@@ -258,7 +247,7 @@ def _write_artifacts(
     last = names[-1] if names else ""
     is_name = last.startswith(f"{kind}-") or "/" in last
     if names and not is_name and (all_ or len(names) > 1 or CampaignFolder.of(last, results).raw.is_dir()):
-        names, campaign = names[:-1], named_campaign(last, campaign)
+        names, campaign = names[:-1], options.named_campaign(last, campaign)
     selection = CampaignSelection.of(campaign, results, config_file)
     studies = selection.studies(study)
     if bool(names) == all_:
@@ -311,7 +300,7 @@ def compare(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write every compared row.", show_default=False)
     ] = None,
-    results: Results = RESULTS,
+    results: options.Results = RESULTS,
 ) -> None:
     """Compare two campaigns row by row: same, faster, slower or undecided.
 
@@ -499,8 +488,8 @@ HOW_TO_TAKE_AWAY = "how to take kernels to C++ and to Python: --problem NAME say
 
 
 def best(
-    named: CampaignArgument = None,
-    campaign: CampaignName = None,
+    named: options.CampaignArgument = None,
+    campaign: options.CampaignName = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, times in seconds.")] = False,
     study: Annotated[
         str | None, typer.Option("--study", help="A study of the campaign; by default all that choose a kernel.")
@@ -513,8 +502,8 @@ def best(
             help=f"Print how to export the kernels of each problem, also of more than {MAX_RECIPES}.",
         ),
     ] = False,
-    results: Results = RESULTS,
-    config_file: RecordedConfig = None,
+    results: options.Results = RESULTS,
+    config_file: options.RecordedConfig = None,
 ) -> None:
     """Print the fastest kernel on each problem, beside the library's, and how to use it in C++ and in Python.
 
@@ -536,7 +525,7 @@ def best(
     from repro.cli.console import print_table, terminal_width, wrapped
     from repro.cli.end_of_run import print_not_searched, print_rivals, print_winners
 
-    selection = CampaignSelection.of(named_campaign(named, campaign), results, config_file, reference_names=())
+    selection = CampaignSelection.of(options.named_campaign(named, campaign), results, config_file, reference_names=())
     winners, rivals = find_winners(selection, study), find_rivals(selection, study)
     if problem is not None:
         winners, rivals = lines_of_problem(problem, winners, rivals)
@@ -556,18 +545,18 @@ def best(
 
 
 def claims(
-    named: CampaignArgument = None,
-    campaign: CampaignName = None,
-    study: StudyName = None,
-    as_json: AsJson = False,
+    named: options.CampaignArgument = None,
+    campaign: options.CampaignName = None,
+    study: options.StudyName = None,
+    as_json: options.AsJson = False,
     report: Annotated[
         bool,
         typer.Option(
             "--report", help="Write results/<campaign>/reproduction.md and .tex: re-run papers, device, each claim."
         ),
     ] = False,
-    results: Results = RESULTS,
-    config_file: RecordedConfig = None,
+    results: options.Results = RESULTS,
+    config_file: options.RecordedConfig = None,
 ) -> None:
     """Print for each claim of the papers whether it holds, by the rows of a campaign.
 
@@ -589,7 +578,7 @@ def claims(
     from repro.errors import ReproError
     from repro.results.claims import Verdict, reasons_of
 
-    selection = CampaignSelection.of(named_campaign(named, campaign), results, config_file)
+    selection = CampaignSelection.of(options.named_campaign(named, campaign), results, config_file)
     tables = claim_tables(selection, study)
     if not tables:
         raise ReproError(
@@ -604,7 +593,7 @@ def claims(
             name: [dict(zip(keys[name], (cell.value for cell in row), strict=True)) for row in table.rows]
             for name, (_, table) in tables.items()
         }
-        print_json({"campaign": selection.campaign, "claims": document})
+        options.print_json({"campaign": selection.campaign, "claims": document})
     else:
         headers = ["verdict", "id", "published", "here", "cases", "kernels", "claim"]
         shown_keys = ("verdict", "id", "published", "measured", "cases", "kernels", "claim")

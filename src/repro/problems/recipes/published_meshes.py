@@ -13,58 +13,49 @@ from functools import partial
 from math import cos, hypot, pi, sin, sqrt
 from typing import Any
 
-from repro.problems.recipes import (
-    Floats,
-    Made,
-    MeshRecipe,
-    SurfaceSource,
-    fill_by_gmsh,
-    fill_by_tetgen,
-    first_of,
-    make_from_scan,
-    mesh_solid,
-    register,
-    repair,
-    versions,
-)
+from repro.problems import recipes
 
 # scans ---------------------------------------------------------------------------------------------------------------
 
 
-def make_armadillo(source: SurfaceSource) -> Made:
+def make_armadillo(source: recipes.SurfaceSource) -> recipes.Made:
     """Build the mesh; if the scan is missing, use the boundary of another tetrahedral mesh of the armadillo."""
-    surface, notes = first_of(source, "surfaces/armadillo", "armadillo_13k")
+    surface, notes = recipes.first_of(source, "surfaces/armadillo", "armadillo_13k")
     # below Gmsh's default 0.3, since the published mesh has many edges and therefore flat tetrahedra
-    fill = partial(fill_by_gmsh, options={"Mesh.OptimizeThreshold": 0.1})
-    return make_from_scan((repair(surface), notes), fill, "gmsh", faces=1780, rows=1016, aggressiveness=4)
+    fill = partial(recipes.fill_by_gmsh, options={"Mesh.OptimizeThreshold": 0.1})
+    return recipes.make_from_scan(
+        (recipes.repair(surface), notes), fill, "gmsh", faces=1780, rows=1016, aggressiveness=4
+    )
 
 
-register(MeshRecipe("armadillo_1000.1", make_armadillo, ell_factor=3.0))
+recipes.register(recipes.MeshRecipe("armadillo_1000.1", make_armadillo, ell_factor=3.0))
 
 
-def make_bunny(source: SurfaceSource) -> Made:
+def make_bunny(source: recipes.SurfaceSource) -> recipes.Made:
     """Build the mesh.
 
     The published mesh has 10.5 entries per row, and one row of about 78. This results from a fine surface with very few
     interior vertices. Tetrahedra are therefore refined only for sharp angles, not for size or radius-edge ratio.
     """
-    surface, notes = first_of(source, "surfaces/bunny")
-    fill = partial(fill_by_tetgen, ratio=30, dihedral=3.5, flattest=140)
-    return make_from_scan((repair(surface), notes), fill, "tetgen", faces=50250, rows=27112, aggressiveness=1.8)
+    surface, notes = recipes.first_of(source, "surfaces/bunny")
+    fill = partial(recipes.fill_by_tetgen, ratio=30, dihedral=3.5, flattest=140)
+    return recipes.make_from_scan(
+        (recipes.repair(surface), notes), fill, "tetgen", faces=50250, rows=27112, aggressiveness=1.8
+    )
 
 
-register(MeshRecipe("bunny2.4M", make_bunny, ell_factor=7.4))
+recipes.register(recipes.MeshRecipe("bunny2.4M", make_bunny, ell_factor=7.4))
 
 
-def make_dragon(source: SurfaceSource) -> Made:
+def make_dragon(source: recipes.SurfaceSource) -> recipes.Made:
     """Build the mesh; if the full surface is missing, use other versions of this scan."""
-    scan = first_of(source, "surfaces/dragon", "dragon_dithered", "dragon_res2")
+    scan = recipes.first_of(source, "surfaces/dragon", "dragon_dithered", "dragon_res2")
     # slightly stricter than TetGen's 2, so that the longest row is near the published one of about 33
-    fill = partial(fill_by_tetgen, ratio=1.8, dihedral=3.5, flattest=140)
-    return make_from_scan(scan, fill, "tetgen", faces=39360, rows=26436, aggressiveness=3)
+    fill = partial(recipes.fill_by_tetgen, ratio=1.8, dihedral=3.5, flattest=140)
+    return recipes.make_from_scan(scan, fill, "tetgen", faces=39360, rows=26436, aggressiveness=3)
 
 
-register(MeshRecipe("dragon_100K", make_dragon, ell_factor=2.8))
+recipes.register(recipes.MeshRecipe("dragon_100K", make_dragon, ell_factor=2.8))
 
 
 # parts ---------------------------------------------------------------------------------------------------------------
@@ -104,14 +95,14 @@ def draw_nut(occ: Any) -> None:
     occ.intersect(_solids(prism), _solids(solid_of_revolution))
 
 
-def nut_edge(position: Floats) -> float:
+def nut_edge(position: recipes.Floats) -> float:
     return NUT_FINE if hypot(position[0], position[1]) < NUT_RADIUS + 1e-6 else NUT_COARSE
 
 
-def make_nut(_: SurfaceSource) -> Made:
+def make_nut(_: recipes.SurfaceSource) -> recipes.Made:
     """Build the mesh; no input surface is needed."""
-    notes = ("an M10 nut with ring grooves for its thread", f"made with {versions('gmsh')}")
-    return Made(*mesh_solid(draw_nut, {}, nut_edge), notes)
+    notes = ("an M10 nut with ring grooves for its thread", f"made with {recipes.versions('gmsh')}")
+    return recipes.Made(*recipes.mesh_solid(draw_nut, {}, nut_edge), notes)
 
 
 def _polygon(occ: Any, corners: list[tuple[float, float, float]]) -> int:
@@ -125,7 +116,7 @@ def _solids(entities: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return [entity for entity in entities if entity[0] == 3]
 
 
-register(MeshRecipe("nut_37k", make_nut, ell_factor=2.6))
+recipes.register(recipes.MeshRecipe("nut_37k", make_nut, ell_factor=2.6))
 
 # Dimensions of the motor housing in mm; its z axis goes from the flange to the end shield with the bearing's seat.
 LENGTH, SHELL_RADIUS, BORE = 150.0, 62.0, 44.0
@@ -158,10 +149,10 @@ def draw_housing(occ: Any) -> None:
     )
 
 
-def make_housing(_: SurfaceSource, edge: float) -> Made:
+def make_housing(_: recipes.SurfaceSource, edge: float) -> recipes.Made:
     """Build a mesh with the given edge length in mm; no input surface is needed."""
-    notes = ("a finned housing with flange, feet and terminal box", f"made with {versions('gmsh')}")
-    return Made(*mesh_solid(draw_housing, {"Mesh.MeshSizeMax": edge}), notes)
+    notes = ("a finned housing with flange, feet and terminal box", f"made with {recipes.versions('gmsh')}")
+    return recipes.Made(*recipes.mesh_solid(draw_housing, {"Mesh.MeshSizeMax": edge}), notes)
 
 
 def _cylinder(occ: Any, z: float, length: float, radius: float, x: float = 0, y: float = 0) -> Entity:
@@ -199,5 +190,5 @@ def _bolt_holes(occ: Any) -> list[Entity]:
     return [_cylinder(occ, -1, FLANGE + 2, BOLT_RADIUS, circle * cos(a), circle * sin(a)) for a in angles]
 
 
-register(MeshRecipe("NX_MotorH67k", partial(make_housing, edge=EDGE), ell_factor=1.9))
-register(MeshRecipe("motor_257k", partial(make_housing, edge=FINE_EDGE)))
+recipes.register(recipes.MeshRecipe("NX_MotorH67k", partial(make_housing, edge=EDGE), ell_factor=1.9))
+recipes.register(recipes.MeshRecipe("motor_257k", partial(make_housing, edge=FINE_EDGE)))

@@ -25,33 +25,7 @@ from repro.results.registry import figure
 from repro.results.significance import WHISKERS, Interval, interval_of_ratio, median_of, ratio_of
 from repro.results.tables import Figure, digits
 from repro.sparse.tuning_features import library_of
-from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME
-from repro.studies.compressed_coo.results import (
-    COMPRESSED_COO,
-    COMPRESSED_SOLVER,
-    COO,
-    CSR,
-    DISTINCT,
-    LIBRARY,
-    LIBRARY_SOLVER,
-    ON_CHIP_SOLVER,
-    OURS,
-    PLAIN_COO,
-    REPEAT,
-    Time,
-    Times,
-    all_times,
-    fastest_formats,
-    format_of,
-    has_solver_on_chip,
-    is_as_published,
-    kernels_note,
-    launch_sentence,
-    median_cases_and_note,
-    precision_of,
-    solver_note,
-    unsearched_note,
-)
+from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME, results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,9 +34,9 @@ if TYPE_CHECKING:
     from matplotlib.patches import Patch
 
 
-Number = Callable[[Times], float | None]
+Number = Callable[[results.Times], float | None]
 MEDIAN, LARGE_MEDIAN = "median", "median of the large"
-HEADS = {REPEAT: "values repeat", DISTINCT: "values distinct", None: "not measured"}
+HEADS = {results.REPEAT: "values repeat", results.DISTINCT: "values distinct", None: "not measured"}
 #: Word for the paper's format in legends of figures without times.
 PAPERS_COO = "papers’ compressed COO"
 WIDE_BAR, NARROW_BAR = 0.6, 0.38
@@ -83,7 +57,7 @@ class Bar:
     label: str
     colour: str
     number: Number
-    interval: Callable[[Times], Interval | None] = lambda case: None
+    interval: Callable[[results.Times], Interval | None] = lambda case: None
 
 
 @dataclass(frozen=True)
@@ -147,7 +121,7 @@ class Panel:
     unity: str | None = None
     reference: Mapping[str, float] = field(default_factory=dict)
     referred: str = "published most"
-    absent: Callable[[Times], str] = lambda case: "not recorded"
+    absent: Callable[[results.Times], str] = lambda case: "not recorded"
     stars: bool = False
 
     @property
@@ -170,7 +144,7 @@ class Panel:
         return inches / self.row_height - 0.5
 
 
-def bar_rows(panel: Panel, cases: Sequence[Times], median_cases: Sequence[Times]) -> list[BarRow]:
+def bar_rows(panel: Panel, cases: Sequence[results.Times], median_cases: Sequence[results.Times]) -> list[BarRow]:
     """Return the rows of a figure by group; a group of several problems ends with a row of medians.
 
     Parameters
@@ -190,17 +164,17 @@ def bar_rows(panel: Panel, cases: Sequence[Times], median_cases: Sequence[Times]
     return rows
 
 
-def _row(panel: Panel, case: Times) -> BarRow:
+def _row(panel: Panel, case: results.Times) -> BarRow:
     bars, marks = (tuple(kind.number(case) for kind in series) for series in (panel.bars, panel.marks))
     reason_text = None
     if not any(value is not None for value in (*bars, *marks)):
-        reason = case.case.why_not() if case[COMPRESSED_COO] is None else panel.absent(case)
+        reason = case.case.why_not() if case[results.COMPRESSED_COO] is None else panel.absent(case)
         reason_text = brief_reason(reason)
-    launch = panel.stars and case.case.is_mostly_launch("graph", case[OURS] or case[COMPRESSED_COO])
+    launch = panel.stars and case.case.is_mostly_launch("graph", case[results.OURS] or case[results.COMPRESSED_COO])
     return BarRow(case.line.label, bars, marks, reason_text, launch, tuple(bar.interval(case) for bar in panel.bars))
 
 
-def _median(panel: Panel, cases: Sequence[Times], label: str) -> BarRow:
+def _median(panel: Panel, cases: Sequence[results.Times], label: str) -> BarRow:
     bars, marks = (
         tuple(median_of(kind.number(case) for case in cases) for kind in series) for series in (panel.bars, panel.marks)
     )
@@ -305,15 +279,15 @@ def _draw_row(axes: Axes, panel: Panel, y: int, row: BarRow, bar_indices: Sequen
 
 def papers_coo(campaign: Campaign) -> str:
     """Return the word in legends for times of the paper's kernels, which says whether they are tuned further."""
-    return PAPERS_COO + ", tuned further" * (not is_as_published(campaign))
+    return PAPERS_COO + ", tuned further" * (not results.is_as_published(campaign))
 
 
 @figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {CITED}")
 def gflops(campaign: Campaign, published: Published) -> Figure:
     """GFLOPS of products: one row for each problem; below each group of problems, its median."""
-    precision = precision_of(campaign)
-    cases = all_times(campaign, published, precision)
-    median_cases, median_note = median_cases_and_note(cases)
+    precision = results.precision_of(campaign)
+    cases = results.all_times(campaign, published, precision)
+    median_cases, median_note = results.median_cases_and_note(cases)
     is_gpu = not campaign.on_cpu
     best = {gpu: published.quantity("largest GFLOPS of SpMV", "double", gpu) for gpu in GPUS}
     library = library_of(campaign)
@@ -321,20 +295,20 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         f"{library} CSR, default", "o", figure_style.LIBRARY.colour, lambda s: s.gflops(s.csr_default)
     )
     fastest = MarkerSeries(
-        f"{library} CSR{', fastest' * is_gpu}", "|", figure_style.LIBRARY.colour, lambda s: s.gflops(s[CSR])
+        f"{library} CSR{', fastest' * is_gpu}", "|", figure_style.LIBRARY.colour, lambda s: s.gflops(s[results.CSR])
     )
-    coo = MarkerSeries(f"{library} COO, fastest", "s", figure_style.LIBRARY.colour, lambda s: s.gflops(s[COO]))
-    formats = dict.fromkeys(format_of(case) for case in median_cases if case[LIBRARY])
+    coo = MarkerSeries(f"{library} COO, fastest", "s", figure_style.LIBRARY.colour, lambda s: s.gflops(s[results.COO]))
+    formats = dict.fromkeys(results.format_of(case) for case in median_cases if case[results.LIBRARY])
     library_marks = MarkerSeries(
         f"{library}, fastest of all: {' or '.join(formats)}",
         "^",
         figure_style.LIBRARY.colour,
-        lambda s: s.gflops(s[LIBRARY]),
+        lambda s: s.gflops(s[results.LIBRARY]),
     )
     panel = Panel(
         bars=(
-            Bar(figure_style.OURS.label, figure_style.OURS.fill, lambda s: s.gflops(s[OURS])),
-            Bar(papers_coo(campaign), figure_style.PAPERS.fill, lambda s: s.gflops(s[COMPRESSED_COO])),
+            Bar(figure_style.OURS.label, figure_style.OURS.fill, lambda s: s.gflops(s[results.OURS])),
+            Bar(papers_coo(campaign), figure_style.PAPERS.fill, lambda s: s.gflops(s[results.COMPRESSED_COO])),
         ),
         marks=(default, fastest, coo, library_marks) if is_gpu else (fastest,),
         title=f"{precision} precision",
@@ -345,7 +319,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
     )
     marks = (
         f"Marks: {library}’s product of CSR, by default as in the paper and by its fastest algorithm, its fastest of "
-        f"COO, and its fastest of all, which the paper does not compare with. {fastest_formats(median_cases)}"
+        f"COO, and its fastest of all, which the paper does not compare with. {results.fastest_formats(median_cases)}"
         if is_gpu
         else "Mark: SciPy’s product of CSR, in place of cuSPARSE’s."
     )
@@ -357,11 +331,11 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         marks,
         f"Dashed: the most that {CITED} states, {best['V100']} on a V100, {best['A100']} on an A100." if is_gpu else "",
         median_note,
-        kernels_note(campaign),
+        results.kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        launch_sentence(cases),
-        unsearched_note(cases),
-        unconfirmed_note((case.case, case[OURS], case[COMPRESSED_COO]) for case in cases),
+        results.launch_sentence(cases),
+        results.unsearched_note(cases),
+        unconfirmed_note((case.case, case[results.OURS], case[results.COMPRESSED_COO]) for case in cases),
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
@@ -373,24 +347,30 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
 @figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Figure:
     """Bytes of the matrix over CSR: one row for each problem; below each group of problems, its median."""
-    precision = precision_of(campaign)
-    cases = all_times(campaign, published, precision)
-    median_cases, median_note = median_cases_and_note(cases)
+    precision = results.precision_of(campaign)
+    cases = results.all_times(campaign, published, precision)
+    median_cases, median_note = results.median_cases_and_note(cases)
     panel = Panel(
         bars=(
-            Bar(PAPERS_COO, figure_style.PAPERS.fill, lambda s: s.memory(s[COMPRESSED_COO])),
-            Bar("balanced COO", figure_style.PALE, lambda s: s.memory(s[PLAIN_COO])),
+            Bar(PAPERS_COO, figure_style.PAPERS.fill, lambda s: s.memory(s[results.COMPRESSED_COO])),
+            Bar("balanced COO", figure_style.PALE, lambda s: s.memory(s[results.PLAIN_COO])),
         ),
-        marks=(MarkerSeries(figure_style.OURS.label, "o", figure_style.OURS.colour, lambda s: s.memory(s[OURS])),),
+        marks=(
+            MarkerSeries(figure_style.OURS.label, "o", figure_style.OURS.colour, lambda s: s.memory(s[results.OURS])),
+        ),
         title=f"{precision} precision, K as tuned",
         unit="memory over that of CSR",
         unity="CSR",
     )
     lines = [case.line for case in cases]
     medians = [
-        f"{value:.2f} where values {'repeat' if kind == REPEAT else 'are distinct'}"
-        for kind in (REPEAT, DISTINCT)
-        if (value := median_of(case.memory(case[COMPRESSED_COO]) for case in median_cases if case.values == kind))
+        f"{value:.2f} where values {'repeat' if kind == results.REPEAT else 'are distinct'}"
+        for kind in (results.REPEAT, results.DISTINCT)
+        if (
+            value := median_of(
+                case.memory(case[results.COMPRESSED_COO]) for case in median_cases if case.values == kind
+            )
+        )
         is not None
     ]
     caption = [
@@ -399,7 +379,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
         "fastest, and the format of our fastest variant. Values repeat: most chunks look them up in the table.",
         f"Medians of compressed COO: {'; '.join(medians)}." if medians else "",
         median_note,
-        unsearched_note(cases),
+        results.unsearched_note(cases),
         remarks(lines),
         unavailable_note(campaign),
     ]
@@ -410,12 +390,12 @@ def memory(campaign: Campaign, published: Published) -> Figure:
 @figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {CITED}")
 def bicgstab(campaign: Campaign, published: Published) -> Figure:
     """Speedup of BiCGSTAB over the library's: one row for each problem; below each group, its median."""
-    precision = precision_of(campaign)
-    cases = all_times(campaign, published, precision)
-    median_cases, median_note = median_cases_and_note(cases)
+    precision = results.precision_of(campaign)
+    cases = results.all_times(campaign, published, precision)
+    median_cases, median_note = results.median_cases_and_note(cases)
     library = library_of(campaign)
     judging = campaign.as_published or campaign
-    judged_cases = {case.line.problem: case for case in all_times(judging, published, precision)}
+    judged_cases = {case.line.problem: case for case in results.all_times(judging, published, precision)}
     defaults = MarkerSeries(
         "ours, over the default",
         "D",
@@ -424,7 +404,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         bar=0,
     )
     judged = MarkerSeries(
-        f"papers’{', as published' * is_as_published(judging)}, over the default",
+        f"papers’{', as published' * results.is_as_published(judging)}, over the default",
         "D",
         figure_style.PAPERS.colour,
         lambda s: _over_default(judged_cases.get(s.line.problem)),
@@ -439,14 +419,14 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         "ours, on the chip",
         "o",
         figure_style.OURS.colour,
-        lambda s: ratio_of(s[LIBRARY_SOLVER], s[ON_CHIP_SOLVER]),
+        lambda s: ratio_of(s[results.LIBRARY_SOLVER], s[results.ON_CHIP_SOLVER]),
     )
-    chips = (chip,) if has_solver_on_chip(cases) else ()
+    chips = (chip,) if results.has_solver_on_chip(cases) else ()
     marks = (*(() if campaign.on_cpu else (defaults, judged)), *chips)
     panel = Panel(
         bars=(
             _bar(figure_style.OURS.label, figure_style.OURS.fill, lambda s: s.ours_solver),
-            _bar(papers_coo(campaign), figure_style.PAPERS.fill, lambda s: s[COMPRESSED_SOLVER]),
+            _bar(papers_coo(campaign), figure_style.PAPERS.fill, lambda s: s[results.COMPRESSED_SOLVER]),
         ),
         marks=marks,
         title=f"{precision} precision",
@@ -470,7 +450,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     caption = [
         f"Speedup of ten iterations of BiCGSTAB over those with the product of {library} that makes them fastest: with",
         "the product of ours that does (dark, and in numbers), and with compressed COO (light).",
-        solver_note(cases),
+        results.solver_note(cases),
         _diamonds_note(campaign, judging, library) if judged_median else "",
         "Circles: all iterations in one launch, on the chip, over the library’s fastest." if chips else "",
         WHISKERS if any(interval for row in rows for interval in row.intervals) else "",
@@ -480,9 +460,9 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         f"The light diamonds alone are its counterpart: {judged_median:.2f}× in the median"
         f"{f', and {tuned_median:.2f}× tuned further' if judging is not campaign and tuned_median else ''}."
         if published_medians and judged_median else "",
-        kernels_note(campaign),
+        results.kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        unsearched_note(cases),
+        results.unsearched_note(cases),
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
@@ -495,9 +475,9 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     )
 
 
-def _over_default(case: Times | None) -> float | None:
+def _over_default(case: results.Times | None) -> float | None:
     """Return the speedup of the paper's kernels over the library's default for CSR, which the paper compares with."""
-    return ratio_of(case.default_solver, case[COMPRESSED_SOLVER]) if case else None
+    return ratio_of(case.default_solver, case[results.COMPRESSED_SOLVER]) if case else None
 
 
 def _diamonds_note(campaign: Campaign, judging: Campaign, library: str) -> str:
@@ -509,17 +489,17 @@ def _diamonds_note(campaign: Campaign, judging: Campaign, library: str) -> str:
     )
 
 
-def _bar(label: str, colour: str, pick: Callable[[Times], Time | None]) -> Bar:
+def _bar(label: str, colour: str, pick: Callable[[results.Times], results.Time | None]) -> Bar:
     """Return the bars for the time of the library's fastest solver over the time of one of our solvers."""
     return Bar(
         label,
         colour,
-        lambda case: ratio_of(case[LIBRARY_SOLVER], pick(case)),
-        lambda case: interval_of_ratio(case[LIBRARY_SOLVER], pick(case)),
+        lambda case: ratio_of(case[results.LIBRARY_SOLVER], pick(case)),
+        lambda case: interval_of_ratio(case[results.LIBRARY_SOLVER], pick(case)),
     )
 
 
-def _missing_reason(case: Times) -> str:
+def _missing_reason(case: results.Times) -> str:
     """Return the reason why a problem with timed products has no speedup."""
     statuses = {row.status for row in case.case.select(kind="solver")}
     failures = ", ".join(sorted(statuses - set(TIMED)))

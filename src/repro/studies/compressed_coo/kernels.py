@@ -12,27 +12,8 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.sparse.pairs import NO_PAIR, SLICE, shared_entries
 from repro.sparse.solvers.kernels import SOLVER_GROUP, render_solver_key, solver_key
-from repro.studies.compressed_coo import STUDY_NAME
-from repro.studies.compressed_coo.coordinate_format import (
-    COLUMN_BYTES,
-    COLUMNS_MASK,
-    COLUMNS_SHIFT,
-    ROW_BYTES,
-    ROWS_MASK,
-    UNIT,
-    VALUES_SHIFT,
-)
+from repro.studies.compressed_coo import STUDY_NAME, coordinate_format, sliced_format
 from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, Blocking, blockings, check_layout
-from repro.studies.compressed_coo.sliced_format import (
-    CODE_BITS,
-    CODES_OF_WORD,
-    FLAG_BITS,
-    MOVED,
-    NOWHERE,
-    TABLED,
-    WHOLE,
-    WINDOW,
-)
 from repro.words import SPACES, find_space
 
 CLEAR_BLOCK_SIZE = {"cuda": 256, "opencl": 64}
@@ -92,12 +73,12 @@ def render_coo(templates: Path, precision: str, layout: str, blockings: Sequence
             **common,
             height=HEIGHTS[layout],
             shapes=sorted({(blocking.entries, blocking.load) for blocking in blockings}),
-            code_bits=CODE_BITS,
-            codes_of_word=CODES_OF_WORD,
-            flags={"tabled": TABLED, "moved": MOVED, "whole": WHOLE},
-            flag_bits=FLAG_BITS,
-            nowhere=NOWHERE,
-            window=WINDOW,
+            code_bits=sliced_format.CODE_BITS,
+            codes_of_word=sliced_format.CODES_OF_WORD,
+            flags={"tabled": sliced_format.TABLED, "moved": sliced_format.MOVED, "whole": sliced_format.WHOLE},
+            flag_bits=sliced_format.FLAG_BITS,
+            nowhere=sliced_format.NOWHERE,
+            window=sliced_format.WINDOW,
             add_block_size=CLEAR_BLOCK_SIZE[target.dialect],
         )
     return render_template(
@@ -106,12 +87,12 @@ def render_coo(templates: Path, precision: str, layout: str, blockings: Sequence
         **common,
         split=SPLITS[layout],
         clear_block_size=CLEAR_BLOCK_SIZE[target.dialect],
-        row_bytes=ROW_BYTES,
-        column_bytes=COLUMN_BYTES,
-        rows_mask=ROWS_MASK,
-        columns_shift=COLUMNS_SHIFT,
-        columns_mask=COLUMNS_MASK,
-        values_shift=VALUES_SHIFT,
+        row_bytes=coordinate_format.ROW_BYTES,
+        column_bytes=coordinate_format.COLUMN_BYTES,
+        rows_mask=coordinate_format.ROWS_MASK,
+        columns_shift=coordinate_format.COLUMNS_SHIFT,
+        columns_mask=coordinate_format.COLUMNS_MASK,
+        values_shift=coordinate_format.VALUES_SHIFT,
     )
 
 
@@ -166,5 +147,5 @@ def _context(precision: str, layout: str, target: Target) -> dict[str, Any]:
         "scalar": scalar,
         "scalar_bytes": scalar_bytes,
         "load_bytes": LOAD_BYTES,
-        "unit": UNIT.itemsize,
+        "unit": coordinate_format.UNIT.itemsize,
     }

@@ -9,18 +9,8 @@ from operator import attrgetter
 from typing import Literal
 
 from repro.bench.rows import OUTSIDE, ClockName
+from repro.results import claims
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import (
-    CaseNumber,
-    JudgedBy,
-    Measured,
-    Quantity,
-    claims_table,
-    load_claims,
-    target_cells,
-    target_device_note,
-    time_allowance,
-)
 from repro.results.columns import (
     MEAN_AND_LEAST,
     PRECISION,
@@ -57,69 +47,40 @@ from repro.results.registry import table
 from repro.results.significance import median_of, ratio_of
 from repro.results.tables import Cell, Column, Table, table_of
 from repro.sparse.tuning_features import library_of, routine_text
-from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME
-from repro.studies.compressed_coo.results import (
-    CLAIMS,
-    COMPRESSED_COO,
-    COMPRESSED_SOLVER,
-    COO,
-    CSR,
-    DISTINCT,
-    FLOOR,
-    LARGE,
-    LIBRARY,
-    LIBRARY_SOLVER,
-    ON_CHIP_SOLVER,
-    OURS,
-    PLAIN_COO,
-    PLAIN_SOLVER,
-    REPEAT,
-    ClaimTimes,
-    Time,
-    Times,
-    all_times,
-    encodings,
-    fastest_formats,
-    has_solver_on_chip,
-    kernels_note,
-    median_cases_and_note,
-    precision_of,
-    solver_note,
-    unsearched_note,
-)
+from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME, results
 from repro.studies.compressed_coo.study import CooRow
 
 
-def _per_row(case: Times) -> Cell:
+def _per_row(case: results.Times) -> Cell:
     return number_cell(case.nnz / case.n if case.n else None, spec=".1f")
 
 
-def _remark(case: Times) -> Cell:
+def _remark(case: results.Times) -> Cell:
     record = case.line.record
     remark: str | None = (record.remark or (record.origin or {}).get("note")) if record else None
     return Cell(remark, remark or " ")
 
 
 MATRIX_COLUMNS = (
-    Column[Times]("problem", "problem", numeric=False, cell=lambda case: Cell(case.line.problem)),
-    Column[Times]("rows", "rows", cell=lambda case: count(case.n or None)),
-    Column[Times]("nonzeros", "non-zeros", cell=lambda case: count(case.nnz or None)),
-    Column[Times]("nonzeros_per_row", "per row", cell=_per_row),
-    Column[Times]("values", "values", numeric=False, cell=lambda case: Cell(case.values)),
-    Column[Times]("remark", "remark", numeric=False, cell=_remark),
+    Column[results.Times]("problem", "problem", numeric=False, cell=lambda case: Cell(case.line.problem)),
+    Column[results.Times]("rows", "rows", cell=lambda case: count(case.n or None)),
+    Column[results.Times]("nonzeros", "non-zeros", cell=lambda case: count(case.nnz or None)),
+    Column[results.Times]("nonzeros_per_row", "per row", cell=_per_row),
+    Column[results.Times]("values", "values", numeric=False, cell=lambda case: Cell(case.values)),
+    Column[results.Times]("remark", "remark", numeric=False, cell=_remark),
 )
 
 
 @table(STUDY_NAME, "table-2", title="The matrices", numbering=f"Table 2 of {CITED}")
 def matrices(campaign: Campaign, published: Published) -> Table:
     """One line for each problem, sorted by the number of non-zeros: size and row lengths of the matrix."""
-    cases = all_times(campaign, published, precision_of(campaign))
+    cases = results.all_times(campaign, published, results.precision_of(campaign))
     sizes = [case.n for case in cases if case.n]
     caption = [
-        f"The matrices. The paper took real, square matrices of more than {LARGE:,} rows from the SuiteSparse",
-        f"collection; here {sum(n > LARGE for n in sizes)} of {len(sizes)} are as large. Values repeat: most chunks of",
-        "the compressed COO with the fastest K look their values up in the table of the 256 most frequent; else they",
-        "are distinct.",
+        f"The matrices. The paper took real, square matrices of more than {results.LARGE:,} rows from the SuiteSparse",
+        f"collection; here {sum(n > results.LARGE for n in sizes)} of {len(sizes)} are as large. Values repeat: most",
+        "chunks of the compressed COO with the fastest K look their values up in the table of the 256 most frequent;",
+        "else they are distinct.",
         unavailable_note(campaign),
     ]
     return table_of(MATRIX_COLUMNS, cases, join_sentences(caption))
@@ -136,15 +97,15 @@ HEADS = {"none": "one row: no row offsets", "8": "8-bit row offsets"}
 @table(STUDY_NAME, "table-1", title="Encodings of the chunks", numbering=f"Table 1 of {CITED}")
 def chunks(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: for each encoding, the share of chunks that use it."""
-    cases = all_times(campaign, published, precision_of(campaign))
-    used_encodings = {name for case in cases for name in encodings(case[COMPRESSED_COO])}
+    cases = results.all_times(campaign, published, results.precision_of(campaign))
+    used_encodings = {name for case in cases for name in results.encodings(case[results.COMPRESSED_COO])}
     shown_encodings = [name for name in ENCODINGS if name in used_encodings]
     unused = [name for name in ENCODINGS if name not in used_encodings]
     columns = (
         PROBLEM,
-        Column[Times]("K", "K", cell=_per_thread),
-        Column[Times]("K_event", "K, by events", cell=_per_thread_by_events),
-        Column[Times]("chunks", "chunks", cell=lambda case: count(_chunks(case) or None)),
+        Column[results.Times]("K", "K", cell=_per_thread),
+        Column[results.Times]("K_event", "K, by events", cell=_per_thread_by_events),
+        Column[results.Times]("chunks", "chunks", cell=lambda case: count(_chunks(case) or None)),
         *(_encoding_column(name) for name in shown_encodings),
     )
     caption = [
@@ -153,38 +114,38 @@ def chunks(campaign: Campaign, published: Published) -> Table:
         "8-, 16- or 32-bit offsets from the chunk’s base column. Values: 8-bit indices into the table of the 256 most",
         "frequent (table), or as they are (plain). K by events: the fastest by the other clock.",
         f"Used by no chunk (rows/columns/values): {', '.join(unused)}." if used_encodings and unused else "",
-        f"{precision_of(campaign).capitalize()} precision. Nothing of the shares is published.",
-        kernels_note(campaign),
+        f"{results.precision_of(campaign).capitalize()} precision. Nothing of the shares is published.",
+        results.kernels_note(campaign),
         measurement_note(campaign, "graph"),
         unavailable_note(campaign),
     ]
     return table_of(columns, cases, join_sentences(caption))
 
 
-def _why_not(case: Times) -> tuple[str, ...]:
+def _why_not(case: results.Times) -> tuple[str, ...]:
     """Return the reason why an available problem has no time for compressed COO."""
-    return (case.case.why_not(),) if case[COMPRESSED_COO] is None and case.line.is_available else ()
+    return (case.case.why_not(),) if case[results.COMPRESSED_COO] is None and case.line.is_available else ()
 
 
-def _per_thread(case: Times) -> Cell:
-    best = case[COMPRESSED_COO]
+def _per_thread(case: results.Times) -> Cell:
+    best = case[results.COMPRESSED_COO]
     return add_row_keys(Cell(best.row.per_thread if best else None, notes=_why_not(case)), best)
 
 
-def _per_thread_by_events(case: Times) -> Cell:
-    best = case.case.time(COMPRESSED_COO, "event")
+def _per_thread_by_events(case: results.Times) -> Cell:
+    best = case.case.time(results.COMPRESSED_COO, "event")
     return add_row_keys(Cell(best.row.per_thread if best else None), best)
 
 
-def _chunks(case: Times) -> int:
-    return sum(encodings(case[COMPRESSED_COO]).values())
+def _chunks(case: results.Times) -> int:
+    return sum(results.encodings(case[results.COMPRESSED_COO]).values())
 
 
-def _encoding_column(name: str) -> Column[Times]:
+def _encoding_column(name: str) -> Column[results.Times]:
     rows, columns, values = ENCODINGS[name]
 
-    def cell(case: Times) -> Cell:
-        return _share(encodings(case[COMPRESSED_COO]).get(name, 0), _chunks(case))
+    def cell(case: results.Times) -> Cell:
+        return _share(results.encodings(case[results.COMPRESSED_COO]).get(name, 0), _chunks(case))
 
     return Column(f"percent_{name}".replace("/", "_"), f"{columns}-bit, {values}", HEADS[rows], cell=cell)
 
@@ -206,27 +167,29 @@ def _share(chunks: int, total: int) -> Cell:
 )
 def problems(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision: times, and speedups, also of BiCGSTAB; their means and minima below."""
-    times_by_precision = {p: all_times(campaign, published, p) for p in campaign.precisions}
+    times_by_precision = {p: results.all_times(campaign, published, p) for p in campaign.precisions}
     cases = [case for cases in zip(*times_by_precision.values(), strict=True) for case in cases]
-    timed_cases = [case for case in cases if case[COMPRESSED_COO] or case[OURS]]
-    marked_count = sum(case.case.is_mostly_launch("graph", case[OURS] or case[COMPRESSED_COO]) for case in timed_cases)
+    timed_cases = [case for case in cases if case[results.COMPRESSED_COO] or case[results.OURS]]
+    marked_count = sum(
+        case.case.is_mostly_launch("graph", case[results.OURS] or case[results.COMPRESSED_COO]) for case in timed_cases
+    )
     caption = [
-        unsearched_note(cases),
+        results.unsearched_note(cases),
         "Ours: the fastest of all our variants. Compressed COO and COO: the fastest K and number of chunks a block of",
         f"the paper’s formats. {library_of(campaign)}: its fastest routine for CSR, for COO and of all. Of floor: the",
         "streaming floor’s time over the time; the floor streams the bytes of CSR, and who reads fewer can be above",
         "it. Bytes: of the matrix, over those of CSR with 4-byte indices. GFLOPS: two operations for each of the",
         "matrix’s own non-zeros, none for padding. Speedups are over the fastest of the library.",
-        solver_note(cases),
+        results.solver_note(cases),
         _cold_note(campaign),
         "Nothing of this is published.",
-        kernels_note(campaign),
+        results.kernels_note(campaign),
         measurement_note(campaign, "graph"),
         launch_note(marked_count, len(timed_cases)),
-        unconfirmed_note((case.case, case[OURS], case[COMPRESSED_COO]) for case in cases),
+        unconfirmed_note((case.case, case[results.OURS], case[results.COMPRESSED_COO]) for case in cases),
         unavailable_note(campaign),
     ]  # fmt: skip
-    columns = _problem_columns(library_of(campaign), has_solver_on_chip(cases))
+    columns = _problem_columns(library_of(campaign), results.has_solver_on_chip(cases))
     return table_of(columns, cases, join_sentences(caption), MEAN_AND_LEAST)
 
 
@@ -240,60 +203,62 @@ def _cold_note(campaign: Campaign) -> str:
     )
 
 
-def _problem_columns(library: str, chip: bool) -> tuple[Column[Times], ...]:
+def _problem_columns(library: str, chip: bool) -> tuple[Column[results.Times], ...]:
     solver, ours_solver, cold_group = "BiCGSTAB, µs", attrgetter("ours_solver"), "cold, by events, µs"
-    cold_ours, cold_compressed, cold_library = map(with_cold_cache, (OURS, COMPRESSED_COO, LIBRARY))
+    cold_ours, cold_compressed, cold_library = map(
+        with_cold_cache, (results.OURS, results.COMPRESSED_COO, results.LIBRARY)
+    )
     return (
         PROBLEM,
         PRECISION,
-        *_kernel_columns(OURS),
-        *_kernel_columns(COMPRESSED_COO, _why_not),
-        *_kernel_columns(PLAIN_COO),
-        *_routine_columns(CSR, f"{library} CSR"),
-        *_routine_columns(COO, f"{library} COO"),
-        *_routine_columns(LIBRARY, f"{library}, fastest"),
-        floor_column(FLOOR, COMPRESSED_COO),
+        *_kernel_columns(results.OURS),
+        *_kernel_columns(results.COMPRESSED_COO, _why_not),
+        *_kernel_columns(results.PLAIN_COO),
+        *_routine_columns(results.CSR, f"{library} CSR"),
+        *_routine_columns(results.COO, f"{library} COO"),
+        *_routine_columns(results.LIBRARY, f"{library}, fastest"),
+        floor_column(results.FLOOR, results.COMPRESSED_COO),
         Column("ours_bicgstab", "product of ours", solver, numeric=False, cell=_solver_product),
         time_column("ours_bicgstab_us", "ours", solver, ours_solver),
-        time_column("compressed_bicgstab_us", "compressed COO", solver, COMPRESSED_SOLVER),
-        time_column("plain_bicgstab_us", "COO", solver, PLAIN_SOLVER),
-        time_column("library_bicgstab_us", library, solver, LIBRARY_SOLVER),
-        speedup_column("bicgstab_speedup", "speedup, ours", solver, LIBRARY_SOLVER, ours_solver),
+        time_column("compressed_bicgstab_us", "compressed COO", solver, results.COMPRESSED_SOLVER),
+        time_column("plain_bicgstab_us", "COO", solver, results.PLAIN_SOLVER),
+        time_column("library_bicgstab_us", library, solver, results.LIBRARY_SOLVER),
+        speedup_column("bicgstab_speedup", "speedup, ours", solver, results.LIBRARY_SOLVER, ours_solver),
         *(_on_chip_columns(solver) if chip else ()),
         time_column("cold_us", "ours", cold_group, cold_ours),
         time_column("cold_compressed_us", "compressed COO", cold_group, cold_compressed),
-        time_column("cold_csr_us", f"{library} CSR", cold_group, with_cold_cache(CSR)),
+        time_column("cold_csr_us", f"{library} CSR", cold_group, with_cold_cache(results.CSR)),
         time_column("cold_library_us", f"{library}, fastest", cold_group, cold_library),
         speedup_column("cold_speedup", "speedup, ours", cold_group, cold_library, cold_ours),
         speedup_column("cold_compressed_speedup", "speedup, compressed COO", cold_group, cold_library, cold_compressed),
     )
 
 
-def _on_chip_columns(group: str) -> tuple[Column[Times], ...]:
-    key = ON_CHIP_SOLVER.key
+def _on_chip_columns(group: str) -> tuple[Column[results.Times], ...]:
+    key = results.ON_CHIP_SOLVER.key
     return (
-        time_column(f"{key}_us", "on the chip", group, ON_CHIP_SOLVER),
-        speedup_column(f"{key}_speedup", "speedup, on the chip", group, LIBRARY_SOLVER, ON_CHIP_SOLVER),
+        time_column(f"{key}_us", "on the chip", group, results.ON_CHIP_SOLVER),
+        speedup_column(f"{key}_speedup", "speedup, on the chip", group, results.LIBRARY_SOLVER, results.ON_CHIP_SOLVER),
     )
 
 
-def _solver_product(case: Times) -> Cell:
+def _solver_product(case: results.Times) -> Cell:
     return Cell(case.ours_solver.row.product if case.ours_solver else None)
 
 
 def _kernel_columns(
-    kernel: Method, reasons_of: Callable[[Times], tuple[str, ...]] = lambda case: ()
-) -> tuple[Column[Times], ...]:
+    kernel: Method, reasons_of: Callable[[results.Times], tuple[str, ...]] = lambda case: ()
+) -> tuple[Column[results.Times], ...]:
     key, group = kernel.key, kernel.title
     return (
-        *kernel_columns(key, group, kernel, FLOOR, reasons_of),
+        *kernel_columns(key, group, kernel, results.FLOOR, reasons_of),
         Column(f"{key}_bytes_over_CSR", "bytes", group, cell=lambda case: ratio(case.memory(case[kernel]))),
         Column(f"{key}_GFLOPS", "GFLOPS", group, cell=lambda case: number_cell(case.gflops(case[kernel]))),
-        speedup_column(f"{key}_speedup", "speedup", group, LIBRARY, kernel),
+        speedup_column(f"{key}_speedup", "speedup", group, results.LIBRARY, kernel),
     )
 
 
-def _routine_columns(routine: Method, group: str) -> tuple[Column[Times], ...]:
+def _routine_columns(routine: Method, group: str) -> tuple[Column[results.Times], ...]:
     key = routine.key
     return (
         Column(key, "routine", group, numeric=False, cell=lambda case: name_of(case[routine], routine_text)),
@@ -302,7 +267,7 @@ def _routine_columns(routine: Method, group: str) -> tuple[Column[Times], ...]:
     )
 
 
-Pick = Callable[[Times], Time | None]
+Pick = Callable[[results.Times], results.Time | None]
 
 
 @dataclass(frozen=True)
@@ -332,7 +297,7 @@ class Line:
     values: str | None = None
     statistic: Callable[[Iterable[float | None]], float | None] = median_of
 
-    def measure(self, cases: list[Times], pick: Pick) -> float | None:
+    def measure(self, cases: list[results.Times], pick: Pick) -> float | None:
         """Return the number for one column."""
         if self.base is None:
             return max((rate for case in cases if (rate := case.gflops(pick(case)))), default=None)
@@ -345,31 +310,32 @@ def _least(values: Iterable[float | None]) -> float | None:
     return min((value for value in values if value is not None), default=None)
 
 
-_PRODUCTS: tuple[Pick, Pick] = (lambda s: s[COMPRESSED_COO], lambda s: s[OURS])
-_SOLVERS: tuple[Pick, Pick] = (lambda s: s[COMPRESSED_SOLVER], lambda s: s.ours_solver)
+_PRODUCTS: tuple[Pick, Pick] = (lambda s: s[results.COMPRESSED_COO], lambda s: s[results.OURS])
+_SOLVERS: tuple[Pick, Pick] = (lambda s: s[results.COMPRESSED_SOLVER], lambda s: s.ours_solver)
 LINES = (
     Line("SpMV over {library}’s default for CSR, median", "median speedup of SpMV over cuSPARSE",
          lambda s: s.csr_default, _PRODUCTS),
-    Line("SpMV over {library}’s fastest for CSR, median", "", lambda s: s[CSR], _PRODUCTS),
-    Line("SpMV over {library}’s fastest for COO, median", "", lambda s: s[COO], _PRODUCTS),
-    Line("SpMV over {library}’s fastest of all, median", "", lambda s: s[LIBRARY], _PRODUCTS),
-    Line("SpMV over {library}’s fastest of all, values repeat, median", "", lambda s: s[LIBRARY], _PRODUCTS,
-         REPEAT),
-    Line("SpMV over {library}’s fastest of all, values distinct, median", "", lambda s: s[LIBRARY], _PRODUCTS,
-         DISTINCT),
-    Line("SpMV over {library}’s fastest of all, least", "", lambda s: s[LIBRARY], _PRODUCTS,
+    Line("SpMV over {library}’s fastest for CSR, median", "", lambda s: s[results.CSR], _PRODUCTS),
+    Line("SpMV over {library}’s fastest for COO, median", "", lambda s: s[results.COO], _PRODUCTS),
+    Line("SpMV over {library}’s fastest of all, median", "", lambda s: s[results.LIBRARY], _PRODUCTS),
+    Line("SpMV over {library}’s fastest of all, values repeat, median", "", lambda s: s[results.LIBRARY], _PRODUCTS,
+         results.REPEAT),
+    Line("SpMV over {library}’s fastest of all, values distinct, median", "", lambda s: s[results.LIBRARY], _PRODUCTS,
+         results.DISTINCT),
+    Line("SpMV over {library}’s fastest of all, least", "", lambda s: s[results.LIBRARY], _PRODUCTS,
          None, _least),
     Line("BiCGSTAB over that with {library}’s default for CSR, median", "median speedup of BiCGSTAB over cuSPARSE",
          lambda s: s.default_solver, _SOLVERS),
-    Line("BiCGSTAB over the fastest with a routine of {library}, median", "", lambda s: s[LIBRARY_SOLVER], _SOLVERS),
+    Line("BiCGSTAB over the fastest with a routine of {library}, median", "", lambda s: s[results.LIBRARY_SOLVER],
+         _SOLVERS),
     Line("GFLOPS of SpMV, largest", "largest GFLOPS of SpMV", None, _PRODUCTS),
 )  # fmt: skip
-_ON_CHIP: tuple[Pick, Pick] = (lambda s: None, lambda s: s[ON_CHIP_SOLVER])
+_ON_CHIP: tuple[Pick, Pick] = (lambda s: None, lambda s: s[results.ON_CHIP_SOLVER])
 #: Additional lines for campaigns in which the solver that keeps the matrix on the chip was timed.
 ON_CHIP_LINES = (
-    Line("BiCGSTAB on the chip over the fastest with a routine of {library}, median", "", lambda s: s[LIBRARY_SOLVER],
-         _ON_CHIP),
-    Line("the same, least", "", lambda s: s[LIBRARY_SOLVER], _ON_CHIP, None, _least),
+    Line("BiCGSTAB on the chip over the fastest with a routine of {library}, median", "",
+         lambda s: s[results.LIBRARY_SOLVER], _ON_CHIP),
+    Line("the same, least", "", lambda s: s[results.LIBRARY_SOLVER], _ON_CHIP, None, _least),
     Line("BiCGSTAB on the chip over ours by launches, median", "", lambda s: s.ours_solver, _ON_CHIP),
 )  # fmt: skip
 
@@ -377,8 +343,8 @@ ON_CHIP_LINES = (
 @table(STUDY_NAME, "table-medians", title="The paper’s medians beside ours", numbering=f"text of {CITED}")
 def medians(campaign: Campaign, published: Published) -> Table:
     """One line for each of the paper's statements, and one line for the same over the library's faster routines."""
-    precision = precision_of(campaign)
-    cases, median_note = median_cases_and_note(all_times(campaign, published, precision))
+    precision = results.precision_of(campaign)
+    cases, median_note = results.median_cases_and_note(results.all_times(campaign, published, precision))
     published_values = {(item["quantity"], item["gpu"]): item["value"] for item in published["text"]}
     rows = [
         (
@@ -386,7 +352,7 @@ def medians(campaign: Campaign, published: Published) -> Table:
             *(Cell(published_values.get((line.published, gpu))) for gpu in GPUS),
             *(_median_cell(line.measure(cases, pick), line.base is None) for pick in line.kernels),
         )
-        for line in (*LINES, *(ON_CHIP_LINES if has_solver_on_chip(cases) else ()))
+        for line in (*LINES, *(ON_CHIP_LINES if results.has_solver_on_chip(cases) else ()))
     ]
     columns = (
         Column("quantity", "", numeric=False),
@@ -395,16 +361,16 @@ def medians(campaign: Campaign, published: Published) -> Table:
         Column("ours", "ours", campaign.column),
     )
     caption = [
-        unsearched_note(cases),
+        results.unsearched_note(cases),
         f"What the text of {CITED} states for a V100 and an A100 (cuSPARSE of CUDA 11.0) in double precision, over the",
         "routine that it compares with, and what we measured over the same routine and over faster ones. Paper’s",
         "compressed COO: the fastest K and number of chunks a block of its format. Ours: the fastest of all our",
         "variants, its own included. GFLOPS: two operations for each of the matrix’s own non-zeros, none for padding.",
-        solver_note(cases),
+        results.solver_note(cases),
         f"{precision.capitalize()} precision.",
         median_note,
-        fastest_formats(cases),
-        kernels_note(campaign),
+        results.fastest_formats(cases),
+        results.kernels_note(campaign),
         measurement_note(campaign, "graph"),
         cpu_note(campaign),
         unavailable_note(campaign),
@@ -432,21 +398,21 @@ class Side:
 
 
 SIDES = (
-    Side("paper’s compressed COO", COMPRESSED_COO, lambda s: s[COMPRESSED_SOLVER]),
-    Side("ours", OURS, lambda s: s.ours_solver),
+    Side("paper’s compressed COO", results.COMPRESSED_COO, lambda s: s[results.COMPRESSED_SOLVER]),
+    Side("ours", results.OURS, lambda s: s.ours_solver),
 )
 #: The number that the first word of a quantity denotes, given a problem and a side.
-NUMBERS: Mapping[str, Callable[[Times, Side], float | None]] = {
-    "library": lambda s, side: ratio_of(s[LIBRARY], s[side.product]),
-    "coo": lambda s, side: ratio_of(s[COO], s[side.product]),
-    "csr": lambda s, side: ratio_of(s[CSR], s[side.product]),
-    "bicgstab": lambda s, side: ratio_of(s[LIBRARY_SOLVER], side.solver(s)),
+NUMBERS: Mapping[str, Callable[[results.Times, Side], float | None]] = {
+    "library": lambda s, side: ratio_of(s[results.LIBRARY], s[side.product]),
+    "coo": lambda s, side: ratio_of(s[results.COO], s[side.product]),
+    "csr": lambda s, side: ratio_of(s[results.CSR], s[side.product]),
+    "bicgstab": lambda s, side: ratio_of(s[results.LIBRARY_SOLVER], side.solver(s)),
     "memory": lambda s, side: s.memory(s[side.product]),
 }
 STATISTICS: Mapping[str, Literal["worst", "median", "mean"]] = {"worst": "worst", "median": "median", "mean": "mean"}
 
 
-def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
+def _quantity(name: str, side: Side) -> claims.Quantity[Sequence[results.Times]]:
     """Return the quantity with a name such as `library_repeat_median`: number, values of the selected problems,
     statistic.
 
@@ -454,24 +420,24 @@ def _quantity(name: str, side: Side) -> Quantity[Sequence[Times]]:
     """
     number, *values, statistic = name.replace(SMALL, "").replace(ALL, "").split("_")
 
-    def measure(cases: Sequence[Times]) -> Measured:
+    def measure(cases: Sequence[results.Times]) -> claims.Measured:
         numbers = []
         for case in cases:
             if values in ([], [case.values]) and (value := NUMBERS[number](case, side)) is not None:
                 notes = case.line.remarks + case.case.launch_note(case.clock, case[side.product])
-                numbers.append(CaseNumber(value, case.line.problem, notes))
-        return Measured(numbers)
+                numbers.append(claims.CaseNumber(value, case.line.problem, notes))
+        return claims.Measured(numbers)
 
-    return Quantity(measure, STATISTICS[statistic], at_most=number == "memory")
+    return claims.Quantity(measure, STATISTICS[statistic], at_most=number == "memory")
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
-    precision = precision_of(campaign)
-    all_cases = all_times(campaign, published, precision)
-    cases, median_note = median_cases_and_note(all_cases)
+    precision = results.precision_of(campaign)
+    all_cases = results.all_times(campaign, published, precision)
+    cases, median_note = results.median_cases_and_note(all_cases)
     small_cases = [case for case in all_cases if case.n and case not in cases]
-    by_events, _ = median_cases_and_note(all_times(campaign, published, precision, "event"))
+    by_events, _ = results.median_cases_and_note(results.all_times(campaign, published, precision, "event"))
     by_prefix = {BY_EVENTS: by_events, COLD_CACHE: [cold_case for case in cases if (cold_case := case.cold)]}
     columns = [Column("target", "target", numeric=False), Column("wanted", "wanted")]
     for side in SIDES:
@@ -484,19 +450,19 @@ def targets(campaign: Campaign, published: Published) -> Table:
             Column(f"{key}_worst_case", "worst case", side.title, numeric=False),
         ]
     rows = []
-    allowance = time_allowance(campaign)
+    allowance = claims.time_allowance(campaign)
     for item in published.targets:
         prefix = next((prefix for prefix in by_prefix if item["quantity"].startswith(prefix)), "")
         name = item["quantity"].removeprefix(prefix)
         clock_cases = small_cases if SMALL in name else all_cases if ALL in name else by_prefix.get(prefix, cases)
         quantities = [_quantity(name, side) for side in SIDES]
         first, second = (
-            target_cells(item, quantity, quantity.measure(clock_cases), allowance) for quantity in quantities
+            claims.target_cells(item, quantity, quantity.measure(clock_cases), allowance) for quantity in quantities
         )
         rows.append((*first, *second[2:]))
     library = library_of(campaign)
     caption = [
-        unsearched_note(cases),
+        results.unsearched_note(cases),
         f"What was aimed at and what was reached: speedups over routines of {library}, and memory over that",
         "of CSR with 4-byte indices. Paper’s compressed COO: the fastest K and number of chunks a block of its format.",
         "Ours: the fastest of all our variants, its own included. Values repeat where most chunks of the paper’s",
@@ -505,12 +471,12 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "all problems counts.",
         _cold_note(campaign),
         "Reported: no number is wanted.",
-        solver_note(cases),
+        results.solver_note(cases),
         f"{precision.capitalize()} precision.",
         median_note,
-        kernels_note(campaign),
+        results.kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        target_device_note(campaign),
+        claims.target_device_note(campaign),
         "SciPy is asked for CSR alone." * campaign.on_cpu,
         unavailable_note(campaign),
     ]  # fmt: skip
@@ -524,12 +490,12 @@ def setup_costs(campaign: Campaign, published: Published) -> Table:
         SetupCosts.packed(
             case.line.cell,
             case.case.precision,
-            library=case[LIBRARY],
-            csr=case[CSR],
-            own_time=case[OURS] or case[COMPRESSED_COO],
+            library=case[results.LIBRARY],
+            csr=case[results.CSR],
+            own_time=case[results.OURS] or case[results.COMPRESSED_COO],
         )
         for precision in campaign.precisions
-        for case in all_times(campaign, published, precision)
+        for case in results.all_times(campaign, published, precision)
     ]
     return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED_CAPTION)
 
@@ -544,10 +510,12 @@ register_baselines(STUDY_NAME, (SPMV, BICGSTAB), _baseline_or_layout)
 
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
-def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: JudgedBy) -> list[ClaimTimes]:
+def verdicts(campaign: Campaign, published: Published) -> Table:
+    def data(source: Campaign, variants: claims.JudgedBy) -> list[results.ClaimTimes]:
         clock: ClockName = "event" if variants == "as_published" else "graph"
-        cases, _ = median_cases_and_note(all_times(source, published, precision_of(source), clock))
-        return [ClaimTimes(times, variants, published) for times in cases]
+        cases, _ = results.median_cases_and_note(
+            results.all_times(source, published, results.precision_of(source), clock)
+        )
+        return [results.ClaimTimes(times, variants, published) for times in cases]
 
-    return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)
+    return claims.claims_table(campaign, claims.load_claims(STUDY_NAME), results.CLAIMS, data)

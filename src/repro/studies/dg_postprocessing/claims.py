@@ -21,22 +21,11 @@ from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.significance import ratio_of
 from repro.results.tables import Table
-from repro.studies.dg_postprocessing import CITED, CUBES, FILTER_CLOCK, PATCHES, STUDY_NAME
+from repro.studies.dg_postprocessing import CITED, CUBES, FILTER_CLOCK, PATCHES, STUDY_NAME, results
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width
-from repro.studies.dg_postprocessing.results import (
-    ELEMENT,
-    ELEMENT_TUNED,
-    LOW_VARIANCE,
-    PUBLISHED_PAIRS,
-    VECTOR,
-    Filtering,
-    TargetData,
-    Time,
-    WidthTimes,
-)
 
 #: The per-point and the per-element method by which claims are judged.
-PAIRS = dict(zip(("as_published", "paper_tuned"), PUBLISHED_PAIRS, strict=True))
+PAIRS = dict(zip(("as_published", "paper_tuned"), results.PUBLISHED_PAIRS, strict=True))
 DEVICE_COUNTS = (2, 4, 8)
 #: Size of the per-element method's cells in longest edges (section 3.2.2).
 PAPERS_CELL = 0.5
@@ -49,12 +38,12 @@ NAMED_WIDTHS = (8, 12, 16, 18, 32, 80)
 class ClaimFields(NamedTuple):
     """The paper's fields, and the variants by which a claim is judged."""
 
-    fields: TargetData
+    fields: results.TargetData
     variants: JudgedBy
 
 
 def _plane_quantity(
-    numbers_of: Callable[[Filtering, JudgedBy], Measured],
+    numbers_of: Callable[[results.Filtering, JudgedBy], Measured],
     statistic: StatisticName,
     *,
     degree: int | None = None,
@@ -88,7 +77,7 @@ def _plane_quantity(
     return Quantity(measure, statistic)
 
 
-def _element_over_point(field: Filtering, variants: JudgedBy) -> Measured:
+def _element_over_point(field: results.Filtering, variants: JudgedBy) -> Measured:
     """The speedup of the per-element over the per-point method, if both were tuned over the same parameters."""
     if variants not in PAIRS:
         return Measured([])
@@ -100,23 +89,23 @@ def _element_over_point(field: Filtering, variants: JudgedBy) -> Measured:
     return Measured([number])
 
 
-def _element_rate(field: Filtering, variants: JudgedBy) -> Measured:
+def _element_rate(field: results.Filtering, variants: JudgedBy) -> Measured:
     """The rate of the per-element method, computed with the operations of the contour method."""
     return _rates(field, PAIRS[variants][1:]) if variants in PAIRS else Measured([])
 
 
-def _both_rates(field: Filtering, variants: JudgedBy) -> Measured:
+def _both_rates(field: results.Filtering, variants: JudgedBy) -> Measured:
     """The rates of both methods, as in `_element_rate`; none if only one was timed, so that both have equal weight."""
     methods = PAIRS.get(variants, ())
     return _rates(field, methods if all(field[method] for method in methods) else ())
 
 
-def _rates(field: Filtering, methods: Sequence[Method]) -> Measured:
+def _rates(field: results.Filtering, methods: Sequence[Method]) -> Measured:
     rates = [(method.title, rate) for method in methods if (rate := field.gflops(field[method]))]
     return Measured([CaseNumber(rate, f"{field.line.problem}, {title}") for title, rate in rates])
 
 
-def _tests(field: Filtering, variants: JudgedBy) -> Measured:
+def _tests(field: results.Filtering, variants: JudgedBy) -> Measured:
     return Measured([CaseNumber(field.tests_ratio, field.line.problem)] if field.tests_ratio else [])
 
 
@@ -125,7 +114,7 @@ def _overhead(data: ClaimFields) -> Measured:
     overheads = {}
     for name, field in data.fields.plane.items():
         overhead = field.overhead(PATCHES)
-        if (field.family, field.degree) == (LOW_VARIANCE, 1) and overhead and field.triangles:
+        if (field.family, field.degree) == (results.LOW_VARIANCE, 1) and overhead and field.triangles:
             overheads[field.triangles] = overhead, name
     if len(overheads) < 2:
         return Measured([], [MissingCase("meshes of low variance", "fewer than two have their copies counted")])
@@ -141,13 +130,13 @@ def _device_efficiency(data: ClaimFields) -> Measured:
         CaseNumber(speedup / devices, f"{name}, {devices} devices")
         for name, field in data.fields.plane.items()
         for devices in DEVICE_COUNTS
-        if (speedup := field.device_speedup(ELEMENT, devices)) is not None
+        if (speedup := field.device_speedup(results.ELEMENT, devices)) is not None
     ]
     return Measured(numbers, [] if numbers else [MissingCase("all fields", "this campaign ran on one device")])
 
 
 def _space_quantity(
-    degree: int, number: Callable[[WidthTimes], float | None], variants: JudgedBy = "as_published"
+    degree: int, number: Callable[[results.WidthTimes], float | None], variants: JudgedBy = "as_published"
 ) -> Quantity[ClaimFields]:
     """Return a function that measures a number for the paper's mesh of tetrahedra."""
 
@@ -163,34 +152,34 @@ def _space_quantity(
     return Quantity(measure)
 
 
-def _lead(*widths: int) -> Callable[[WidthTimes], float | None]:
+def _lead(*widths: int) -> Callable[[results.WidthTimes], float | None]:
     """Return a function that gives the time of the fastest other width over the time of the fastest of these widths."""
 
-    def fastest(times: WidthTimes, of_widths: Iterable[int]) -> Time | None:
+    def fastest(times: results.WidthTimes, of_widths: Iterable[int]) -> results.Time | None:
         found = [time for width in of_widths if (time := times.of_width(width))]
         return min(found, key=lambda time: time.seconds, default=None)
 
-    def lead_of(times: WidthTimes) -> float | None:
+    def lead_of(times: results.WidthTimes) -> float | None:
         others = [width for width in WIDTHS[times.degree] if width not in widths]
         return ratio_of(fastest(times, others), fastest(times, widths))
 
     return lead_of
 
 
-def _gain(width: int) -> Callable[[WidthTimes], float | None]:
+def _gain(width: int) -> Callable[[results.WidthTimes], float | None]:
     return lambda times: times.gain(width)
 
 
-def _largest_gain(*widths: int) -> Callable[[WidthTimes], float | None]:
-    def gain(times: WidthTimes) -> float | None:
+def _largest_gain(*widths: int) -> Callable[[results.WidthTimes], float | None]:
+    def gain(times: results.WidthTimes) -> float | None:
         return max((ratio for width in widths if (ratio := times.gain(width)) is not None), default=None)
 
     return gain
 
 
-def _shared_bytes(times: WidthTimes) -> float | None:
+def _shared_bytes(times: results.WidthTimes) -> float | None:
     """Shared memory per region with the full width."""
-    rows = times.case.searched.select(method=VECTOR.key, vector_width=full_width(times.degree))
+    rows = times.case.searched.select(method=results.VECTOR.key, vector_width=full_width(times.degree))
     sizes = [row.shared_bytes / row.regions_per_block for row in rows if row.shared_bytes and row.regions_per_block]
     return min(sizes, default=None)
 
@@ -229,7 +218,7 @@ def _time_by_size(data: ClaimFields) -> Measured:
     times = {
         field.triangles: (time.seconds / field.triangles, name)
         for name, field in data.fields.plane.items()
-        if (field.family, field.degree) == (LOW_VARIANCE, 1) and field.triangles and (time := field[method])
+        if (field.family, field.degree) == (results.LOW_VARIANCE, 1) and field.triangles and (time := field[method])
     }
     if len(times) < 2:
         return Measured([], [MissingCase("meshes of low variance", "fewer than two were timed")])
@@ -237,18 +226,18 @@ def _time_by_size(data: ClaimFields) -> Measured:
     return Measured([CaseNumber(large / small, name)])
 
 
-def _other_cells(field: Filtering, variants: JudgedBy) -> Measured:
+def _other_cells(field: results.Filtering, variants: JudgedBy) -> Measured:
     """Return the search's time with the best other size of a cell over that with the paper's, per element."""
     if variants != "paper_tuned":
         return Measured([])
-    searched = field.case.searched.select(kind="variant", **ELEMENT_TUNED.columns)
+    searched = field.case.searched.select(kind="variant", **results.ELEMENT_TUNED.columns)
     other = searched.select(lambda row: row.cell != PAPERS_CELL).fastest(FILTER_CLOCK)
     papers = searched.select(cell=PAPERS_CELL).fastest(FILTER_CLOCK)
     number = CaseNumber.over(other, papers, field.line.problem)
     return Measured([number] if number else [])
 
 
-def _more_patches(field: Filtering, variants: JudgedBy) -> Measured:
+def _more_patches(field: results.Filtering, variants: JudgedBy) -> Measured:
     """Return the memory that the most patches add over that of the fewest that were counted."""
     counted = sorted(int(patches) for patches in field.facts.get("overhead", {}))
     fewest, most = (field.overhead(counted[at]) for at in (0, -1)) if len(counted) > 1 else (None, None)
@@ -268,7 +257,7 @@ def _values_of_a_test(degree: int) -> float:
 
 def _rate_by_degree(data: ClaimFields) -> Measured:
     """The per-element method's largest rate for P = 3 over that for P = 1, at low variance."""
-    rates = [_plane_quantity(_element_rate, "most", degree=degree, variance=LOW_VARIANCE) for degree in (3, 1)]
+    rates = [_plane_quantity(_element_rate, "most", degree=degree, variance=results.LOW_VARIANCE) for degree in (3, 1)]
     numbers = [rate.measure(data).numbers for rate in rates]
     if not all(numbers):
         return Measured([], [MissingCase("P = 1 and P = 3", "not both timed")])
@@ -281,26 +270,28 @@ def _regions_a_point(degree: int) -> int:
     return 6 * (3 * degree + 2) ** 3
 
 
-def _faster_widths(times: WidthTimes) -> float | None:
+def _faster_widths(times: results.WidthTimes) -> float | None:
     """Return the share of the vector widths above 1 that are faster than no vectorization."""
     none, widths = times.of_width(1), [width for width in WIDTHS[times.degree] if width > 1]
     ratios = [ratio for width in widths if (ratio := ratio_of(none, times.of_width(width))) is not None]
     return sum(ratio > 1 for ratio in ratios) / len(ratios) if ratios else None
 
 
-def _gain_of_best(times: WidthTimes) -> float | None:
+def _gain_of_best(times: results.WidthTimes) -> float | None:
     return times.best_gain[1] if times.best_gain else None
 
 
 QUANTITIES: ClaimQuantities[ClaimFields] = {
-    "tests_ratio": _plane_quantity(_tests, "arithmetic mean", degree=1, variance=LOW_VARIANCE),
-    "element_over_point_low_p3": _plane_quantity(_element_over_point, "median", degree=3, variance=LOW_VARIANCE),
+    "tests_ratio": _plane_quantity(_tests, "arithmetic mean", degree=1, variance=results.LOW_VARIANCE),
+    "element_over_point_low_p3": _plane_quantity(
+        _element_over_point, "median", degree=3, variance=results.LOW_VARIANCE
+    ),
     "element_over_point_high": _plane_quantity(_element_over_point, "median", variance="high"),
     "element_over_point": _plane_quantity(_element_over_point, "median"),
     "element_high_over_low": _compared_speedups(
         lambda item: f"{item['printed']}, P = {item['degree']}",
         lambda item: item["variance"],
-        ("high", LOW_VARIANCE),
+        ("high", results.LOW_VARIANCE),
         "meshes of both variances",
     ),
     "element_over_degree": _compared_speedups(
@@ -315,9 +306,9 @@ QUANTITIES: ClaimQuantities[ClaimFields] = {
     "search_widths": Quantity(lambda data: Measured([CaseNumber(_search_widths(1), "P = 1")])),
     "values_of_a_test": Quantity(lambda data: Measured([CaseNumber(_values_of_a_test(1), "P = 1")])),
     "rate_p3_over_p1": Quantity(_rate_by_degree),
-    "gflops_p1": _plane_quantity(_element_rate, "most", degree=1, variance=LOW_VARIANCE),
-    "gflops_p2": _plane_quantity(_both_rates, "mean", degree=2, variance=LOW_VARIANCE),
-    "gflops_p3": _plane_quantity(_both_rates, "mean", degree=3, variance=LOW_VARIANCE),
+    "gflops_p1": _plane_quantity(_element_rate, "most", degree=1, variance=results.LOW_VARIANCE),
+    "gflops_p2": _plane_quantity(_both_rates, "mean", degree=2, variance=results.LOW_VARIANCE),
+    "gflops_p3": _plane_quantity(_both_rates, "mean", degree=3, variance=results.LOW_VARIANCE),
     "patch_overhead_ratio": Quantity(_overhead),
     "device_efficiency": Quantity(_device_efficiency),
     "regions_a_point": Quantity(lambda data: Measured([CaseNumber(_regions_a_point(1), "P = 1")])),
@@ -341,6 +332,6 @@ QUANTITIES: ClaimQuantities[ClaimFields] = {
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
     def data(source: Campaign, variants: JudgedBy) -> ClaimFields:
-        return ClaimFields(TargetData.of(source, published), variants)
+        return ClaimFields(results.TargetData.of(source, published), variants)
 
     return claims_table(campaign, load_claims(STUDY_NAME), QUANTITIES, data)

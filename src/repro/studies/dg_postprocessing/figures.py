@@ -30,6 +30,7 @@ from repro.studies.dg_postprocessing import (
     STATED_GPU,
     STUDY_NAME,
     WIDTHS_CONTRADICT,
+    results,
     stated_number,
 )
 from repro.studies.dg_postprocessing.figures_accuracy import (
@@ -49,28 +50,6 @@ from repro.studies.dg_postprocessing.figures_accuracy import (
 from repro.studies.dg_postprocessing.ids import CPU_REGIONS, REGIONS_PER_BLOCK, WIDTHS, full_width
 from repro.studies.dg_postprocessing.operands import contour_formula
 from repro.studies.dg_postprocessing.regions import region_formula
-from repro.studies.dg_postprocessing.results import (
-    DEGREES,
-    DISTRIBUTED_METHODS,
-    ELEMENT,
-    ELEMENT_TUNED,
-    FAMILIES,
-    LANE,
-    NO_DEVICES,
-    OURS,
-    POINT,
-    PUBLISHED_PAIRS,
-    REGION_CLOCK,
-    Filtering,
-    WidthTimes,
-    all_filterings,
-    choice_text,
-    device_counts,
-    peak_of,
-    published_gains,
-    region_gflops,
-    width_times,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,12 +60,16 @@ if TYPE_CHECKING:
 
 #: Colour and marker of each method's line, colour of its bars, and legend text.
 METHOD_LOOKS = {
-    POINT: (figure_style.GREY, "s"),
-    ELEMENT: (figure_style.PAPERS.colour, figure_style.PAPERS.marker),
-    OURS: (figure_style.OURS.colour, figure_style.OURS.marker),
+    results.POINT: (figure_style.GREY, "s"),
+    results.ELEMENT: (figure_style.PAPERS.colour, figure_style.PAPERS.marker),
+    results.OURS: (figure_style.OURS.colour, figure_style.OURS.marker),
 }
-SCALING_FILLS = {ELEMENT: figure_style.PAPERS.fill, OURS: figure_style.OURS.fill}
-METHOD_WORDS = {POINT: "papers’, per point", ELEMENT: "papers’, per element", OURS: figure_style.OURS.label}
+SCALING_FILLS = {results.ELEMENT: figure_style.PAPERS.fill, results.OURS: figure_style.OURS.fill}
+METHOD_WORDS = {
+    results.POINT: "papers’, per point",
+    results.ELEMENT: "papers’, per element",
+    results.OURS: figure_style.OURS.label,
+}
 #: Number of triangles of the mesh with the text's largest stated rate, and height of one row in inches.
 LARGEST_MESH, FLOPS_ROW = 2**20, 1.75
 #: The smallest and the largest rate that the text states, for each family and degree.
@@ -96,7 +79,7 @@ RateRanges = dict[tuple[str, int], tuple[float, float]]
 @figure(STUDY_NAME, "figure-3-10", title="GFLOPS by the size of the mesh", numbering=f"Figure 3.10 of {CITED}")
 def flops(campaign: Campaign, published: Published) -> Figure:
     """Rates in GFLOPS over the mesh size: one row for each family (mesh variance), one panel for each degree."""
-    fields = all_filterings(campaign, published)
+    fields = results.all_filterings(campaign, published)
     ranges = stated_ranges(published)
     caption = [
         "GFLOPS of the paper’s two ways, each with its fastest block, and of ours; above meshes of low variance, below",
@@ -116,7 +99,7 @@ def stated_ranges(published: Published) -> RateRanges:
     """Return the ranges of rates stated in the text; a single stated rate is both ends of its range."""
     largest_rate = stated_number(published, LARGEST_RATE, "low", 1)
     ranges = {("low", 1): (largest_rate, largest_rate)} if largest_rate else {}
-    for degree in DEGREES:
+    for degree in results.DEGREES:
         min_rate, max_rate = (stated_number(published, name, "low", degree) for name in (MIN_RATE, MAX_RATE))
         if min_rate and max_rate:
             ranges["low", degree] = min_rate, max_rate
@@ -139,13 +122,13 @@ def _published_rates(ranges: RateRanges, is_cpu: bool) -> str:
     )
 
 
-def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
+def draw_flops(fields: Sequence[results.Filtering], ranges: RateRanges) -> Canvas:
     """Draw the panels; `ranges` are the stated rates, drawn if there are any."""
 
-    def rate(way: Method, field: Filtering) -> float | None:
+    def rate(way: Method, field: results.Filtering) -> float | None:
         return field.gflops(field[way])
 
-    def fastest(field: Filtering) -> float | None:
+    def fastest(field: results.Filtering) -> float | None:
         return max((value for way in METHOD_LOOKS if (value := rate(way, field))), default=None)
 
     families, degrees = drawn_families(fields, fastest), drawn_degrees(fields, fastest)
@@ -214,13 +197,13 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     that campaign too if it has our method, since both were then tuned in one search.
     """
     judging = campaign.as_published or campaign
-    judged_fields = all_filterings(judging, published)
-    has_ours = any(field.over(ELEMENT_TUNED, OURS) for field in judged_fields)
+    judged_fields = results.all_filterings(judging, published)
+    has_ours = any(field.over(results.ELEMENT_TUNED, results.OURS) for field in judged_fields)
     source = judging if has_ours else campaign
-    fields = judged_fields if has_ours else all_filterings(campaign, published)
+    fields = judged_fields if has_ours else results.all_filterings(campaign, published)
     lines = {
         name: value
-        for name, degree in zip(FAMILIES, (CUBIC, None), strict=True)
+        for name, degree in zip(results.FAMILIES, (CUBIC, None), strict=True)
         if (value := stated_number(published, OVER_POINT, name, degree))
     }
     ends = stated_number(published, MIN_OVER_POINT), stated_number(published, MAX_OVER_POINT)
@@ -232,9 +215,9 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "per-element way (hollow) over that of ours, by contours. Above 1 the second is the faster; a cross above the",
         "panel, or no row, where one was not measured. Marks of one mesh stand side by side.",
         _judging_note(campaign, has_ours),
-        f"Tuned, {text}." if (text := choice_text(fields, ELEMENT_TUNED)) else "",
+        f"Tuned, {text}." if (text := results.choice_text(fields, results.ELEMENT_TUNED)) else "",
         _published_speedups(lines, band, campaign.on_cpu),
-        WHISKERS if any(map(_interval_of(ELEMENT_TUNED, OURS), fields)) else "",
+        WHISKERS if any(map(_interval_of(results.ELEMENT_TUNED, results.OURS), fields)) else "",
         cpu_note(campaign),
         measurement_note(source, FILTER_CLOCK),
         unavailable_note(source),
@@ -279,19 +262,19 @@ def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | 
 #: The rows of the figure by the names of their ratios: pairs of the slower and the faster method. Marks are hollow if
 #: the paper's methods of a pair are tuned.
 SPEEDUPS: Mapping[str, Sequence[tuple[Method, Method]]] = {
-    "per element over per point": PUBLISHED_PAIRS,
-    "ours over per element": ((ELEMENT_TUNED, OURS),),
+    "per element over per point": results.PUBLISHED_PAIRS,
+    "ours over per element": ((results.ELEMENT_TUNED, results.OURS),),
 }
 
 
-def _interval_of(slow: Method, fast: Method) -> Callable[[Filtering], Interval | None]:
+def _interval_of(slow: Method, fast: Method) -> Callable[[results.Filtering], Interval | None]:
     """Return a function that computes the confidence interval of one method's time over another's."""
     return lambda field: interval_of_ratio(field[slow], field[fast])
 
 
 def draw_speedup(
-    fields: Sequence[Filtering],
-    judged_fields: Sequence[Filtering],
+    fields: Sequence[results.Filtering],
+    judged_fields: Sequence[results.Filtering],
     lines: Mapping[str, float],
     band: tuple[float, float] | None,
 ) -> Canvas:
@@ -301,8 +284,8 @@ def draw_speedup(
     are values from the dissertation's text, drawn if given.
     """
 
-    def fields_of_row(label: str) -> Sequence[Filtering]:
-        return judged_fields if SPEEDUPS[label] is PUBLISHED_PAIRS else fields
+    def fields_of_row(label: str) -> Sequence[results.Filtering]:
+        return judged_fields if SPEEDUPS[label] is results.PUBLISHED_PAIRS else fields
 
     pairs_by_row = {
         label: drawn_pairs
@@ -331,21 +314,21 @@ def draw_speedup(
                     draw_line(
                         axes,
                         panel_fields,
-                        partial(Filtering.over, base=slow, method=fast),
+                        partial(results.Filtering.over, base=slow, method=fast),
                         DEGREE_LOOKS[degree],
                         _interval_of(slow, fast),
                         offsets[degree],
                         joined=False,
-                        hollow=slow not in PUBLISHED_PAIRS[0],
+                        hollow=slow not in results.PUBLISHED_PAIRS[0],
                     )
                 timed = [field.triangles or 0 for field in panel_fields if any(field.over(*pair) for pair in pairs)]
                 sizes = mesh_ticks([field.triangles or 0 for field in family_fields(drawn_fields, family)])
                 has_crosses |= draw_crosses(axes, sizes, timed, DEGREE_LOOKS[degree][0], offsets[degree])
             axes.axhline(1, color="black", linewidth=0.6, zorder=2)
             axes.set_title(f"{family} variance" if row == 0 else "", pad=8)  # above the crosses
-            if band and SPEEDUPS[label] is PUBLISHED_PAIRS:
+            if band and SPEEDUPS[label] is results.PUBLISHED_PAIRS:
                 axes.axhspan(*band, color=figure_style.BAND, zorder=0)
-            if family in lines and SPEEDUPS[label] is PUBLISHED_PAIRS:
+            if family in lines and SPEEDUPS[label] is results.PUBLISHED_PAIRS:
                 axes.axhline(lines[family], zorder=2, **figure_style.PUBLISHED_LINE)
             is_lowest = row == len(pairs_by_row) - 1
             triangle_axis(axes, drawn_fields, label if index == 0 else "", is_lowest=is_lowest, log=False)
@@ -382,36 +365,36 @@ SCALING_VALUE, SCALING_ROOM = 1.05, 1.18
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """Speedup over several devices on the largest timed mesh: a panel per family, bars by degree, method, devices."""
-    fields = all_filterings(campaign, published)
-    is_empty = not device_counts(fields)
+    fields = results.all_filterings(campaign, published)
+    is_empty = not results.device_counts(fields)
     caption = [
         "Time on one device over that over several of the same host, of each family and degree on the largest mesh",
         "that was filtered so. Ours: values stay where they are computed; per element: the paper’s way, whose second",
         "stage brings them to the first device; no bar where it was not timed. Lines: as many times as fast as there",
         "are devices.",
         "The paper draws P = 1 over the size of the mesh, on 1, 2, 4 and 8 Tesla M2090; no speed-up is printed there.",
-        NO_DEVICES if is_empty else "",
+        results.NO_DEVICES if is_empty else "",
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
     ]
     return Figure(lambda: draw_scaling(fields), join_sentences(caption), is_empty, clock=FILTER_CLOCK)
 
 
-def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
-    counts = device_counts(fields)
+def draw_scaling(fields: Sequence[results.Filtering]) -> Canvas:
+    counts = results.device_counts(fields)
 
-    def largest_field(family: str, degree: int, way: Method) -> Filtering | None:
+    def largest_field(family: str, degree: int, way: Method) -> results.Filtering | None:
         candidates = family_fields(fields, family, degree)
         return next((field for field in candidates[::-1] if any(field.device_speedup(way, n) for n in counts)), None)
 
     largest_fields = {
         (family, degree, way): field
-        for family in FAMILIES
+        for family in results.FAMILIES
         for degree in DEGREE_LOOKS
-        for way in DISTRIBUTED_METHODS
+        for way in results.DISTRIBUTED_METHODS
         if (field := largest_field(family, degree, way))
     }
-    families = [family for family in FAMILIES if any(key[0] == family for key in largest_fields)]
+    families = [family for family in results.FAMILIES if any(key[0] == family for key in largest_fields)]
     if not families:
         return figure_style.empty_canvas("nothing was filtered over several devices in this campaign")
     rows = [(degree, n) for degree in DEGREE_LOOKS for n in counts if any(key[1] == degree for key in largest_fields)]
@@ -421,7 +404,7 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
     )
     panels = drawing.subplots(1, len(families), sharex=True, squeeze=False)[0]
     for family, axes in zip(families, panels, strict=True):
-        for method_index, way in enumerate(DISTRIBUTED_METHODS):
+        for method_index, way in enumerate(results.DISTRIBUTED_METHODS):
             for row, (degree, n) in enumerate(rows):
                 bar_y, field = row + (method_index - 0.5) * SCALING_BAR, largest_fields.get((family, degree, way))
                 if field and (speedup := field.device_speedup(way, n)):
@@ -447,7 +430,7 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
         figure_style.rows_axis(axes, names if axes is panels[0] else [""] * len(names), reasons=[None] * len(names))
     handles: list[Line2D | Patch] = [
         plotting.Patch(color=SCALING_FILLS[way], label=METHOD_WORDS[way])
-        for way in DISTRIBUTED_METHODS
+        for way in results.DISTRIBUTED_METHODS
         if any(key[2] is way for key in largest_fields)
     ]
     handles.append(plotting.Line2D([], [], color="black", linewidth=0.8, label="as many times as devices"))
@@ -459,7 +442,7 @@ def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
 REGION_ACROSS, REGION_ROW = 2, 2.4
 
 
-def region_grid(items: Sequence[WidthTimes]) -> tuple[Canvas, list[Axes]]:
+def region_grid(items: Sequence[results.WidthTimes]) -> tuple[Canvas, list[Axes]]:
     """Return a figure with one titled panel for each problem, two panels in a row, and the panels."""
     rows = -(-len(items) // REGION_ACROSS)
     drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 0.2 + REGION_ROW * rows)
@@ -485,8 +468,8 @@ REGION_LOOKS = {"papers’ kernel": figure_style.PAPERS.fill, "ours, a thread a 
 @figure(STUDY_NAME, "figure-4-7", title="GFLOPS by width", numbering=f"Figure 4.7 of {CITED}")
 def region_flops(campaign: Campaign, published: Published) -> Figure:
     """GFLOPS, one panel for each problem: one bar for each vector width, and one bar for our kernel."""
-    items = width_times(campaign, published)
-    peaks = sorted({round(peak) for item in items if (peak := peak_of(item.case))})
+    items = results.width_times(campaign, published)
+    peaks = sorted({round(peak) for item in items if (peak := results.peak_of(item.case))})
     caption = [
         "GFLOPS in double precision of the paper’s kernel by the threads of a region, of each width the fastest over",
         "regions and numbers of blocks, and of ours with a thread a region, whose rule has fewer points: it does less",
@@ -494,13 +477,13 @@ def region_flops(campaign: Campaign, published: Published) -> Figure:
         region_formula(),
         f"The device does at most {' or '.join(map(str, peaks))} GFLOPS." if peaks else "",
         f"The paper prints no number of its figure, of a {MACHINE}, and does not say which operations it counts.",
-        measurement_note(campaign, REGION_CLOCK),
+        measurement_note(campaign, results.REGION_CLOCK),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_region_flops(items), join_sentences(caption), clock=REGION_CLOCK)
+    return Figure(lambda: draw_region_flops(items), join_sentences(caption), clock=results.REGION_CLOCK)
 
 
-def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
+def draw_region_flops(items: Sequence[results.WidthTimes]) -> Canvas:
     items = [item for item in items if region_rates(item)]
     if not items:
         return figure_style.empty_canvas("no kernels of regions were timed in this campaign")
@@ -509,7 +492,9 @@ def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
     for axes, item in zip(panels, items, strict=True):
         widths = WIDTHS[item.degree]
         for name, rate in region_rates(item).items():
-            bar_x, colour = (len(widths), own_style) if name == LANE.key else (widths.index(int(name)), paper_style)
+            bar_x, colour = (
+                (len(widths), own_style) if name == results.LANE.key else (widths.index(int(name)), paper_style)
+            )
             axes.bar(bar_x, rate, color=colour, width=0.7, zorder=2)
         width_axis(axes, widths, "ours")
         axes.set_xlim(-0.5, len(widths) + 0.5)
@@ -520,10 +505,10 @@ def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
     return drawing
 
 
-def region_rates(item: WidthTimes) -> dict[str, float]:
+def region_rates(item: results.WidthTimes) -> dict[str, float]:
     """Return the rates of a problem's timed kernels by vector width; our kernel's key is `lane`."""
-    times = {str(width): item.of_width(width) for width in WIDTHS[item.degree]} | {LANE.key: item[LANE]}
-    return {name: rate for name, time in times.items() if (rate := region_gflops(time)) is not None}
+    times = {str(width): item.of_width(width) for width in WIDTHS[item.degree]} | {results.LANE.key: item[results.LANE]}
+    return {name: rate for name, time in times.items() if (rate := results.region_gflops(time)) is not None}
 
 
 NO_TIMES = "no kernels of regions were timed in this campaign"
@@ -536,15 +521,17 @@ WIDTH_COLOURS, WIDTH_DARKEST = "plasma", 0.85
 @figure(STUDY_NAME, "figure-4-4", title="Times by width and regions of a block", numbering=f"Figure 4.4 of {CITED}")
 def pairs_by_width(campaign: Campaign, published: Published) -> Figure:
     """Heat map for each problem on tetrahedra: fastest time for each vector width and number of regions per block."""
-    items = width_times(campaign, published)
+    items = results.width_times(campaign, published)
     caption = [
         "Time of a region in nanoseconds, the fastest over the numbers of blocks, by the threads of a region and the",
         "regions that a block has at a time. Hatched: a block has no room for so many threads, or they were not timed.",
         f"The paper shows colours and no numbers, of a {MACHINE}, where other pairs fit. {CAPACITY_CONTRADICTS}",
-        measurement_note(campaign, REGION_CLOCK, "the search"),
+        measurement_note(campaign, results.REGION_CLOCK, "the search"),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_pairs(items, searched_regions(campaign)), join_sentences(caption), clock=REGION_CLOCK)
+    return Figure(
+        lambda: draw_pairs(items, searched_regions(campaign)), join_sentences(caption), clock=results.REGION_CLOCK
+    )
 
 
 def searched_regions(campaign: Campaign) -> Sequence[int]:
@@ -552,7 +539,7 @@ def searched_regions(campaign: Campaign) -> Sequence[int]:
     return CPU_REGIONS if campaign.on_cpu else REGIONS_PER_BLOCK
 
 
-def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
+def draw_pairs(items: Sequence[results.WidthTimes], counts: Sequence[int]) -> Canvas:
     """Draw one heat map per problem: ns per region, by threads per region (x) and regions per block (y: `counts`)."""
     items = [item for item in items if item.by_width_and_regions]
     if not items:
@@ -577,18 +564,20 @@ def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
 @figure(STUDY_NAME, "figure-4-5", title="All times by width", numbering=f"Figure 4.5 of {CITED}")
 def times_by_width(campaign: Campaign, published: Published) -> Figure:
     """Time per region over the vector width: one panel for each problem, one mark for each kernel."""
-    items = width_times(campaign, published)
+    items = results.width_times(campaign, published)
     caption = [
         "Time of a region in nanoseconds by the threads of a region, a mark for each kernel of the paper’s that the",
         "search has timed: for each width all numbers of regions of a block, by colour and from left to right, and all",
         f"numbers of blocks, above each other. The paper prints no number of its figure, of a {MACHINE}.",
-        measurement_note(campaign, REGION_CLOCK, "the search"),
+        measurement_note(campaign, results.REGION_CLOCK, "the search"),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_times(items, searched_regions(campaign)), join_sentences(caption), clock=REGION_CLOCK)
+    return Figure(
+        lambda: draw_times(items, searched_regions(campaign)), join_sentences(caption), clock=results.REGION_CLOCK
+    )
 
 
-def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
+def draw_times(items: Sequence[results.WidthTimes], counts: Sequence[int]) -> Canvas:
     """Draw one panel per problem: time per region against vector width, one dot per variant.
 
     The colour of a dot shows its number of regions per block; `counts` has all these numbers.
@@ -625,8 +614,8 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
 @figure(STUDY_NAME, "figure-4-6", title="Gain over the full width", numbering=f"Figure 4.6 of {CITED}")
 def gains_by_width(campaign: Campaign, published: Published) -> Figure:
     """One panel for each problem: gain of each vector width over one thread for each quadrature point."""
-    items = width_times(campaign, published)
-    gains_of = {degree: published_gains(published, degree) for degree in WIDTHS}
+    items = results.width_times(campaign, published)
+    gains_of = {degree: results.published_gains(published, degree) for degree in WIDTHS}
     stated_text = "; ".join(
         f"degree {degree}: {', '.join(f'width {width} {100 * gain:+.0f} %' for width, gain in numbers.items())}"
         for degree, numbers in gains_of.items()
@@ -638,14 +627,14 @@ def gains_by_width(campaign: Campaign, published: Published) -> Figure:
         "its time over that of the width, less one; of each width the fastest over regions and numbers of blocks.",
         f"{CITED} states, for a {MACHINE}, {stated_text}: {drawn_text}. {WIDTHS_CONTRADICT}" if stated_text else "",
         cpu_note(campaign),
-        measurement_note(campaign, REGION_CLOCK),
+        measurement_note(campaign, results.REGION_CLOCK),
         unavailable_note(campaign),
     ]
     drawn_gains = {} if campaign.on_cpu else gains_of
-    return Figure(lambda: draw_gains(items, drawn_gains), join_sentences(caption), clock=REGION_CLOCK)
+    return Figure(lambda: draw_gains(items, drawn_gains), join_sentences(caption), clock=results.REGION_CLOCK)
 
 
-def draw_gains(items: Sequence[WidthTimes], stated_gains: dict[int, dict[int, float]]) -> Canvas:
+def draw_gains(items: Sequence[results.WidthTimes], stated_gains: dict[int, dict[int, float]]) -> Canvas:
     """Draw one panel for each problem; `stated_gains` has the paper's gains by degree and vector width."""
     items = [item for item in items if any(item.gain(width) is not None for width in WIDTHS[item.degree])]
     if not items:
@@ -662,7 +651,7 @@ def draw_gains(items: Sequence[WidthTimes], stated_gains: dict[int, dict[int, fl
     return drawing
 
 
-def _draw_gain_panel(axes: Axes, item: WidthTimes, stated_gains: dict[int, float]) -> None:
+def _draw_gain_panel(axes: Axes, item: results.WidthTimes, stated_gains: dict[int, float]) -> None:
     widths = sorted({*WIDTHS[item.degree], *stated_gains})
     for index, width in enumerate(widths):
         gain = item.gain(width)

@@ -29,49 +29,7 @@ from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import ratio_of
 from repro.results.tables import Cell, Column, Table, table_of
-from repro.studies.dynamic_csr import CITED, PRODUCTS_PER_BATCH, STUDY_NAME, number_of
-from repro.studies.dynamic_csr.results import (
-    ANY,
-    ANY_UNIQUE,
-    BY_SIZE,
-    CONVERSIONS,
-    COPY,
-    CSR,
-    DCSR,
-    DCSR_PUBLISHED,
-    DEFRAGMENTATION,
-    DEFRAGMENTED,
-    FRAGMENTED,
-    HYB,
-    HYB_PRODUCT,
-    HYB_SORT,
-    IN_ORDER,
-    LIBRARY,
-    OPERATION_CLOCK,
-    OURS,
-    OWN_PRODUCT,
-    PRODUCT_CLOCK,
-    REBUILD,
-    SORTED,
-    DeviceTimes,
-    DynamicCase,
-    ProductTimes,
-    Time,
-    TimePair,
-    Times,
-    UpdateProtocol,
-    as_published,
-    batch_sweeps,
-    defragmented_over_csr,
-    fastest_update,
-    iterative_pair,
-    operation_precision,
-    operation_times,
-    product_times,
-    streaming_pair,
-    time_notes,
-    update_cost,
-)
+from repro.studies.dynamic_csr import CITED, PRODUCTS_PER_BATCH, STUDY_NAME, number_of, results
 
 #: The two graphs for which CSR ran out of memory on a K20c, since rebuilding CSR needs memory for two matrices.
 LARGE_GRAPHS = ("ljournal-2008", "soc-LiveJournal1")
@@ -95,35 +53,42 @@ class PaperGraphs:
 
     @classmethod
     def of(cls, campaign: Campaign, published: Published, variants: JudgedBy) -> PaperGraphs:
-        sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
+        sweeps = {sweep.line.problem for sweep in results.batch_sweeps(campaign, published)}
         lines = tuple(line for line in recorded_lines(campaign, published) if line.problem not in sweeps)
         return cls(campaign, lines, variants, published)
 
     def update(self, method: Method) -> Method | None:
         """Return one of our methods, or a published value in its place; the paper's updates were not tuned further."""
-        return {"as_published": as_published(method), "ours": method}.get(self.variants)
+        return {"as_published": results.as_published(method), "ours": method}.get(self.variants)
 
     def product(self, method: Method) -> Method | None:
         """Return a product of the paper with the best number of threads, or as published if that was searched."""
         if self.variants == "as_published" and self.campaign.tuning(method.key) == method.key:
-            return as_published(method)
+            return results.as_published(method)
         return method if self.variants == "paper_tuned" else None
 
-    def cases(self, precision: str | None = None) -> Iterator[tuple[ProblemLine, DynamicCase]]:
+    def cases(self, precision: str | None = None) -> Iterator[tuple[ProblemLine, results.DynamicCase]]:
         """Yield each graph with its times in the given precision; None: the precision in which updates are timed."""
         for line in self.lines:
-            yield line, DynamicCase(self.campaign, line.problem, precision or operation_precision(self.campaign))
+            yield (
+                line,
+                results.DynamicCase(
+                    self.campaign, line.problem, precision or results.operation_precision(self.campaign)
+                ),
+            )
 
     def memory(self, segments: str) -> Iterator[tuple[ProblemLine, float]]:
         """Yield the ratio of a format's bytes to HYB's, counted as in the paper; `segments`: `DCSR-4`, or `CSR`."""
-        for times in operation_times(self.campaign, self.lines):
+        for times in results.operation_times(self.campaign, self.lines):
             recorded_counts = times.facts.get("memory", {}).get("paper")
             if recorded_counts and recorded_counts["HYB"]:
                 yield times.line, recorded_counts[segments] / recorded_counts["HYB"]
 
 
 def _update_quantity(
-    pair: Callable[[DynamicCase, Method], TimePair], statistic: StatisticName, format_method: Method = DCSR
+    pair: Callable[[results.DynamicCase, Method], results.TimePair],
+    statistic: StatisticName,
+    format_method: Method = results.DCSR,
 ) -> Quantity[PaperGraphs]:
     """Return a function that measures one time divided by that of `format_method`, or by a published time instead."""
 
@@ -132,7 +97,7 @@ def _update_quantity(
         if method is None:
             return Measured([])
         numbers, missing_cases = [], []
-        best_precision = operation_precision(graphs.campaign)
+        best_precision = results.operation_precision(graphs.campaign)
         for precision in graphs.campaign.precisions:
             for line, case in graphs.cases(precision):
                 name = line.problem if precision == best_precision else f"{line.problem} ({ABBREVIATIONS[precision]})"
@@ -145,26 +110,31 @@ def _update_quantity(
     return Quantity(measure, statistic)
 
 
-def _insertion_pair(operation: str, protocol: UpdateProtocol) -> Callable[[DynamicCase, Method], TimePair]:
+def _insertion_pair(
+    operation: str, protocol: results.UpdateProtocol
+) -> Callable[[results.DynamicCase, Method], results.TimePair]:
     """Return a function that finds two times of inserting a whole matrix: into HYB, and into dynamic CSR."""
     return lambda case, format_method: (
-        fastest_update(case, HYB, operation, protocol),
-        fastest_update(case, format_method, operation, protocol),
+        results.fastest_update(case, results.HYB, operation, protocol),
+        results.fastest_update(case, format_method, operation, protocol),
     )
 
 
-def _iterative_pair(case: DynamicCase, format_method: Method) -> TimePair:
-    return iterative_pair(format_method)(case)
+def _iterative_pair(case: results.DynamicCase, format_method: Method) -> results.TimePair:
+    return results.iterative_pair(format_method)(case)
 
 
-def _rival_pair(case: DynamicCase, format_method: Method) -> TimePair:
+def _rival_pair(case: results.DynamicCase, format_method: Method) -> results.TimePair:
     """Return two times of the iterative test: that of the faster of HYB and CSR, and that of dynamic CSR."""
-    (hyb, dynamic), (_, csr) = iterative_pair(format_method)(case), iterative_pair(REBUILD)(case)
+    (hyb, dynamic), (_, csr) = (
+        results.iterative_pair(format_method)(case),
+        results.iterative_pair(results.REBUILD)(case),
+    )
     return min((rival for rival in (hyb, csr) if rival), key=lambda time: time.seconds, default=None), dynamic
 
 
-def _speedup_over_sort(case: DynamicCase, defragmentation: Method) -> TimePair:
-    return case.time(HYB_SORT, OPERATION_CLOCK), case.time(defragmentation, OPERATION_CLOCK)
+def _speedup_over_sort(case: results.DynamicCase, defragmentation: Method) -> results.TimePair:
+    return case.time(results.HYB_SORT, results.OPERATION_CLOCK), case.time(defragmentation, results.OPERATION_CLOCK)
 
 
 def _product_quantity(first: Method, second: Method) -> Quantity[PaperGraphs]:
@@ -177,7 +147,7 @@ def _product_quantity(first: Method, second: Method) -> Quantity[PaperGraphs]:
         numbers = []
         for precision in graphs.campaign.precisions:
             for line, case in graphs.cases(precision):
-                pair = case.time(first_product, PRODUCT_CLOCK), case.time(second_product, PRODUCT_CLOCK)
+                pair = case.time(first_product, results.PRODUCT_CLOCK), case.time(second_product, results.PRODUCT_CLOCK)
                 numbers.append(CaseNumber.over(*pair, f"{line.problem} ({ABBREVIATIONS[precision]})", line.remarks))
         return Measured([number for number in numbers if number])
 
@@ -222,7 +192,7 @@ def _device_quantity(devices: int, precision: str | None = None, graph: str | No
         numbers, missing_cases = [], []
         for line, case in graphs.cases(precision):
             if graph in (None, line.problem, line.published):
-                times = DeviceTimes(line, case)
+                times = results.DeviceTimes(line, case)
                 ratio = times.speedup(times.exchanged(devices)) if graph else times.launch_speedup(devices)
                 if ratio:
                     numbers.append(CaseNumber(ratio, line.problem))
@@ -244,7 +214,7 @@ def _out_of_memory(names: Sequence[str], format_method: Method, operation: str) 
     def measure(graphs: PaperGraphs) -> Measured:
         numbers, missing_cases = [], []
         for name in names:
-            case = DynamicCase(graphs.campaign, name, operation_precision(graphs.campaign))
+            case = results.DynamicCase(graphs.campaign, name, results.operation_precision(graphs.campaign))
             rows = case.select(**format_method.columns, what=operation)
             statuses = {row.status for row in rows}
             if "out_of_memory" in statuses or any(row.timed for row in rows):
@@ -260,7 +230,7 @@ def _out_of_memory(names: Sequence[str], format_method: Method, operation: str) 
 
 
 def _over_published(
-    file: str, column: str, pair: Callable[[PaperGraphs, DynamicCase], TimePair]
+    file: str, column: str, pair: Callable[[PaperGraphs, results.DynamicCase], results.TimePair]
 ) -> Quantity[PaperGraphs]:
     """Return a function that measures a ratio of two times over the one that a table prints of the same graph."""
 
@@ -280,24 +250,28 @@ def _over_published(
     return Quantity(measure, "median")
 
 
-def _conversion_pair(conversion: Method) -> Callable[[PaperGraphs, DynamicCase], TimePair]:
+def _conversion_pair(conversion: Method) -> Callable[[PaperGraphs, results.DynamicCase], results.TimePair]:
     """Return a function that finds the times of a conversion and of a copy, both by kernels of ours."""
 
-    def pair(graphs: PaperGraphs, case: DynamicCase) -> TimePair:
+    def pair(graphs: PaperGraphs, case: results.DynamicCase) -> results.TimePair:
         if graphs.variants != "ours":
             return None, None
-        return case.time(conversion, OPERATION_CLOCK), case.time(COPY, OPERATION_CLOCK)
+        return case.time(conversion, results.OPERATION_CLOCK), case.time(results.COPY, results.OPERATION_CLOCK)
 
     return pair
 
 
-def _operation_pair(operation: Method) -> Callable[[PaperGraphs, DynamicCase], TimePair]:
+def _operation_pair(operation: Method) -> Callable[[PaperGraphs, results.DynamicCase], results.TimePair]:
     """Return a function that finds the times of an operation and of one product with CSR, both by events."""
 
-    def pair(graphs: PaperGraphs, case: DynamicCase) -> TimePair:
+    def pair(graphs: PaperGraphs, case: results.DynamicCase) -> results.TimePair:
         method = graphs.update(operation)
-        product = OWN_PRODUCT if graphs.variants == "ours" else as_published(CSR)
-        return (case.time(method, OPERATION_CLOCK), case.time(product, OPERATION_CLOCK)) if method else (None, None)
+        product = results.OWN_PRODUCT if graphs.variants == "ours" else results.as_published(results.CSR)
+        return (
+            (case.time(method, results.OPERATION_CLOCK), case.time(product, results.OPERATION_CLOCK))
+            if method
+            else (None, None)
+        )
 
     return pair
 
@@ -305,8 +279,8 @@ def _operation_pair(operation: Method) -> Callable[[PaperGraphs, DynamicCase], T
 def _rebuild_over_product(graphs: PaperGraphs) -> Measured:
     """Return the time of making CSR again with a batch over that of a product with it, the library's included."""
     numbers = []
-    for times in operation_times(graphs.campaign, graphs.lines):
-        if cost := update_cost(times, REBUILD):
+    for times in results.operation_times(graphs.campaign, graphs.lines):
+        if cost := results.update_cost(times, results.REBUILD):
             numbers.append(CaseNumber(cost.update / cost.product, times.line.problem))
     return Measured(numbers, [] if numbers else [MissingCase("all graphs", "not both timed")])
 
@@ -345,17 +319,17 @@ QUANTITIES: ClaimQuantities[PaperGraphs] = {
     **{
         f"{way}{order}_{name}": _update_quantity(_insertion_pair(operation, protocol), statistic)
         for way, operation in (("streaming", "stream"), ("batches", "insert"))  # as one batch, and batch by batch
-        for order, protocol in (("", SORTED), ("_any", ANY))
+        for order, protocol in (("", results.SORTED), ("_any", results.ANY))
         for name, statistic in STATISTICS.items()
     },
     "iterative_most": _update_quantity(_iterative_pair, "most"),
     "iterative_least": _update_quantity(_rival_pair, "least"),
-    "defragmentation_mean": _update_quantity(_speedup_over_sort, "arithmetic mean", DEFRAGMENTATION),
-    "fragmented_mean": _product_quantity(FRAGMENTED, DEFRAGMENTED),
-    "defragmented_mean": _product_quantity(DEFRAGMENTED, CSR),
-    "adaptive_mean": _product_quantity(HYB_PRODUCT, IN_ORDER),
-    "adaptive_share": _faster_share(HYB_PRODUCT, IN_ORDER),
-    "by_size_mean": _product_quantity(IN_ORDER, BY_SIZE),
+    "defragmentation_mean": _update_quantity(_speedup_over_sort, "arithmetic mean", results.DEFRAGMENTATION),
+    "fragmented_mean": _product_quantity(results.FRAGMENTED, results.DEFRAGMENTED),
+    "defragmented_mean": _product_quantity(results.DEFRAGMENTED, results.CSR),
+    "adaptive_mean": _product_quantity(results.HYB_PRODUCT, results.IN_ORDER),
+    "adaptive_share": _faster_share(results.HYB_PRODUCT, results.IN_ORDER),
+    "by_size_mean": _product_quantity(results.IN_ORDER, results.BY_SIZE),
     "memory_4_mean": _memory("DCSR-4", "arithmetic mean"),
     "memory_2_most": _memory("DCSR-2", "most"),
     "two_devices_single": _device_quantity(2, "single"),
@@ -365,17 +339,17 @@ QUANTITIES: ClaimQuantities[PaperGraphs] = {
         for graph in ("internet", "enron")
         for devices in (2, 4, 8)
     },
-    "csr_out_of_memory": _out_of_memory(LARGE_GRAPHS, REBUILD, "iterate"),
-    "hyb_out_of_memory": _out_of_memory(LARGEST_GRAPH, HYB, "stream"),
+    "csr_out_of_memory": _out_of_memory(LARGE_GRAPHS, results.REBUILD, "iterate"),
+    "hyb_out_of_memory": _out_of_memory(LARGEST_GRAPH, results.HYB, "stream"),
     **{
         conversion.key: _over_published("conversions", conversion.key, _conversion_pair(conversion))
-        for conversion in CONVERSIONS
+        for conversion in results.CONVERSIONS
     },
     **{
         operation.key: _over_published("operations", operation.key, _operation_pair(operation))
-        for operation in (DEFRAGMENTATION, HYB_SORT)
+        for operation in (results.DEFRAGMENTATION, results.HYB_SORT)
     },
-    "binned_mean": _product_quantity(DEFRAGMENTED, IN_ORDER),
+    "binned_mean": _product_quantity(results.DEFRAGMENTED, results.IN_ORDER),
     "rebuild_over_product": Quantity(_rebuild_over_product, "median"),
     "memory_3_mean": _memory("DCSR-3", "arithmetic mean"),
     "memory_csr_most": _memory("CSR", "most"),
@@ -397,17 +371,17 @@ class ReadUpdate(NamedTuple):
     """A table line for an update of one graph, with a column for each reading of the algorithm."""
 
     line: ProblemLine
-    case: DynamicCase
+    case: results.DynamicCase
     operation: str
-    protocol: UpdateProtocol
+    protocol: results.UpdateProtocol
 
-    def time(self, format_method: Method) -> Time | None:
-        return fastest_update(self.case, format_method, self.operation, self.protocol)
+    def time(self, format_method: Method) -> results.Time | None:
+        return results.fastest_update(self.case, format_method, self.operation, self.protocol)
 
 
 #: Title of each interpretation of the algorithms' text, by its name in rows.
 READING_TITLES = {"text": "text", "fifth": "every fifth", "slack-4": "slack 4", "slack-0": "slack 0"}
-READ_UPDATES = (("stream", SORTED), ("stream", ANY), ("iterate", SORTED))
+READ_UPDATES = (("stream", results.SORTED), ("stream", results.ANY), ("iterate", results.SORTED))
 
 
 @table(STUDY_NAME, "table-readings", title="Updates as published, by reading", numbering=f"section 5.3.1 of {CITED}")
@@ -415,7 +389,8 @@ def readings(campaign: Campaign, published: Published) -> Table:
     graphs = PaperGraphs.of(campaign, published, "as_published")
     cases = [ReadUpdate(line, case, *update) for line, case in graphs.cases() for update in READ_UPDATES]
     read = {
-        name: replace(DCSR_PUBLISHED, columns={**DCSR_PUBLISHED.columns, "reading": name}) for name in READING_TITLES
+        name: replace(results.DCSR_PUBLISHED, columns={**results.DCSR_PUBLISHED.columns, "reading": name})
+        for name in READING_TITLES
     }
     cases = [case for case in cases if any(case.time(method) for method in read.values())]
 
@@ -430,8 +405,8 @@ def readings(campaign: Campaign, published: Published) -> Table:
             micro(name.replace("-", "_"), title, read[name], "as published, µs")
             for name, title in READING_TITLES.items()
         ),
-        micro("ours", "ours", DCSR, "beside them, µs"),
-        micro("hyb", "HYB", HYB, "beside them, µs"),
+        micro("ours", "ours", results.DCSR, "beside them, µs"),
+        micro("hyb", "HYB", results.HYB, "beside them, µs"),
     )
     caption = [
         "Algorithms 4 and 5 by what the text leaves open. Text: a vector of four threads a row, the mean row as slack,",
@@ -441,7 +416,7 @@ def readings(campaign: Campaign, published: Published) -> Table:
         f"Iterate: each batch is followed by {PRODUCTS_PER_BATCH} products with the rows in the bins of before the",
         "first, a kernel a bin. Claims are judged by the text.",
         "Nothing as published was measured in this campaign." if not cases else "",
-        measurement_note(campaign, OPERATION_CLOCK),
+        measurement_note(campaign, results.OPERATION_CLOCK),
         unavailable_note(campaign),
     ]
     return table_of(columns, cases, join_sentences(caption), is_empty=not cases)
@@ -461,50 +436,56 @@ class TargetData:
     """Measurements that are compared with the targets in `config/targets/dynamic_csr.csv`."""
 
     campaign: Campaign
-    cases: list[Times]
+    cases: list[results.Times]
     #: For each clock, the product times in all precisions.
-    products: Mapping[ClockName, list[ProductTimes]]
+    products: Mapping[ClockName, list[results.ProductTimes]]
     #: Names of the problems with batches of growing sizes.
     sweeps: set[str]
 
     @classmethod
     def of(cls, campaign: Campaign, published: Published) -> TargetData:
-        clocks: tuple[ClockName, ...] = (PRODUCT_CLOCK, "event")
+        clocks: tuple[ClockName, ...] = (results.PRODUCT_CLOCK, "event")
         products = {
             clock: [
                 times
                 for precision in campaign.precisions
-                for times in product_times(campaign, published, precision, clock=clock)
+                for times in results.product_times(campaign, published, precision, clock=clock)
             ]
             for clock in clocks
         }
-        sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
-        return cls(campaign, operation_times(campaign, recorded_lines(campaign, published)), products, sweeps)
+        sweeps = {sweep.line.problem for sweep in results.batch_sweeps(campaign, published)}
+        return cls(campaign, results.operation_times(campaign, recorded_lines(campaign, published)), products, sweeps)
 
 
 DynamicQuantity = Quantity[TargetData]
 
 
-def _case_value(value: float, times: Times, *case_times: Time, label: str = "") -> CaseNumber:
+def _case_value(value: float, times: results.Times, *case_times: results.Time, label: str = "") -> CaseNumber:
     """Return a number with the name of its case, and the notes on its problem and its times."""
-    notes = dict.fromkeys(note for time in case_times for note in time_notes(time))
+    notes = dict.fromkeys(note for time in case_times for note in results.time_notes(time))
     return CaseNumber(value, times.line.problem + label, (*times.line.remarks, *notes))
 
 
 def _batches(
-    sizes: Sequence[int], protocol: UpdateProtocol, number: Callable[[int, float], float], *, is_time: bool = False
+    sizes: Sequence[int],
+    protocol: results.UpdateProtocol,
+    number: Callable[[int, float], float],
+    *,
+    is_time: bool = False,
 ) -> DynamicQuantity:
     """Return one number for each batch of random entries that is inserted alone."""
 
     def measure(data: TargetData) -> Measured:
-        case = DynamicCase(data.campaign, RANDOM_PROBLEM, operation_precision(data.campaign))
-        times = {size: fastest_update(case, DCSR, "batch", protocol, batch=size) for size in sizes}
+        case = results.DynamicCase(data.campaign, RANDOM_PROBLEM, results.operation_precision(data.campaign))
+        times = {size: results.fastest_update(case, results.DCSR, "batch", protocol, batch=size) for size in sizes}
         missing_sizes = " or ".join(f"{size:,} ({protocol.title})" for size, time in times.items() if time is None)
         if not missing_sizes:
             return Measured(
                 [
                     CaseNumber(
-                        number(size, time.seconds), f"{RANDOM_PROBLEM}, {size:,}, {protocol.title}", time_notes(time)
+                        number(size, time.seconds),
+                        f"{RANDOM_PROBLEM}, {size:,}, {protocol.title}",
+                        results.time_notes(time),
                     )
                     for size, time in times.items()
                     if time
@@ -522,7 +503,7 @@ def _rate(size: int, seconds: float) -> float:
     return size / seconds / BILLION
 
 
-def _speedup_over_hybrid(protocol: UpdateProtocol) -> DynamicQuantity:
+def _speedup_over_hybrid(protocol: results.UpdateProtocol) -> DynamicQuantity:
     """Measure the time of streaming a whole matrix into HYB over that into dynamic CSR; sweeps are left out."""
 
     def measure(data: TargetData) -> Measured:
@@ -530,7 +511,7 @@ def _speedup_over_hybrid(protocol: UpdateProtocol) -> DynamicQuantity:
             _case_value(hybrid_time.seconds / dynamic.seconds, times, hybrid_time, dynamic)
             for times in data.cases
             if times.line.problem not in data.sweeps
-            for hybrid_time, dynamic in [streaming_pair(protocol)(times.case)]
+            for hybrid_time, dynamic in [results.streaming_pair(protocol)(times.case)]
             if hybrid_time and dynamic
         ]
         return Measured(numbers, empty_reason="no matrix was streamed into both")
@@ -547,13 +528,13 @@ def _speedup_over_rebuild(min_entries: int) -> DynamicQuantity:
             case, is_sweep = times.case, times.line.problem in data.sweeps
             if times.grown_entries < min_entries:
                 continue
-            for protocol in (ANY, SORTED):
+            for protocol in (results.ANY, results.SORTED):
                 for operation in ("batch",) if is_sweep else ("batch", "insert"):  # batches of sweeps have all sizes
                     sizes = {row.batch for row in case.select(what=operation) if row.batch}
                     for size in sorted(size for size in sizes if size <= MAX_REBUILT_BATCH):
                         dynamic, rebuilt = (
-                            fastest_update(case, format_method, operation, protocol, batch=size)
-                            for format_method in (DCSR, REBUILD)
+                            results.fastest_update(case, format_method, operation, protocol, batch=size)
+                            for format_method in (results.DCSR, results.REBUILD)
                         )
                         if dynamic and rebuilt:
                             label = f", batches of {size:,}, {protocol.title}"
@@ -570,7 +551,7 @@ def _defragmentation(min_entries: int) -> DynamicQuantity:
     def measure(data: TargetData) -> Measured:
         numbers = []
         for times in data.cases:
-            moving_time, copy = times[DEFRAGMENTATION], times.case.bound("copy", OPERATION_CLOCK)
+            moving_time, copy = times[results.DEFRAGMENTATION], times.case.bound("copy", results.OPERATION_CLOCK)
             if times.grown_entries >= min_entries and moving_time and copy and moving_time.row.bytes:
                 speeds = [float(item.row.bytes or 0) / item.seconds for item in (moving_time, copy)]
                 numbers.append(_case_value(speeds[0] / speeds[1], times, moving_time, copy))
@@ -583,13 +564,13 @@ _TWINS = "no two products under one schedule were timed"
 
 
 def _products(
-    pair: Callable[[ProductTimes], TimePair],
+    pair: Callable[[results.ProductTimes], results.TimePair],
     statistic: StatisticName = "worst",
     *,
     at_most: bool = True,
     empty_reason: str = _TWINS,
     sweeps: bool = True,
-    clock: ClockName = PRODUCT_CLOCK,
+    clock: ClockName = results.PRODUCT_CLOCK,
 ) -> DynamicQuantity:
     """Measure a ratio of products; leave sweeps out if the target is for graphs that have grown by a tenth."""
 
@@ -606,15 +587,19 @@ def _products(
 
 
 def _fragmented_over_defragmented(
-    statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK
+    statistic: StatisticName = "worst", clock: ClockName = results.PRODUCT_CLOCK
 ) -> DynamicQuantity:
     return _products(lambda times: times.state_twins, statistic, sweeps=False, clock=clock)
 
 
-def _library_over_ours(statistic: StatisticName = "worst", clock: ClockName = PRODUCT_CLOCK) -> DynamicQuantity:
+def _library_over_ours(statistic: StatisticName = "worst", clock: ClockName = results.PRODUCT_CLOCK) -> DynamicQuantity:
     missing_reason = "no product of the library and of ours was timed"
     return _products(
-        lambda times: (times[LIBRARY], times[OURS]), statistic, at_most=False, empty_reason=missing_reason, clock=clock
+        lambda times: (times[results.LIBRARY], times[results.OURS]),
+        statistic,
+        at_most=False,
+        empty_reason=missing_reason,
+        clock=clock,
     )
 
 
@@ -628,7 +613,7 @@ def _device_speedup(devices: int, min_entries: int, *, is_overlapped: bool = Fal
     def measure(data: TargetData) -> Measured:
         numbers = []
         for case in data.cases:
-            times = DeviceTimes(case.line, case.case)
+            times = results.DeviceTimes(case.line, case.case)
             step = times.overlapped(devices) if is_overlapped else times.alone(devices)
             single_time = times.on_one
             if times.grown_entries >= min_entries and step and single_time:
@@ -640,22 +625,22 @@ def _device_speedup(devices: int, min_entries: int, *, is_overlapped: bool = Fal
 
 #: Functions that measure targets, by the targets' names in `config/targets/dynamic_csr.csv`.
 TARGET_QUANTITIES: Mapping[str, DynamicQuantity] = {
-    "random_1e6_rate": _batches((10**6,), ANY, _rate),
-    "random_1e7_rate": _batches((10**7,), ANY, _rate),
-    "unique_rate": _batches((10**6, 10**7), ANY_UNIQUE, _rate),
-    "batch_1e3_micro": _batches((1000,), ANY, lambda size, seconds: seconds * MICRO, is_time=True),
-    "sorted_1e7_rate": _batches((10**7,), SORTED, _rate),
-    "hybrid_mean": _speedup_over_hybrid(SORTED),
-    "hybrid_any_mean": _speedup_over_hybrid(ANY),
+    "random_1e6_rate": _batches((10**6,), results.ANY, _rate),
+    "random_1e7_rate": _batches((10**7,), results.ANY, _rate),
+    "unique_rate": _batches((10**6, 10**7), results.ANY_UNIQUE, _rate),
+    "batch_1e3_micro": _batches((1000,), results.ANY, lambda size, seconds: seconds * MICRO, is_time=True),
+    "sorted_1e7_rate": _batches((10**7,), results.SORTED, _rate),
+    "hybrid_mean": _speedup_over_hybrid(results.SORTED),
+    "hybrid_any_mean": _speedup_over_hybrid(results.ANY),
     "rebuild_worst": _speedup_over_rebuild(8 * 10**6),
-    "defragmented_median": _products(defragmented_over_csr, "median"),
-    "defragmented_worst": _products(defragmented_over_csr),
+    "defragmented_median": _products(results.defragmented_over_csr, "median"),
+    "defragmented_worst": _products(results.defragmented_over_csr),
     "fragmented_median": _fragmented_over_defragmented("median"),
     "fragmented_worst": _fragmented_over_defragmented(),
     "library_worst": _library_over_ours(),
     "library_mean": _library_over_ours("mean"),
     "library_median": _library_over_ours("median"),
-    "event_defragmented_median": _products(defragmented_over_csr, "median", clock="event"),
+    "event_defragmented_median": _products(results.defragmented_over_csr, "median", clock="event"),
     "event_fragmented_median": _fragmented_over_defragmented("median", "event"),
     "event_library_median": _library_over_ours("median", "event"),
     "defragmentation_worst": _defragmentation(10**7),

@@ -30,6 +30,7 @@ from repro.studies.dynamic_csr import (
     PRODUCTS_PER_BATCH,
     STUDY_NAME,
     number_of,
+    results,
     stated_device_means,
     stated_graph_speedups,
     stated_product_means,
@@ -37,32 +38,6 @@ from repro.studies.dynamic_csr import (
 from repro.studies.dynamic_csr.figures_products import (
     draw_flops,
     draw_scaling,
-)
-from repro.studies.dynamic_csr.results import (
-    ANY,
-    CSR,
-    DCSR,
-    DCSR_PUBLISHED,
-    DEFRAGMENTED,
-    DEVICE_CLOCK,
-    GEAM,
-    HYB,
-    NO_DEVICES,
-    OPERATION_CLOCK,
-    PRODUCT_CLOCK,
-    REBUILD,
-    SORTED,
-    DeviceTimes,
-    DynamicCase,
-    TimePair,
-    batch_sweeps,
-    device_times,
-    geam_sentence,
-    iterative_pair,
-    operation_precision,
-    product_times,
-    streaming_pair,
-    update_failure,
 )
 
 if TYPE_CHECKING:
@@ -83,7 +58,7 @@ class UpdateSeries:
 
     label: str
     colour: str
-    times: Callable[[DynamicCase], TimePair]
+    times: Callable[[results.DynamicCase], results.TimePair]
     #: Pattern of the bars, for a second series of the same role.
     hatch: str = ""
     #: Whether the times are those of `Campaign.as_published`, where there is one: the paper's updates as published.
@@ -94,14 +69,14 @@ class UpdateSeries:
         """Style of the bars."""
         return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": "white", "linewidth": 0}
 
-    def number(self, case: DynamicCase) -> float | None:
+    def number(self, case: results.DynamicCase) -> float | None:
         """Return the ratio; None if either time is missing."""
         return ratio_of(*self.pair(case))
 
-    def pair(self, case: DynamicCase) -> TimePair:
+    def pair(self, case: results.DynamicCase) -> results.TimePair:
         """Return the two times of a case, in the campaign that has the series."""
         judging = case.campaign.as_published if self.as_published else None
-        return self.times(DynamicCase(judging, case.problem, case.precision) if judging else case)
+        return self.times(results.DynamicCase(judging, case.problem, case.precision) if judging else case)
 
 
 @dataclass(frozen=True)
@@ -134,19 +109,26 @@ class UpdatePanel:
 
 PAPERS_FILL = figure_style.PAPERS.fill
 ITERATIVE_SERIES = (
-    UpdateSeries("ours", figure_style.OURS.fill, iterative_pair(DCSR)),
-    UpdateSeries(figure_style.PAPERS.label, PAPERS_FILL, iterative_pair(DCSR_PUBLISHED), as_published=True),
-    UpdateSeries("CSR rebuilt", figure_style.GREY, iterative_pair(REBUILD)),
-    UpdateSeries("cuSPARSE csrgeam2", figure_style.LIBRARY.fill, iterative_pair(GEAM)),
+    UpdateSeries("ours", figure_style.OURS.fill, results.iterative_pair(results.DCSR)),
+    UpdateSeries(
+        figure_style.PAPERS.label, PAPERS_FILL, results.iterative_pair(results.DCSR_PUBLISHED), as_published=True
+    ),
+    UpdateSeries("CSR rebuilt", figure_style.GREY, results.iterative_pair(results.REBUILD)),
+    UpdateSeries("cuSPARSE csrgeam2", figure_style.LIBRARY.fill, results.iterative_pair(results.GEAM)),
 )
 STREAMING_SERIES = (
-    UpdateSeries("ours, by row", figure_style.OURS.fill, streaming_pair(SORTED)),
-    UpdateSeries("ours, any order", figure_style.OURS.fill, streaming_pair(ANY), hatch="////"),
-    UpdateSeries("papers’, by row", PAPERS_FILL, streaming_pair(SORTED, DCSR_PUBLISHED), as_published=True),
+    UpdateSeries("ours, by row", figure_style.OURS.fill, results.streaming_pair(results.SORTED)),
+    UpdateSeries("ours, any order", figure_style.OURS.fill, results.streaming_pair(results.ANY), hatch="////"),
+    UpdateSeries(
+        "papers’, by row",
+        PAPERS_FILL,
+        results.streaming_pair(results.SORTED, results.DCSR_PUBLISHED),
+        as_published=True,
+    ),
     UpdateSeries(
         "papers’, any order",
         PAPERS_FILL,
-        streaming_pair(ANY, DCSR_PUBLISHED),
+        results.streaming_pair(results.ANY, results.DCSR_PUBLISHED),
         "////",
         as_published=True,
     ),
@@ -157,10 +139,10 @@ PAPERS_SERIES = [series for series in (*ITERATIVE_SERIES, *STREAMING_SERIES) if 
 @figure(STUDY_NAME, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {CITED}")
 def updates(campaign: Campaign, published: Published) -> Figure:
     """Speedups of updates, one row for each problem: iterative updates on the left, streaming updates on the right."""
-    sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
+    sweeps = {sweep.line.problem for sweep in results.batch_sweeps(campaign, published)}
     recorded_problems = [line for line in problem_lines(campaign, published) if line.record is not None]
     lines = [line for line in recorded_problems if line.problem not in sweeps]
-    cases = [DynamicCase(campaign, line.problem, operation_precision(campaign)) for line in lines]
+    cases = [results.DynamicCase(campaign, line.problem, results.operation_precision(campaign)) for line in lines]
     mean, best, max_rate = (
         published.quantity(f"speedup of {updates} updates over HYB, {rank}", gpu=PUBLISHED_GPU)
         for updates, rank in (("streaming", "mean"), ("streaming", "largest"), ("iterative", "largest"))
@@ -199,7 +181,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         "more for longer rows.",
         "HYB sorts its coordinates with every batch. CSR is made again with every batch: rows are counted, sizes added",
         "up and rows copied, or cuSPARSE’s csrgeam2 adds the batch.",
-        geam_sentence(campaign),
+        results.geam_sentence(campaign),
         _papers_note(campaign) if has_papers else "",
         "The paper’s graphs, and those in their place, have 50 batches of random entries, each 0.2 % of the matrix.",
         "Sweeps, whose batches are of growing sizes, are not drawn." if sweeps else "",
@@ -210,8 +192,9 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         f"{CITED} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
         f"as {max_rate}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
         f"DCSR’s, where an update is “1000 updates”, which it does not define: {marks_text}.",
-        f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
-        measurement_note(campaign, OPERATION_CLOCK),
+        f"{results.operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates",
+        "are.",
+        measurement_note(campaign, results.OPERATION_CLOCK),
         cpu_note(campaign),
         remarks(lines),
         unavailable_note(campaign),
@@ -220,7 +203,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
     return Figure(
         lambda: draw_updates(panels, lines, cases, mark_meanings(lines)),
         join_sentences(caption),
-        clock=OPERATION_CLOCK,
+        clock=results.OPERATION_CLOCK,
         campaigns=(campaign.name, judging.name) if judging else (),
     )
 
@@ -245,7 +228,7 @@ def published_bars(published: Published) -> dict[str, float]:
     return {problem: hybrid / dynamic for problem, (hybrid, dynamic) in pairs.items() if hybrid and dynamic}
 
 
-def _means_sentence(cases: Sequence[DynamicCase]) -> str:
+def _means_sentence(cases: Sequence[results.DynamicCase]) -> str:
     """Return the sentence with the means and the largest ratios of ours and the paper's; empty if there are none."""
     texts = []
     kinds = {"iterative": ITERATIVE_SERIES[:2], "streaming": STREAMING_SERIES}
@@ -258,7 +241,7 @@ def _means_sentence(cases: Sequence[DynamicCase]) -> str:
 
 
 def draw_updates(
-    panels: Sequence[UpdatePanel], lines: Sequence[ProblemLine], cases: Sequence[DynamicCase], mark: str | None
+    panels: Sequence[UpdatePanel], lines: Sequence[ProblemLine], cases: Sequence[results.DynamicCase], mark: str | None
 ) -> Canvas:
     """Draw the panels side by side.
 
@@ -289,7 +272,7 @@ def draw_updates(
     return drawing
 
 
-def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: DynamicCase) -> str | None:
+def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: results.DynamicCase) -> str | None:
     """Draw the bars of one problem; if there are none, return the reason."""
     numbers = [series.number(case) for series in panel.series]
     shown_bars = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
@@ -304,11 +287,11 @@ def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: 
     if shown_bars:
         return None
     if case.is_measured:
-        return update_failure(case, (DCSR, HYB), *panel.operations) or panel.missing
+        return results.update_failure(case, (results.DCSR, results.HYB), *panel.operations) or panel.missing
     return brief_reason(case.why_not())
 
 
-def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase]) -> None:
+def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[results.DynamicCase]) -> None:
     handles: list[Patch | Line2D] = [
         plotting.Patch(label=series.label, **series.fill)
         for series in panel.series
@@ -328,11 +311,14 @@ def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[DynamicCase])
 @figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {CITED}")
 def flops(campaign: Campaign, published: Published) -> Figure:
     """GFLOPS of products: one panel for each precision, one row for each problem, one bar for each format."""
-    panels = {precision: product_times(campaign, published, precision) for precision in campaign.precisions}
+    panels = {precision: results.product_times(campaign, published, precision) for precision in campaign.precisions}
     cases = [case for panel in panels.values() for case in panel]
     lines = [case.line for case in next(iter(panels.values()))]
-    timed_cases = [case for case in cases if case[CSR] or case[DEFRAGMENTED]]
-    near_count = sum(case.case.is_mostly_launch(PRODUCT_CLOCK, case[CSR], case[DEFRAGMENTED]) for case in timed_cases)
+    timed_cases = [case for case in cases if case[results.CSR] or case[results.DEFRAGMENTED]]
+    near_count = sum(
+        case.case.is_mostly_launch(results.PRODUCT_CLOCK, case[results.CSR], case[results.DEFRAGMENTED])
+        for case in timed_cases
+    )
     caption = [
         "GFLOPS of y = A x with the grown matrix: two operations for each of its entries, none for padding.",
         "CSR, DCSR: so many threads a row, the best number of them; DCSR as the batches left it, and with one segment",
@@ -340,7 +326,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         f"matrix. Lines: the fastest routine of {library_of(campaign)} for CSR. Circles: the fastest of all in one",
         "launch, with one segment a row.",
         stated_product_means(published),
-        measurement_note(campaign, PRODUCT_CLOCK),
+        measurement_note(campaign, results.PRODUCT_CLOCK),
         launch_note(near_count, len(timed_cases)),
         remarks(lines),
         unavailable_note(campaign),
@@ -348,7 +334,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
     return Figure(
         lambda: draw_flops(panels, library_of(campaign), mark_meanings(lines)),
         join_sentences(caption),
-        clock=PRODUCT_CLOCK,
+        clock=results.PRODUCT_CLOCK,
     )
 
 
@@ -361,9 +347,9 @@ def flops(campaign: Campaign, published: Published) -> Figure:
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """Speedup over the number of devices: a panel for each problem, a line for each kind of product and precision."""
-    cases_by_problem: dict[str, list[DeviceTimes]] = {}
+    cases_by_problem: dict[str, list[results.DeviceTimes]] = {}
     for precision in campaign.precisions:
-        for case in device_times(campaign, published, precision):
+        for case in results.device_times(campaign, published, precision):
             if case.counts:
                 cases_by_problem.setdefault(case.line.problem, []).append(case)
     panels = [*cases_by_problem.values()]
@@ -374,12 +360,12 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         "the fastest way. Overlapped: copies of x are under way while a device multiplies what it has itself.",
         "Grey: as many times as fast as there are devices. Behind the lines: their values on the most devices.",
         "Dashed: single precision." if len(campaign.precisions) > 1 else "",
-        measurement_note(campaign, DEVICE_CLOCK),
+        measurement_note(campaign, results.DEVICE_CLOCK),
         remarks(lines),
     ]
     caption = [
         "Speed-up of y = A x with the grown matrix over one device, rows sorted by their sizes and dealt in turns.",
-        *(drawn_cases if panels else [NO_DEVICES]),
+        *(drawn_cases if panels else [results.NO_DEVICES]),
         _published_sentence(published),
         unavailable_note(campaign),
     ]
@@ -387,7 +373,7 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         lambda: draw_scaling(panels, published, mark_meanings(lines)),
         join_sentences(caption),
         not panels,
-        clock=DEVICE_CLOCK,
+        clock=results.DEVICE_CLOCK,
     )
 
 

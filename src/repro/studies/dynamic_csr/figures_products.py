@@ -11,18 +11,8 @@ from repro.results import figure_style, plotting
 from repro.results.campaign_data import Method
 from repro.results.published import Published
 from repro.studies.dynamic_csr import (
+    results,
     stated_speedups,
-)
-from repro.studies.dynamic_csr.results import (
-    ADAPTIVE,
-    CSR,
-    DEFRAGMENTED,
-    FRAGMENTED,
-    HYB_PRODUCT,
-    LIBRARY_CSR,
-    OURS,
-    DeviceTimes,
-    ProductTimes,
 )
 
 if TYPE_CHECKING:
@@ -46,15 +36,15 @@ class ProductSeries:
 
 
 PRODUCT_SERIES = (
-    ProductSeries("CSR", figure_style.GREY, CSR),
-    ProductSeries("papers’ DCSR, fragmented", figure_style.PAPERS.fill, FRAGMENTED),
-    ProductSeries("papers’ DCSR, defragmented", figure_style.PAPERS.colour, DEFRAGMENTED),
-    ProductSeries("papers’ ADCSR", figure_style.PINK, ADAPTIVE),
-    ProductSeries("HYB", figure_style.GREEN, HYB_PRODUCT),
+    ProductSeries("CSR", figure_style.GREY, results.CSR),
+    ProductSeries("papers’ DCSR, fragmented", figure_style.PAPERS.fill, results.FRAGMENTED),
+    ProductSeries("papers’ DCSR, defragmented", figure_style.PAPERS.colour, results.DEFRAGMENTED),
+    ProductSeries("papers’ ADCSR", figure_style.PINK, results.ADAPTIVE),
+    ProductSeries("HYB", figure_style.GREEN, results.HYB_PRODUCT),
 )
 
 
-def draw_flops(panels: dict[str, list[ProductTimes]], library: str, mark: str | None) -> Canvas:
+def draw_flops(panels: dict[str, list[results.ProductTimes]], library: str, mark: str | None) -> Canvas:
     """Draw the panels side by side.
 
     Parameters
@@ -83,9 +73,9 @@ def draw_flops(panels: dict[str, list[ProductTimes]], library: str, mark: str | 
         ]
         figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
     handles: list[Patch | Line2D] = [plotting.Patch(color=series.colour, label=series.label) for series in shown_series]
-    if any(case[LIBRARY_CSR] for panel in panels.values() for case in panel):
+    if any(case[results.LIBRARY_CSR] for panel in panels.values() for case in panel):
         handles.append(plotting.Line2D([], [], label=f"{library} CSR", **LIBRARY_MARK))
-    if any(case[OURS] for panel in panels.values() for case in panel):
+    if any(case[results.OURS] for panel in panels.values() for case in panel):
         handles.append(plotting.Line2D([], [], label=figure_style.OURS.label, **OUR_MARK))
     drawing.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
     figure_style.write_footnote(drawing, mark)
@@ -102,7 +92,7 @@ OUR_MARK: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown_series: Sequence[ProductSeries]) -> None:
+def _draw_flops_panel(axes: Axes, cases: Sequence[results.ProductTimes], shown_series: Sequence[ProductSeries]) -> None:
     thickness = FLOPS_FILLED / len(shown_series)
     for y, case in enumerate(cases):
         for index, series in enumerate(shown_series):
@@ -110,10 +100,10 @@ def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown_series: S
             if rate is not None:
                 offset = (index - (len(shown_series) - 1) / 2) * thickness
                 axes.barh(y + offset, rate, height=thickness, color=series.colour, linewidth=0)
-        library_rate = case.gflops(LIBRARY_CSR)
+        library_rate = case.gflops(results.LIBRARY_CSR)
         if library_rate is not None:
             axes.plot([library_rate], [y], **LIBRARY_MARK)
-        fastest = case.gflops(OURS)
+        fastest = case.gflops(results.OURS)
         if fastest is not None:
             axes.plot([fastest], [y], **OUR_MARK)
     axes.set_xlim(left=0)
@@ -138,7 +128,7 @@ class SpeedupSeries:
     label: str
     colour: str
     marker: str
-    speedup: Callable[[DeviceTimes, int], float | None]
+    speedup: Callable[[results.DeviceTimes, int], float | None]
 
 
 SPEEDUP_SERIES = (
@@ -154,7 +144,7 @@ SPEEDUP_SERIES = (
 )
 
 
-def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, mark: str | None) -> Canvas:
+def draw_scaling(panels: Sequence[Sequence[results.DeviceTimes]], published: Published, mark: str | None) -> Canvas:
     """Draw the panels row by row.
 
     Parameters
@@ -193,7 +183,7 @@ def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, 
 
 
 def _draw_scaling_panel(
-    axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple[int, str]], max_devices: int
+    axes: Axes, cases: Sequence[results.DeviceTimes], points: Sequence[tuple[int, str]], max_devices: int
 ) -> None:
     counts = sorted({1, *(count for case in cases for count in case.counts)})
     axes.plot([1, max_devices], [1, max_devices], **LINEAR)

@@ -29,17 +29,9 @@ from repro.devices.cuda_driver import package_version
 from repro.devices.device_group import Devices, device_counts
 from repro.errors import IncorrectError, Unsupported
 from repro.sparse.device_primitives import ModuleFile
+from repro.sparse.dynamic import schedules
 from repro.sparse.dynamic.kernels import PEERS
 from repro.sparse.dynamic.matrix import Run, bind_bins
-from repro.sparse.dynamic.schedules import (
-    DEVICE_SCHEDULE,
-    RowBins,
-    bin_rows,
-    nonempty_parts,
-    our_min_lengths,
-    parts_of,
-    row_spans,
-)
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.operands import NAN_BYTE
 from repro.studies.dynamic_csr.operands import DistributedRunnable, GraphOperands, operands_of
@@ -268,7 +260,7 @@ class DeviceRows:
     """The rows of one device in its memory; each row has one segment without free space."""
 
     rows: int
-    bins: RowBins
+    bins: schedules.RowBins
     #: Parts into which the longest rows are cut.
     parts: int
     #: Kernel arguments: `columns`, `values`, `order`, `table`; and `parts`, `sums`, `done` for long rows.
@@ -345,7 +337,8 @@ class DistributedMatrix:
         part = self._part(index, columns)
         if not part.rows:
             return None
-        name = f"bins_exact{'_fused' if peers else ''}_u{DEVICE_SCHEDULE.in_flight}_{DEVICE_SCHEDULE.load}"
+        schedule = schedules.DEVICE_SCHEDULE
+        name = f"bins_exact{'_fused' if peers else ''}_u{schedule.in_flight}_{schedule.load}"
         kernel = self.kernel(index, "product", name)
         buffers = part.buffers
         part_arguments = [buffers["parts"], buffers["sums"], buffers["done"]]
@@ -374,14 +367,14 @@ class DistributedMatrix:
     def _upload(self, key: tuple[Hashable, ...], index: int, matrix: sp.csr_array) -> DeviceRows:
         device: Device = self.devices[index]
         sizes = np.diff(matrix.indptr).astype(np.int32)
-        bins = bin_rows(sizes, our_min_lengths(device.target, DEVICE_SCHEDULE.per_thread))
-        parts = parts_of(bins, sizes, device.target, by_place=True)
+        bins = schedules.bin_rows(sizes, schedules.our_min_lengths(device.target, schedules.DEVICE_SCHEDULE.per_thread))
+        parts = schedules.parts_of(bins, sizes, device.target, by_place=True)
         arrays: dict[str, NDArray[Any]] = {
             "columns": matrix.indices.astype(np.int32, copy=False),
             "values": matrix.data,
             "order": bins.order,
-            "table": row_spans(sizes)[bins.order],
-            "parts": nonempty_parts(parts),
+            "table": schedules.row_spans(sizes)[bins.order],
+            "parts": schedules.nonempty_parts(parts),
             "sums": np.zeros(max(len(parts), 1), self.dtype),
             "done": np.zeros(max(len(parts), 1), np.int32),
         }
@@ -459,7 +452,7 @@ class DistributedProduct(DistributedRunnable):
     @property
     def columns(self) -> Mapping[str, Any]:
         """The exchange, the number of devices and steps; no `format`, so tables for one device skip these rows."""
-        schedule = DEVICE_SCHEDULE.kind if self.operation == "product" else None
+        schedule = schedules.DEVICE_SCHEDULE.kind if self.operation == "product" else None
         return {
             "what": self.operation,
             "devices": self.devices,

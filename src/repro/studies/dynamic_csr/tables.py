@@ -47,38 +47,12 @@ from repro.studies.dynamic_csr import (
     STATED_FRAGMENTED,
     STUDY_NAME,
     TWO_DEVICES,
+    results,
     stated_record,
 )
 from repro.studies.dynamic_csr.claims import QUANTITIES as CLAIMED
 from repro.studies.dynamic_csr.claims import TARGET_QUANTITIES, PaperGraphs, TargetData
 from repro.studies.dynamic_csr.ids import DynamicRow
-from repro.studies.dynamic_csr.results import (
-    ANY,
-    CONVERSIONS,
-    COPY,
-    DCSR,
-    DEFRAGMENTATION,
-    GAIN_EXPLANATION,
-    GAIN_WORDS,
-    GEAM_ROUTINE,
-    HYB,
-    HYB_SORT,
-    MULTIPLYING,
-    OPERATION_CLOCK,
-    OWN_PRODUCT,
-    PRODUCT_CLOCK,
-    PRODUCT_COUNTS,
-    SORTED,
-    RebuildTradeoff,
-    Times,
-    as_published,
-    geam_sentence,
-    operation_precision,
-    operation_times,
-    published_cell,
-    rebuild_trades,
-    short_count,
-)
 from repro.studies.dynamic_csr.tables_products import MEAN
 from repro.words import PAPER
 
@@ -87,20 +61,20 @@ OWN_MEANS = "A mean is over the problems of its own column: the published are of
 
 
 @dataclass(frozen=True)
-class PublishedTimes(Times):
+class PublishedTimes(results.Times):
     """The measured times of a problem, together with the published values for this problem."""
 
     theirs: Record | None
 
     def printed(self, name: str) -> Cell:
-        return published_cell(self.theirs[name] if self.theirs else None)
+        return results.published_cell(self.theirs[name] if self.theirs else None)
 
 
 def published_times(campaign: Campaign, published: Published, file: str) -> list[PublishedTimes]:
     published_rows = {item["problem"]: item for item in published[file]}
     return [
         PublishedTimes(times.line, times.case, published_rows.get(times.line.published or ""))
-        for times in operation_times(campaign, problem_lines(campaign, published))
+        for times in results.operation_times(campaign, problem_lines(campaign, published))
     ]
 
 
@@ -114,12 +88,12 @@ def _printed_column(
 IN_THOUSANDS_FROM = 10_000
 #: Column heads, and the functions that format counts and lengths.
 SIZES: Mapping[str, tuple[str, Callable[[Any], Cell]]] = {
-    "nonzeros": ("non-zeros", lambda number: short_count(number, "KM")),
-    "rows": ("rows", lambda number: short_count(number, "K")),
-    "columns": ("columns", lambda number: short_count(number, "K")),
+    "nonzeros": ("non-zeros", lambda number: results.short_count(number, "KM")),
+    "rows": ("rows", lambda number: results.short_count(number, "K")),
+    "columns": ("columns", lambda number: results.short_count(number, "K")),
     "mean": ("mean row", lambda number: Cell(number, str(int(number)))),
     "deviation": ("deviation", lambda number: Cell(number, f"{number:.0f}")),
-    "longest": ("longest row", lambda number: short_count(number, "K", IN_THOUSANDS_FROM)),
+    "longest": ("longest row", lambda number: results.short_count(number, "K", IN_THOUSANDS_FROM)),
 }
 
 
@@ -184,12 +158,12 @@ def memory(campaign: Campaign, published: Published) -> Table:
     return table_of(columns, published_times(campaign, published, "memory"), join_sentences(caption), ("mean",))
 
 
-def _memory_columns(count_name: str, key: str, title: str) -> tuple[Column[Times], ...]:
-    def size(case: Times) -> Cell:
+def _memory_columns(count_name: str, key: str, title: str) -> tuple[Column[results.Times], ...]:
+    def size(case: results.Times) -> Cell:
         nbytes = case.facts.get("memory", {}).get(count_name, {}).get("HYB")
         return Cell(nbytes, f"{nbytes // MIB}M" if nbytes >= MIB else f"{nbytes // KIB}K") if nbytes else Cell()
 
-    def fraction(name: str, case: Times) -> Cell:
+    def fraction(name: str, case: results.Times) -> Cell:
         formats = case.facts.get("memory", {}).get(count_name, {})
         return _fraction(formats[name] / formats["HYB"] if formats.get("HYB") else None)
 
@@ -223,17 +197,18 @@ def _ratio_columns(
 
 @table(STUDY_NAME, "table-5-3", title="Conversions between formats", numbering=f"Table 5.3 of {CITED}")
 def conversions(campaign: Campaign, published: Published) -> Table:
-    titles = {conversion.key: conversion.title for conversion in CONVERSIONS}
-    columns = _ratio_columns(campaign, titles, CONVERSIONS, COPY, "no copy from CSR to CSR was timed")
+    titles = {conversion.key: conversion.title for conversion in results.CONVERSIONS}
+    columns = _ratio_columns(campaign, titles, results.CONVERSIONS, results.COPY, "no copy from CSR to CSR was timed")
     caption = [
         "The time of a conversion over that of copying the three arrays of CSR.",
         f"Published in Table 5.3 of {CITED}; ours of the grown matrix, in memory that is there already. Coordinates",
         "come sorted by row; dynamic CSR comes with one segment a row, and becomes CSR by its defragmentation. HYB’s",
         "regular part has the width that the paper’s Table 5.2 follows from.",
-        f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its conversions are.",
+        f"{results.operation_precision(campaign).capitalize()} precision; the paper does not say in which its",
+        "conversions are.",
         PUBLISHED_CLOCK,
         OWN_MEANS,
-        measurement_note(campaign, OPERATION_CLOCK),
+        measurement_note(campaign, results.OPERATION_CLOCK),
         cpu_note(campaign),
         unavailable_note(campaign),
     ]
@@ -255,11 +230,11 @@ UPDATES = tuple(
             f"{format_method.title}, {order_title}",
             columns={**format_method.columns, "what": "stream", "order": order, "mode": "add"},
         )
-        for format_method in (DCSR, HYB)
+        for format_method in (results.DCSR, results.HYB)
     )
     for order, order_title in (("sorted", "by row"), ("any", "any order"))
 )
-OPERATIONS = (DEFRAGMENTATION, HYB_SORT, *chain.from_iterable(UPDATES))
+OPERATIONS = (results.DEFRAGMENTATION, results.HYB_SORT, *chain.from_iterable(UPDATES))
 #: Summary lines of speedups over the paper's graphs, without the matrices that are swept by sizes of batches.
 GRAPH_LINES = tuple(
     SummaryLine[PublishedTimes](f"{name}, the paper’s graphs", name, lambda case: case.line.published is not None)
@@ -285,13 +260,13 @@ PUBLISHED_SENTENCE = (
 def updates(campaign: Campaign, published: Published) -> Table:
     missing_reason = "no product with CSR was timed"
     cases = published_times(campaign, published, "operations")
-    published_operations = [as_published(operation) for operation in OPERATIONS if "space" in operation.columns]
+    published_operations = [results.as_published(operation) for operation in OPERATIONS if "space" in operation.columns]
     shown_operations = [
         *OPERATIONS,
         *(operation for operation in published_operations if any(case[operation] for case in cases)),
     ]
     columns = (
-        *_ratio_columns(campaign, PUBLISHED_OPERATIONS, shown_operations, OWN_PRODUCT, missing_reason),
+        *_ratio_columns(campaign, PUBLISHED_OPERATIONS, shown_operations, results.OWN_PRODUCT, missing_reason),
         *(_update_speedup_column(campaign, dcsr, hybrid) for dcsr, hybrid in UPDATES),
     )
     caption = [
@@ -304,10 +279,11 @@ def updates(campaign: Campaign, published: Published) -> Table:
         PUBLISHED_SENTENCE
         if len(shown_operations) > len(OPERATIONS)
         else "DCSR: by our kernels; the paper’s were not measured.",
-        f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
+        f"{results.operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates",
+        "are.",
         PUBLISHED_CLOCK,
         OWN_MEANS,
-        measurement_note(campaign, OPERATION_CLOCK),
+        measurement_note(campaign, results.OPERATION_CLOCK),
         cpu_note(campaign),
         unavailable_note(campaign),
     ]
@@ -321,14 +297,16 @@ def _update_speedup_column(campaign: Campaign, dcsr: Method, hybrid: Method) -> 
 
 
 #: One line of the table: the problem's name, and its trade if there is one.
-TradeLine = tuple[Cell, RebuildTradeoff | None]
+TradeLine = tuple[Cell, results.RebuildTradeoff | None]
 
 
-def _trade_column(key: str, title: str, group: str, cell: Callable[[RebuildTradeoff], Cell]) -> Column[TradeLine]:
+def _trade_column(
+    key: str, title: str, group: str, cell: Callable[[results.RebuildTradeoff], Cell]
+) -> Column[TradeLine]:
     return Column(key, title, group, cell=lambda line: cell(line[1]) if line[1] else Cell())
 
 
-def _gain(products: int, trade: RebuildTradeoff) -> Cell:
+def _gain(products: int, trade: results.RebuildTradeoff) -> Cell:
     return ratio(trade.gain(products))
 
 
@@ -339,7 +317,7 @@ TRADE_COLUMNS: tuple[Column[TradeLine], ...] = (
     _trade_column("rebuild_us", "rebuild R", "µs", lambda trade: number_cell(trade.rebuild, MICRO)),
     _trade_column("fragmented_us", "DCSR product F", "µs", lambda trade: number_cell(trade.fragmented, MICRO)),
     _trade_column("csr_us", "CSR product C", "µs", lambda trade: number_cell(trade.csr, MICRO)),
-    *(_trade_column(f"gain_{n}", f"n = {n}", "gain over a rebuild", partial(_gain, n)) for n in PRODUCT_COUNTS),
+    *(_trade_column(f"gain_{n}", f"n = {n}", "gain over a rebuild", partial(_gain, n)) for n in results.PRODUCT_COUNTS),
     _trade_column(
         "crossover", "break-even n", "", lambda trade: Cell(trade.crossover, trade.in_words, keys=trade.keys)
     ),
@@ -348,16 +326,16 @@ TRADE_COLUMNS: tuple[Column[TradeLine], ...] = (
 
 @table(STUDY_NAME, "table-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
 def crossover(campaign: Campaign, published: Published) -> Table:
-    trades, missing_trades = rebuild_trades(campaign, published)
+    trades, missing_trades = results.rebuild_trades(campaign, published)
     lines: list[TradeLine] = [(trade.line.cell, trade) for trade in trades]
     lines += [(times.line.noted_cell(reason), None) for times, reason in missing_trades]
     caption = [
-        GAIN_EXPLANATION,
-        GAIN_WORDS,
+        results.GAIN_EXPLANATION,
+        results.GAIN_WORDS,
         "Nothing of this is published.",
-        f"{operation_precision(campaign).capitalize()} precision.",
-        measurement_note(campaign, OPERATION_CLOCK),
-        geam_sentence(campaign),
+        f"{results.operation_precision(campaign).capitalize()} precision.",
+        measurement_note(campaign, results.OPERATION_CLOCK),
+        results.geam_sentence(campaign),
         unavailable_note(campaign),
     ]
     return table_of(TRADE_COLUMNS, lines, join_sentences(caption))
@@ -373,10 +351,10 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "problem and precision is a case; fragmented: of graphs that have grown by a tenth, which sweeps have not.",
         "Defragmentation: bytes moved in a second over those of a copy. Several devices: over the fastest product on",
         "one.",
-        f"Updates, defragmentation and several devices: {operation_precision(campaign)} precision.",
-        measurement_note(campaign, OPERATION_CLOCK),
-        f"Products, also over several devices: by the {PRODUCT_CLOCK} clock, where a line does not say events; both",
-        "clocks are recorded of them, events alone of the rest.",
+        f"Updates, defragmentation and several devices: {results.operation_precision(campaign)} precision.",
+        measurement_note(campaign, results.OPERATION_CLOCK),
+        f"Products, also over several devices: by the {results.PRODUCT_CLOCK} clock, where a line does not say events;",
+        "both clocks are recorded of them, events alone of the rest.",
         target_device_note(campaign),
         unavailable_note(campaign),
     ]
@@ -447,7 +425,9 @@ def text(campaign: Campaign, published: Published) -> Table:
         record = stated_record(published, item.published, item.precision)
         printed_number, measured_number = _stated([published_times], item), _stated([tuned_times, own_times], item)
         cells = replace(printed_number[0], notes=_judging(judging, item)), printed_number[3]
-        rows.append((Cell(item.title), published_cell(record["value"] if record else None), *cells, *measured_number))
+        rows.append(
+            (Cell(item.title), results.published_cell(record["value"] if record else None), *cells, *measured_number)
+        )
     columns = (
         Column("statement", "statement", numeric=False),
         Column("published", "K20c", "published"),
@@ -464,9 +444,10 @@ def text(campaign: Campaign, published: Published) -> Table:
         "ADCSR in its best state; a case is a graph in a precision. In the order of their sizes:",
         "ADCSR, defragmented, over the same with its rows stored by size. Memory: counted as the paper does, before",
         "the first batch; it depends on no device. Two devices: a launch each, without an exchange.",
-        f"Updates and defragmentation: {operation_precision(campaign)} precision; the paper does not say in which.",
-        measurement_note(campaign, OPERATION_CLOCK),
-        f"Products, also on two devices: by the {PRODUCT_CLOCK} clock.",
+        f"Updates and defragmentation: {results.operation_precision(campaign)} precision; the paper does not say in",
+        "which.",
+        measurement_note(campaign, results.OPERATION_CLOCK),
+        f"Products, also on two devices: by the {results.PRODUCT_CLOCK} clock.",
         PUBLISHED_CLOCK,
         cpu_note(campaign),
         unavailable_note(campaign),
@@ -486,13 +467,15 @@ def _baseline_or_layout(row: DynamicRow) -> str | None:
 
 UPDATE_TITLES = {"stream": "streaming", "insert": "batches", "iterate": "batches and products"}
 TASKS = (
-    Method("product", "product", columns={"kind": MULTIPLYING, "what": (None, "product")}),
+    Method("product", "product", columns={"kind": results.MULTIPLYING, "what": (None, "product")}),
     *(
         Method(operation, f"{title}, {protocol.title}", columns={"what": operation, **protocol._asdict()})
         for operation, title in UPDATE_TITLES.items()
-        for protocol in (ANY, SORTED)
+        for protocol in (results.ANY, results.SORTED)
     ),
-    Method("geam", "batches, by row, unique", columns={"what": "insert", "routine": GEAM_ROUTINE}, clock="host"),
+    Method(
+        "geam", "batches, by row, unique", columns={"what": "insert", "routine": results.GEAM_ROUTINE}, clock="host"
+    ),
     Method("scan", "prefix sums", columns={"what": "scan"}),
     Method("sort", "sort of rows", columns={"what": "sort", "format": "coo"}),
 )

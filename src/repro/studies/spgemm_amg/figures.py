@@ -30,42 +30,7 @@ from repro.results.significance import (
 )
 from repro.results.tables import Figure
 from repro.sparse.tuning_features import library_of
-from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME
-from repro.studies.spgemm_amg.results import (
-    COORDINATE_SET_UP,
-    COORDINATES,
-    EVENT,
-    HOST,
-    LEVEL,
-    LIBRARY,
-    MILLI,
-    ONE,
-    ONE_TUNED,
-    OUR_SET_UP,
-    OURS,
-    PAPER_KERNELS,
-    PAPERS_SET_UP,
-    SINGLE,
-    TWO_TUNED,
-    ProblemTimes,
-    ProductTimes,
-    Time,
-    all_times,
-    precision_of,
-    routines_of,
-    stages_of,
-)
-from repro.studies.spgemm_amg.study import (
-    BEST,
-    GPU,
-    SET_UP,
-    SHARE_MAX,
-    SHARE_MIN,
-    SHORT_MAX,
-    SHORT_MIN,
-    published_range,
-    published_value,
-)
+from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME, results, study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,13 +66,15 @@ def rate_series(library: str) -> list[RateSeries]:
     """Return the series from the top of a row to its bottom; marks of ours that is not in one launch are hollow."""
     ours = figure_style.OURS.colour
     return [
-        RateSeries("sort of all products", figure_style.GREY, "X", COORDINATES),
-        RateSeries(figure_style.PAPERS.label, figure_style.PAPERS.colour, figure_style.PAPERS.marker, PAPER_KERNELS),
-        RateSeries("ours, two phases", ours, "D", TWO_TUNED, hollow=True),
-        RateSeries("ours, one phase", ours, "v", ONE, hollow=True),
-        RateSeries("ours, one phase, tuned", ours, "h", ONE_TUNED, hollow=True),
-        RateSeries("ours, one launch", ours, figure_style.OURS.marker, SINGLE),
-        RateSeries(f"{library}, fastest", figure_style.LIBRARY.colour, figure_style.LIBRARY.marker, LIBRARY),
+        RateSeries("sort of all products", figure_style.GREY, "X", results.COORDINATES),
+        RateSeries(
+            figure_style.PAPERS.label, figure_style.PAPERS.colour, figure_style.PAPERS.marker, results.PAPER_KERNELS
+        ),
+        RateSeries("ours, two phases", ours, "D", results.TWO_TUNED, hollow=True),
+        RateSeries("ours, one phase", ours, "v", results.ONE, hollow=True),
+        RateSeries("ours, one phase, tuned", ours, "h", results.ONE_TUNED, hollow=True),
+        RateSeries("ours, one launch", ours, figure_style.OURS.marker, results.SINGLE),
+        RateSeries(f"{library}, fastest", figure_style.LIBRARY.colour, figure_style.LIBRARY.marker, results.LIBRARY),
     ]
 
 
@@ -122,7 +89,7 @@ def other_routines(x: Sequence[float], y: Sequence[float], label: str | None = N
 @figure(STUDY_NAME, "figure-gflops", title="GFLOPS of the products", numbering="ours")
 def flops(campaign: Campaign, published: Published) -> Figure:
     """GFLOPS of whole products: one panel for each product, one row for each problem, one mark for each method."""
-    cases = all_times(campaign, published)
+    cases = results.all_times(campaign, published)
     lines = [case.line for case in cases]
     library = library_of(campaign)
     caption = [
@@ -132,15 +99,15 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         f"search chose, and in two phases with those; and in one launch. {library}: its fastest routine for each",
         "product, and ticks for its others.",
         "Where the search had sorts alone, what it chose for one phase is left out." * searched_sorts_alone(cases),
-        f"{precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, HOST),
+        f"{results.precision_of(campaign).capitalize()} precision.",
+        measurement_note(campaign, results.HOST),
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_flops(cases, library, mark_meanings(lines)), join_sentences(caption), clock=HOST)
+    return Figure(lambda: draw_flops(cases, library, mark_meanings(lines)), join_sentences(caption), clock=results.HOST)
 
 
-def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) -> Canvas:
+def draw_flops(cases: Sequence[results.ProblemTimes], library: str, mark: str | None) -> Canvas:
     """Draw the panels side by side; `mark` is the footnote for marked names."""
     products = {name: [case.product(name) for case in cases] for name in PRODUCTS}
     all_times_of_products = [times for product_times in products.values() for times in product_times]
@@ -148,11 +115,11 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
         series
         for series in rate_series(library)
         if any(times[series.method] for times in all_times_of_products)
-        and not (series.method is ONE_TUNED and searched_sorts_alone(cases))
+        and not (series.method is results.ONE_TUNED and searched_sorts_alone(cases))
     ]
     if not shown_series:
         return figure_style.empty_canvas("no product was measured in this campaign")
-    routines = routines_of(all_times_of_products)
+    routines = results.routines_of(all_times_of_products)
     drawing = figure_style.canvas(
         figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.15, per_row=FLOPS_ROW)
     )
@@ -179,13 +146,13 @@ def draw_flops(cases: Sequence[ProblemTimes], library: str, mark: str | None) ->
     return drawing
 
 
-def searched_sorts_alone(cases: Sequence[ProblemTimes]) -> bool:
+def searched_sorts_alone(cases: Sequence[results.ProblemTimes]) -> bool:
     """Return whether one-phase kernels were chosen only among the paper's sorts, as with the setting `space: paper`."""
     return not any(case.case.searched.select(what="bin", mode="one", method="hash") for case in cases)
 
 
 def _draw_flops_row(
-    axes: Axes, y: int, times: ProductTimes, shown_series: Sequence[RateSeries], routines: Sequence[Method]
+    axes: Axes, y: int, times: results.ProductTimes, shown_series: Sequence[RateSeries], routines: Sequence[Method]
 ) -> str | None:
     """Draw the marks of one problem's product; if there are none, return the reason."""
     rates = {series: rate for series in shown_series if (rate := times.gflops(series.method))}
@@ -197,7 +164,7 @@ def _draw_flops_row(
         if series in rates:
             mark_y = y + SPREAD * (index / max(len(shown_series) - 1, 1) - 0.5)
             axes.add_line(series.points([rates[series]], [mark_y]))
-            if series.method is LIBRARY:
+            if series.method is results.LIBRARY:
                 others = [rate for routine in routines if (rate := times.gflops(routine)) and rate < rates[series]]
                 axes.add_line(other_routines(others, [mark_y] * len(others)))
     return None
@@ -225,11 +192,11 @@ def stage_style(name: str) -> dict[str, Any]:
 @figure(STUDY_NAME, "figure-setup", title="Phases of the set-up", numbering="ours")
 def setup(campaign: Campaign, published: Published) -> Figure:
     """Times of the set-up's stages, one row for each problem: milliseconds on the left, shares on the right."""
-    all_cases = all_times(campaign, published)
+    all_cases = results.all_times(campaign, published)
     cases = [case for case in all_cases if not case.is_squared_alone]
     squared = [case.line.problem for case in all_cases if case.is_squared_alone]
     lines = [case.line for case in cases]
-    share = published_range(published, SHARE_MIN, SHARE_MAX)
+    share = study.published_range(published, study.SHARE_MIN, study.SHARE_MAX)
     caption = [
         "The phases of the set-up with our kernels, medians of each by events in samples of their own; one that waits",
         "for a size reads what the host takes as well. Left: level by level, the finest first; a line parts two",
@@ -237,13 +204,13 @@ def setup(campaign: Campaign, published: Published) -> Figure:
         f"Left out, as they are only squared: {', '.join(squared)}." if squared else "",
         _published_share(share, campaign.on_cpu),
         cpu_note(campaign),
-        f"{precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, EVENT),
+        f"{results.precision_of(campaign).capitalize()} precision.",
+        measurement_note(campaign, results.EVENT),
         remarks(lines),
         unavailable_note(campaign),
     ]
     band = None if campaign.on_cpu else share
-    return Figure(lambda: draw_stages(cases, band, mark_meanings(lines)), join_sentences(caption), clock=EVENT)
+    return Figure(lambda: draw_stages(cases, band, mark_meanings(lines)), join_sentences(caption), clock=results.EVENT)
 
 
 def _published_share(share: tuple[float, float] | None, is_cpu: bool) -> str:
@@ -251,12 +218,12 @@ def _published_share(share: tuple[float, float] | None, is_cpu: bool) -> str:
         return ""
     drawn_text = "not drawn beside a CPU’s" if is_cpu else "between the dashed lines"
     return (
-        f"{CITED} states, for a {GPU}, that the Galerkin products are {100 * share[0]:.0f} to {100 * share[1]:.0f} % "
-        f"of the set-up: {drawn_text}."
+        f"{CITED} states, for a {study.GPU}, that the Galerkin products are {100 * share[0]:.0f} to "
+        f"{100 * share[1]:.0f} % of the set-up: {drawn_text}."
     )
 
 
-def draw_stages(cases: Sequence[ProblemTimes], band: tuple[float, float] | None, mark: str | None) -> Canvas:
+def draw_stages(cases: Sequence[results.ProblemTimes], band: tuple[float, float] | None, mark: str | None) -> Canvas:
     """Draw both panels; `band` is the published range of the Galerkin products' share, drawn if given."""
     if not any(case.stages for case in cases):
         return figure_style.empty_canvas("no set-up was timed phase by phase in this campaign")
@@ -276,14 +243,14 @@ def draw_stages(cases: Sequence[ProblemTimes], band: tuple[float, float] | None,
             shares.axvline(100 * end, zorder=4, **_ENDS)
     times.set_xlim(left=0)
     times.grid(axis="x")
-    missing_reasons = [None if case.stages else brief_reason(case.why_not(LEVEL)) for case in cases]
+    missing_reasons = [None if case.stages else brief_reason(case.why_not(results.LEVEL)) for case in cases]
     figure_style.rows_axis(times, [case.line.label for case in cases], reasons=missing_reasons)
     figure_style.rows_axis(shares, [""] * len(cases), reasons=[])
     handles: list[Patch | Line2D] = [plotting.Patch(label=SETUP_STAGES[name], **stage_style(name)) for name in COLOURS]
     if any(len(case.levels) > 1 for case in cases):
         handles.append(plotting.Line2D([], [], label="between two levels", **_BETWEEN))
     if band:
-        handles.append(plotting.Line2D([], [], label=f"published Galerkin share, {GPU}", **_ENDS))
+        handles.append(plotting.Line2D([], [], label=f"published Galerkin share, {study.GPU}", **_ENDS))
     drawing.legend(handles=handles, loc="outside upper left", ncols=-(-len(handles) // 2), handlelength=1.1)
     figure_style.write_footnote(drawing, mark)
     return drawing
@@ -293,18 +260,18 @@ _BETWEEN: dict[str, Any] = {"color": "black", "linewidth": 0.9}
 _ENDS: dict[str, Any] = {"color": "black", "linewidth": 0.9, "linestyle": (0, (4, 2))}
 
 
-def _draw_times(axes: Axes, y: int, case: ProblemTimes) -> None:
+def _draw_times(axes: Axes, y: int, case: results.ProblemTimes) -> None:
     begin = 0.0
     for number, level in enumerate(case.levels):
         if number:
             axes.plot([begin, begin], [y - 0.5, y + 0.5], zorder=4, **_BETWEEN)
-        for name, seconds in stages_of(level.row).items():
-            width = MILLI * seconds
+        for name, seconds in results.stages_of(level.row).items():
+            width = results.MILLI * seconds
             axes.barh(y, width, left=begin, height=STAGE_FILLED, zorder=2, **stage_style(name))
             begin += width
 
 
-def _draw_shares(axes: Axes, y: int, case: ProblemTimes) -> None:
+def _draw_shares(axes: Axes, y: int, case: results.ProblemTimes) -> None:
     stages, begin = case.stages, 0.0
     total = sum(stages.values())
     for name in COLOURS:
@@ -321,7 +288,7 @@ def _draw_shares(axes: Axes, y: int, case: ProblemTimes) -> None:
 SPEEDUP_ROW, SPEEDUP_FILLED = 0.36, 0.8
 #: Markers of the two products within the set-up, which are hollow.
 MARKS: Mapping[str, str] = {"AP": "o", "RAP": "s"}
-Number = Callable[[ProblemTimes], float | None]
+Number = Callable[[results.ProblemTimes], float | None]
 
 
 @dataclass(frozen=True)
@@ -331,7 +298,7 @@ class Series:
     label: str
     style: figure_style.Look
     number: Number
-    interval: Callable[[ProblemTimes], Interval | None]
+    interval: Callable[[results.ProblemTimes], Interval | None]
     marks: Mapping[str, Number] = field(default_factory=dict)
 
 
@@ -347,17 +314,19 @@ class Panel:
     best: float | None = None
 
 
-def _pairs_of_times(problem: ProblemTimes, method: Method, products: Sequence[str]) -> list[tuple[Time, Time]]:
+def _pairs_of_times(
+    problem: results.ProblemTimes, method: Method, products: Sequence[str]
+) -> list[tuple[results.Time, results.Time]]:
     """Return for each product the times of sorting all products and of a method; empty if one is missing."""
     times = [problem.product(name) for name in products]
-    pairs = [(base, own_time) for time in times if (base := time[COORDINATES]) and (own_time := time[method])]
+    pairs = [(base, own_time) for time in times if (base := time[results.COORDINATES]) and (own_time := time[method])]
     return pairs if len(pairs) == len(products) else []
 
 
 def _galerkin(method: Method, *products: str) -> Number:
     """Return a function for the speedup of the Galerkin products together over sorting all products."""
 
-    def number(problem: ProblemTimes) -> float | None:
+    def number(problem: results.ProblemTimes) -> float | None:
         pairs = _pairs_of_times(problem, method, products)
         return (
             sum(base.seconds for base, _ in pairs) / sum(own_time.seconds for _, own_time in pairs) if pairs else None
@@ -366,10 +335,10 @@ def _galerkin(method: Method, *products: str) -> Number:
     return number
 
 
-def _galerkin_interval(method: Method, *products: str) -> Callable[[ProblemTimes], Interval | None]:
+def _galerkin_interval(method: Method, *products: str) -> Callable[[results.ProblemTimes], Interval | None]:
     """Return a function for the interval of `_galerkin`, over the sums of the products' medians in each round."""
 
-    def interval(problem: ProblemTimes) -> Interval | None:
+    def interval(problem: results.ProblemTimes) -> Interval | None:
         sides = zip(*_pairs_of_times(problem, method, products), strict=True)
         rounds = [
             [[sum(map(median, samples))] for samples in zip(*(time.rounds for time in side), strict=False)]
@@ -385,8 +354,8 @@ def _set_up(style: figure_style.Look, method: Method) -> Series:
     return Series(
         style.label,
         style,
-        lambda times: ratio_of(times[COORDINATE_SET_UP], times[method]),
-        lambda times: interval_of_ratio(times[COORDINATE_SET_UP], times[method]),
+        lambda times: ratio_of(times[results.COORDINATE_SET_UP], times[method]),
+        lambda times: interval_of_ratio(times[results.COORDINATE_SET_UP], times[method]),
     )
 
 
@@ -398,13 +367,13 @@ def _products(style: figure_style.Look, method: Method, label: str = "") -> Seri
 def product_series(library: str) -> tuple[Series, ...]:
     """Return the series of the Galerkin products."""
     return (
-        _products(figure_style.OURS, OURS),
-        _products(figure_style.PAPERS, PAPER_KERNELS),
-        _products(figure_style.LIBRARY, LIBRARY, f"{library}, fastest"),
+        _products(figure_style.OURS, results.OURS),
+        _products(figure_style.PAPERS, results.PAPER_KERNELS),
+        _products(figure_style.LIBRARY, results.LIBRARY, f"{library}, fastest"),
     )
 
 
-SET_UP_SERIES = (_set_up(figure_style.OURS, OUR_SET_UP), _set_up(figure_style.PAPERS, PAPERS_SET_UP))
+SET_UP_SERIES = (_set_up(figure_style.OURS, results.OUR_SET_UP), _set_up(figure_style.PAPERS, results.PAPERS_SET_UP))
 
 
 @figure(
@@ -415,25 +384,25 @@ SET_UP_SERIES = (_set_up(figure_style.OURS, OUR_SET_UP), _set_up(figure_style.PA
 )
 def speedup(campaign: Campaign, published: Published) -> Figure:
     """Speedups over sorting all products, one row for each problem: products on the left, set-up on the right."""
-    all_cases = all_times(campaign, published)
+    all_cases = results.all_times(campaign, published)
     cases = [case for case in all_cases if not case.case.is_measured or _was_tried(case)]
     omitted_problems = [case.line.problem for case in all_cases if case not in cases]
     is_gpu = not campaign.on_cpu
-    band = published_range(published, SHORT_MIN, SHORT_MAX)
+    band = study.published_range(published, study.SHORT_MIN, study.SHORT_MAX)
     panels = (
         Panel(
             "the first level’s A·P and R·(A·P)",
             product_series(library_of(campaign)),
             "products were not timed",
-            _stated(published, BEST) if is_gpu else {},
+            _stated(published, study.BEST) if is_gpu else {},
             band if is_gpu else None,
-            published_value(published, BEST) if is_gpu else None,
+            study.published_value(published, study.BEST) if is_gpu else None,
         ),
         Panel(
             "the set-up of all levels",
             SET_UP_SERIES,
             "set-ups were not timed",
-            _stated(published, SET_UP) if is_gpu else {},
+            _stated(published, study.SET_UP) if is_gpu else {},
         ),
     )
     lines = [case.line for case in cases]
@@ -450,25 +419,27 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         _means(panels, cases),
         _published_speedups(published, is_gpu),
         cpu_note(campaign),
-        f"{precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, HOST),
+        f"{results.precision_of(campaign).capitalize()} precision.",
+        measurement_note(campaign, results.HOST),
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_speedups(panels, cases, mark_meanings(lines)), join_sentences(caption), clock=HOST)
+    return Figure(
+        lambda: draw_speedups(panels, cases, mark_meanings(lines)), join_sentences(caption), clock=results.HOST
+    )
 
 
-def _was_tried(case: ProblemTimes) -> bool:
+def _was_tried(case: results.ProblemTimes) -> bool:
     """Return whether the problem has rows, timed or failed, for the figure; some problems only have rows of A·A."""
     return any(case.product(product).rows for product in MARKS) or bool(case.case.select(what="setup"))
 
 
 def _stated(published: Published, quantity: str) -> dict[str, float]:
-    numbers = {name: published_value(published, quantity, name) for name in published.problems}
+    numbers = {name: study.published_value(published, quantity, name) for name in published.problems}
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-def _means(panels: Sequence[Panel], cases: Sequence[ProblemTimes]) -> str:
+def _means(panels: Sequence[Panel], cases: Sequence[results.ProblemTimes]) -> str:
     """Return the sentence with the geometric means; empty if there are none."""
     texts = []
     for task, panel in zip(("A·P and R·(A·P)", "set-up"), panels, strict=True):
@@ -481,22 +452,26 @@ def _means(panels: Sequence[Panel], cases: Sequence[ProblemTimes]) -> str:
 
 def _published_speedups(published: Published, is_gpu: bool) -> str:
     """Return the speedups stated in the paper's text; empty if none are published."""
-    best, short = published_value(published, BEST), published_range(published, SHORT_MIN, SHORT_MAX)
+    best, short = (
+        study.published_value(published, study.BEST),
+        study.published_range(published, study.SHORT_MIN, study.SHORT_MAX),
+    )
     if best is None or short is None:
         return ""
     drawn = "line, band and diamonds" if is_gpu else "not drawn beside a CPU’s"
     ratios = [
         f"{number:g}× for the {task} of {name}"
-        for task, quantity in (("products", BEST), ("set-up", SET_UP))
+        for task, quantity in (("products", study.BEST), ("set-up", study.SET_UP))
         for name, number in _stated(published, quantity).items()
     ]
     return (
-        f"{CITED} states, for a {GPU}, upwards of {best:g}× at best, {short[0]:g}× to {short[1]:g}× for products no "
-        f"row of which has more than 2,048, and {', '.join(ratios)}: {drawn}. Its other bars are in the figure alone."
+        f"{CITED} states, for a {study.GPU}, upwards of {best:g}× at best, {short[0]:g}× to {short[1]:g}× for "
+        f"products no row of which has more than 2,048, and {', '.join(ratios)}: {drawn}. Its other bars are in the "
+        "figure alone."
     )
 
 
-def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: str | None) -> Canvas:
+def draw_speedups(panels: Sequence[Panel], cases: Sequence[results.ProblemTimes], mark: str | None) -> Canvas:
     """Draw the panels side by side; `mark` is the footnote for marked names."""
     if not any(series.number(case) for panel in panels for series in panel.series for case in cases):
         return figure_style.empty_canvas("neither products nor set-ups were measured in this campaign")
@@ -524,7 +499,7 @@ def draw_speedups(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: 
     return drawing
 
 
-def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: ProblemTimes) -> str | None:
+def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: results.ProblemTimes) -> str | None:
     """Draw the bars of one problem; if there are none, return the reason."""
     thickness, has_bar = SPEEDUP_FILLED / len(panel.series), False
     for index, series in enumerate(panel.series):
@@ -564,7 +539,7 @@ def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
         style = _mark(product, figure_style.GREY)
         handles.append(plotting.Line2D([], [], label=f"{PRODUCTS[product]} alone", **style))
     if any(panel.diamonds for panel in panels):
-        handles.append(plotting.Line2D([], [], label=f"published, {GPU}", **figure_style.PUBLISHED_MARK))
+        handles.append(plotting.Line2D([], [], label=f"published, {study.GPU}", **figure_style.PUBLISHED_MARK))
     if any(panel.best is not None for panel in panels):
         handles.append(plotting.Line2D([], [], label="published best", **figure_style.PUBLISHED_LINE))
     if any(panel.band for panel in panels):

@@ -47,50 +47,8 @@ from repro.results.significance import geometric_mean
 from repro.results.tables import Cell, Column, SummaryLine, Table, table_of
 from repro.sparse.spgemm.multiplication import ONE_PHASE, TWO_PHASES
 from repro.sparse.tuning_features import library_of
-from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME, TOLERANCE
+from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME, TOLERANCE, results
 from repro.studies.spgemm_amg.ids import AmgRow
-from repro.studies.spgemm_amg.results import (
-    BIN_METHODS,
-    BIN_MODES,
-    CLAIMS,
-    COORDINATE_SET_UP,
-    COORDINATES,
-    EVENT,
-    HASHED,
-    HOST,
-    LEVEL,
-    LIBRARY,
-    METHODS,
-    MILLI,
-    OF_THE_SEARCH,
-    ONE,
-    ONE_TUNED,
-    OUR_SET_UP,
-    OURS,
-    PAPER_KERNELS,
-    PAPERS_SET_UP,
-    QUANTITIES,
-    REFILL,
-    REUSE,
-    SET_UPS,
-    SINGLE,
-    SINGLE_KERNEL,
-    SOLUTION,
-    STORED,
-    TWO_TUNED,
-    BinTimes,
-    PaperProblems,
-    ProblemTimes,
-    ProductTimes,
-    Time,
-    all_products,
-    all_times,
-    bins_of,
-    galerkin_share,
-    precision_of,
-    routines_of,
-    stages_of,
-)
 from repro.studies.spgemm_amg.study import GPU, SET_UP, SHARE_MAX, SHARE_MIN, published_range, published_value
 
 NANO = 1e9
@@ -100,11 +58,11 @@ def _over(seconds: float | None, divisor: int | None, unit: float) -> Cell:
     return number_cell(unit * seconds / divisor if seconds is not None and divisor else None)
 
 
-def _seconds(time: Time | None) -> float | None:
+def _seconds(time: results.Time | None) -> float | None:
     return time.seconds if time else None
 
 
-def _row_of(*times: Time | None) -> AmgRow:
+def _row_of(*times: results.Time | None) -> AmgRow:
     """Return the row of the first time that is not None; an empty row if all are None."""
     return next((time.row for time in times if time), AmgRow())
 
@@ -113,7 +71,7 @@ def _row_of(*times: Time | None) -> AmgRow:
 LEAST, MOST = (statistics(number_cell, {"mean": geometric_mean, "worst": worst}) for worst in (min, max))
 
 
-def _summary(cases: Sequence[ProblemTimes] | Sequence[ProductTimes]) -> list[SummaryLine[Any]]:
+def _summary(cases: Sequence[results.ProblemTimes] | Sequence[results.ProductTimes]) -> list[SummaryLine[Any]]:
     """Return the summary lines: for all problems, and for the paper's and the others if there are both."""
     lines = [SummaryLine[Any]("geometric mean", "mean"), SummaryLine[Any]("worst", "worst")]
     if len({case.line.published is None for case in cases}) < 2:
@@ -126,7 +84,9 @@ def _summary(cases: Sequence[ProblemTimes] | Sequence[ProductTimes]) -> list[Sum
 
 
 NAME = Column[Any]("problem", "problem", numeric=False, cell=lambda case: case.name)
-PRODUCT = Column[ProductTimes]("product", "product", numeric=False, cell=lambda times: Cell(times.product, times.title))
+PRODUCT = Column[results.ProductTimes](
+    "product", "product", numeric=False, cell=lambda times: Cell(times.product, times.title)
+)
 
 
 class MatrixLine(NamedTuple):
@@ -206,13 +166,13 @@ def _without_boundary(published: Published) -> str:
 
 #: Printed names of our methods, by mode and method of a row.
 OUR_METHODS: Mapping[tuple[str | None, str | None], str] = {
-    ("single", "default"): SINGLE.title,
-    ("one", "default"): ONE.title,
-    ("one", "tuned"): ONE_TUNED.title,
-    ("two", "tuned"): TWO_TUNED.title,
+    ("single", "default"): results.SINGLE.title,
+    ("one", "default"): results.ONE.title,
+    ("one", "tuned"): results.ONE_TUNED.title,
+    ("two", "tuned"): results.TWO_TUNED.title,
     ("refill", "default"): "untuned",
     ("refill", "tuned"): "tuned",
-    ("refill", "stored"): STORED.title,
+    ("refill", "stored"): results.STORED.title,
 }
 
 
@@ -225,7 +185,7 @@ OUR_METHODS: Mapping[tuple[str | None, str | None], str] = {
 )
 def products(campaign: Campaign, published: Published) -> Table:
     """One line for each problem, product and precision; below, geometric mean and worst case of ratios and GFLOPS."""
-    cases_by_precision = [all_times(campaign, published, precision) for precision in campaign.precisions]
+    cases_by_precision = [results.all_times(campaign, published, precision) for precision in campaign.precisions]
     cases = [times for cases in zip(*cases_by_precision, strict=True) for case in cases for times in case.products]
     library = library_of(campaign)
     caption = [
@@ -242,14 +202,14 @@ def products(campaign: Campaign, published: Published) -> Table:
         "events: that of one launch, into memory that is there; the library’s whole product by events, which wait for",
         "the host as it does. Most MB at once: beside the factors.",
         "Ratios: times over ours, above 1 where ours is the faster.",
-        measurement_note(campaign, HOST),
-        f"Numeric phases by the {EVENT} clock.",
+        measurement_note(campaign, results.HOST),
+        f"Numeric phases by the {results.EVENT} clock.",
         unavailable_note(campaign),
     ]
     return table_of(_product_columns(library), cases, join_sentences(caption), _summary(cases))
 
 
-def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
+def _product_columns(library: str) -> tuple[Column[results.ProductTimes], ...]:
     return (
         NAME,
         PRODUCT,
@@ -257,34 +217,43 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
         Column("products", "products", cell=lambda times: count(times.products)),
         Column("nonzeros", "entries of C", cell=lambda times: count(times.nonzeros)),
         Column("compression", "compression", cell=lambda times: ratio(times.compression)),
-        _name_column(OURS, "way", "ours"),
-        _micro_column(OURS, "µs", "ours"),
-        _micro_column(SINGLE_KERNEL, "the kernel by events, µs", "ours"),
-        _peak_column(OURS, "ours"),
-        _micro_column(PAPER_KERNELS, "the paper’s", "µs"),
-        _micro_column(COORDINATES, "sort of all", "µs"),
-        Column("library", "routine", library, False, cell=lambda times: Cell(_row_of(times[LIBRARY]).routine)),
-        _micro_column(LIBRARY, "µs", library),
+        _name_column(results.OURS, "way", "ours"),
+        _micro_column(results.OURS, "µs", "ours"),
+        _micro_column(results.SINGLE_KERNEL, "the kernel by events, µs", "ours"),
+        _peak_column(results.OURS, "ours"),
+        _micro_column(results.PAPER_KERNELS, "the paper’s", "µs"),
+        _micro_column(results.COORDINATES, "sort of all", "µs"),
+        Column("library", "routine", library, False, cell=lambda times: Cell(_row_of(times[results.LIBRARY]).routine)),
+        _micro_column(results.LIBRARY, "µs", library),
         Column("library_event_us", "by events, µs", library, cell=_by_events),
-        _peak_column(LIBRARY, library),
-        _ratio_column("paper_over_ours", "the paper’s", PAPER_KERNELS, OURS),
-        _ratio_column("coordinates_over_ours", "sort of all", COORDINATES, OURS),
-        _ratio_column("library_over_ours", library, LIBRARY, OURS),
-        Column("gflops", "ours", "GFLOPS", cell=lambda times: number_cell(times.gflops(OURS)), summary=LEAST),
+        _peak_column(results.LIBRARY, library),
+        _ratio_column("paper_over_ours", "the paper’s", results.PAPER_KERNELS, results.OURS),
+        _ratio_column("coordinates_over_ours", "sort of all", results.COORDINATES, results.OURS),
+        _ratio_column("library_over_ours", library, results.LIBRARY, results.OURS),
+        Column("gflops", "ours", "GFLOPS", cell=lambda times: number_cell(times.gflops(results.OURS)), summary=LEAST),
         Column(
-            "library_gflops", library, "GFLOPS", cell=lambda times: number_cell(times.gflops(LIBRARY)), summary=LEAST
+            "library_gflops",
+            library,
+            "GFLOPS",
+            cell=lambda times: number_cell(times.gflops(results.LIBRARY)),
+            summary=LEAST,
         ),
-        _name_column(REFILL, "kernels", "numeric phase"),
-        _micro_column(REFILL, "ours, µs", "numeric phase"),
-        _micro_column(HASHED, "hash tables, µs", "numeric phase"),
-        _micro_column(STORED, "stored destinations, µs", "numeric phase"),
-        Column("plan_mb", "plan, MB", "numeric phase", cell=lambda times: megabytes(_row_of(times[STORED]).plan_bytes)),
-        _micro_column(REUSE, f"{library}, µs", "numeric phase"),
-        _ratio_column("reuse_over_refill", "over ours", REUSE, REFILL, "numeric phase"),
+        _name_column(results.REFILL, "kernels", "numeric phase"),
+        _micro_column(results.REFILL, "ours, µs", "numeric phase"),
+        _micro_column(results.HASHED, "hash tables, µs", "numeric phase"),
+        _micro_column(results.STORED, "stored destinations, µs", "numeric phase"),
+        Column(
+            "plan_mb",
+            "plan, MB",
+            "numeric phase",
+            cell=lambda times: megabytes(_row_of(times[results.STORED]).plan_bytes),
+        ),
+        _micro_column(results.REUSE, f"{library}, µs", "numeric phase"),
+        _ratio_column("reuse_over_refill", "over ours", results.REUSE, results.REFILL, "numeric phase"),
     )
 
 
-def _peak_column(method: Method, group: str) -> Column[ProductTimes]:
+def _peak_column(method: Method, group: str) -> Column[results.ProductTimes]:
     return Column(
         f"{method.key}_peak_mb",
         "most MB at once",
@@ -293,52 +262,52 @@ def _peak_column(method: Method, group: str) -> Column[ProductTimes]:
     )
 
 
-def _by_events(times: ProductTimes) -> Cell:
-    return number_cell(_row_of(times[LIBRARY]).stage_whole, MICRO)
+def _by_events(times: results.ProductTimes) -> Cell:
+    return number_cell(_row_of(times[results.LIBRARY]).stage_whole, MICRO)
 
 
-def _name_column(method: Method, title: str, group: str) -> Column[ProductTimes]:
-    def text(time: Time) -> str:
+def _name_column(method: Method, title: str, group: str) -> Column[results.ProductTimes]:
+    def text(time: results.Time) -> str:
         return OUR_METHODS.get((time.row.mode, time.row.method), time.name)
 
     return Column(method.key, title, group, False, cell=lambda times: name_of(times[method], text))
 
 
-def _micro_column(method: Method, title: str, group: str) -> Column[ProductTimes]:
+def _micro_column(method: Method, title: str, group: str) -> Column[results.ProductTimes]:
     """Return the column of a method's time in microseconds, or of the reason why it has none."""
     return time_column(f"{method.key}_us", title, group, method, lambda times: times.failure(method))
 
 
 def _ratio_column(
     key: str, title: str, base: Method, divisor: Method, group: str = "times over ours"
-) -> Column[ProductTimes]:
+) -> Column[results.ProductTimes]:
     return speedup_column(key, title, group, base, divisor, LEAST)
 
 
 @table(STUDY_NAME, "table-memory", title="Memory of the products", numbering="ours")
 def memory(campaign: Campaign, published: Published) -> Table:
     """One line for each product: peak memory of each method, divided by the memory of C."""
-    cases = all_products(campaign, published)
-    columns: tuple[Column[ProductTimes], ...] = (
+    cases = results.all_products(campaign, published)
+    columns: tuple[Column[results.ProductTimes], ...] = (
         NAME,
         PRODUCT,
         Column("c_mb", "C as CSR, MB", cell=lambda times: megabytes(times.bytes_of_c)),
-        *(_memory_column(method, "most bytes at once / bytes of C") for method in (*METHODS, SINGLE)),
-        *(_memory_column(routine, f"{library_of(campaign)}, the same") for routine in routines_of(cases)),
+        *(_memory_column(method, "most bytes at once / bytes of C") for method in (*results.METHODS, results.SINGLE)),
+        *(_memory_column(routine, f"{library_of(campaign)}, the same") for routine in results.routines_of(cases)),
     )
     caption = [
         "The most memory that a product takes at once beside its factors, with C, over the bytes of C as CSR with",
         "indices of 4 bytes. All methods allocate from one pool, whose growth is measured.",
         "On the CPU there is no such pool, and nothing is counted." if campaign.on_cpu else "",
-        f"{precision_of(campaign).capitalize()} precision.",
+        f"{results.precision_of(campaign).capitalize()} precision.",
         f"Ours: {campaign.column}, campaign {campaign.name}.",
         unavailable_note(campaign),
     ]
     return table_of(columns, cases, join_sentences(caption), _summary(cases))
 
 
-def _memory_column(method: Method, group: str) -> Column[ProductTimes]:
-    def cell(times: ProductTimes) -> Cell:
+def _memory_column(method: Method, group: str) -> Column[results.ProductTimes]:
+    def cell(times: results.ProductTimes) -> Cell:
         failure = times.failure(method)
         cell = add_row_keys(ratio(times.memory(method)), times[method])
         return cell if cell.value else Cell(notes=(failure,) if failure else ())
@@ -349,14 +318,14 @@ def _memory_column(method: Method, group: str) -> Column[ProductTimes]:
 @table(STUDY_NAME, "table-phases", title="One phase against two", numbering="ours", lead=("two_over_one",))
 def phases(campaign: Campaign, published: Published) -> Table:
     """One line for each product: times of the one-phase and two-phase methods and of their steps, and their memory."""
-    cases = all_products(campaign, published)
+    cases = results.all_products(campaign, published)
     columns = (
         NAME,
         PRODUCT,
-        *_step_columns(ONE_TUNED, ONE_PHASE),
-        *_step_columns(TWO_TUNED, TWO_PHASES),
-        time_column("refill_us", "numeric alone, µs", "", REFILL),
-        _ratio_column("two_over_one", "time", TWO_TUNED, ONE_TUNED, "two phases over one"),
+        *_step_columns(results.ONE_TUNED, ONE_PHASE),
+        *_step_columns(results.TWO_TUNED, TWO_PHASES),
+        time_column("refill_us", "numeric alone, µs", "", results.REFILL),
+        _ratio_column("two_over_one", "time", results.TWO_TUNED, results.ONE_TUNED, "two phases over one"),
         Column("two_over_one_bytes", "memory", "two phases over one", cell=_two_over_one_bytes, summary=LEAST),
     )
     caption = [
@@ -365,21 +334,21 @@ def phases(campaign: Campaign, published: Published) -> Table:
         "places; the numeric one computes them. Count: products of rows, and bins; settle: what is left over is done",
         "again, and C is cut to its size. Both with the kernels that the search chose. Whole: the product with its",
         "allocations; steps: medians of each by events in samples of their own, so that they do not add up to it.",
-        f"Numeric alone: into a C whose pattern is there, by the {EVENT} clock.",
+        f"Numeric alone: into a C whose pattern is there, by the {results.EVENT} clock.",
         "Memory: the most bytes at once. Ratios are above 1 where one phase is the better; the worst is that for it.",
-        f"{precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, HOST),
+        f"{results.precision_of(campaign).capitalize()} precision.",
+        measurement_note(campaign, results.HOST),
         unavailable_note(campaign),
     ]
     return table_of(columns, cases, join_sentences(caption), _summary(cases))
 
 
-def _step_columns(method: Method, steps: Sequence[str]) -> tuple[Column[ProductTimes], ...]:
+def _step_columns(method: Method, steps: Sequence[str]) -> tuple[Column[results.ProductTimes], ...]:
     """Return the columns of the time of a whole product, and of each of its steps."""
     group = f"{method.title}: µs"
 
-    def step_column(name: str) -> Column[ProductTimes]:
-        def cell(times: ProductTimes) -> Cell:
+    def step_column(name: str) -> Column[results.ProductTimes]:
+        def cell(times: results.ProductTimes) -> Cell:
             return number_cell(_row_of(times[method]).get(f"stage_{name}"), MICRO)
 
         return Column(f"{method.key}_{name}_us", name, group, cell=cell)
@@ -387,8 +356,8 @@ def _step_columns(method: Method, steps: Sequence[str]) -> tuple[Column[ProductT
     return _micro_column(method, "whole", group), *map(step_column, steps)
 
 
-def _two_over_one_bytes(times: ProductTimes) -> Cell:
-    one_phase, two_phase = (_row_of(times[method]).peak_bytes for method in (ONE_TUNED, TWO_TUNED))
+def _two_over_one_bytes(times: results.ProductTimes) -> Cell:
+    one_phase, two_phase = (_row_of(times[method]).peak_bytes for method in (results.ONE_TUNED, results.TWO_TUNED))
     return ratio(two_phase / one_phase if one_phase and two_phase else None)
 
 
@@ -398,17 +367,21 @@ SEARCHED = "a time of the search: not chosen, and so not timed again"
 @table(STUDY_NAME, "table-bins", title="The fastest kernel of each bin", numbering="ours")
 def bins(campaign: Campaign, published: Published) -> Table:
     """One line for each bin of each product: the fastest kernel of each method, and its time."""
-    items = [item for times in all_times(campaign, published) for item in bins_of(times) or [BinTimes(times)]]
-    columns: tuple[Column[BinTimes], ...] = (
+    items = [
+        item
+        for times in results.all_times(campaign, published)
+        for item in results.bins_of(times) or [results.BinTimes(times)]
+    ]
+    columns: tuple[Column[results.BinTimes], ...] = (
         NAME,
         Column("product", "product", numeric=False, cell=lambda item: _titled(item.row.product, PRODUCTS)),
-        Column("mode", "phase", numeric=False, cell=lambda item: _titled(item.row.mode, BIN_MODES)),
+        Column("mode", "phase", numeric=False, cell=lambda item: _titled(item.row.mode, results.BIN_MODES)),
         Column("bin", "bin", cell=lambda item: Cell(item.row.bin, item.title)),
         Column("rows", "rows", cell=lambda item: count(item.rows)),
         Column("products", "products", cell=lambda item: count(item.products)),
         Column("compression", "compression", cell=lambda item: ratio(item.compression)),
-        *(column for method in BIN_METHODS for column in _kernel_columns(method)),
-        Column("winner", "won by", numeric=False, cell=lambda item: _titled(item.winner, BIN_METHODS)),
+        *(column for method in results.BIN_METHODS for column in _kernel_columns(method)),
+        Column("winner", "won by", numeric=False, cell=lambda item: _titled(item.winner, results.BIN_METHODS)),
         Column("lead", "lead", cell=lambda item: ratio(item.lead)),
     )
     caption = [
@@ -418,10 +391,10 @@ def bins(campaign: Campaign, published: Published) -> Table:
         "binned by their entries and stored in their known places; no sort was tried. Kernel: lanes of a row, slots or",
         "room, and rows of a block. Compression: products per entry of C. Won by: the fastest;",
         "lead: the time of the next best method over its own.",
-        OF_THE_SEARCH,
+        results.OF_THE_SEARCH,
         _wins(items),
-        f"{precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, EVENT),
+        f"{results.precision_of(campaign).capitalize()} precision.",
+        measurement_note(campaign, results.EVENT),
         unavailable_note(campaign),
     ]
     return table_of(columns, items, join_sentences(caption))
@@ -431,30 +404,32 @@ def _titled(value: str | None, titles: Mapping[str, str]) -> Cell:
     return Cell(value, titles[value]) if value else Cell()
 
 
-def _kernel_columns(method: str) -> list[Column[BinTimes]]:
+def _kernel_columns(method: str) -> list[Column[results.BinTimes]]:
     """Return the columns of the fastest kernel of a method for a bin, and of its time."""
 
-    def kernel(item: BinTimes) -> Cell:
+    def kernel(item: results.BinTimes) -> Cell:
         return name_of(item[method], lambda time: time.name.rpartition(f"{method}-")[2])
 
-    def micro(item: BinTimes) -> Cell:
+    def micro(item: results.BinTimes) -> Cell:
         time = item[method]
         cell = microseconds(time, reason=None if time else item.kernels.select(method=method).failure)
         return replace(cell, notes=(*cell.notes, SEARCHED)) if time and time.row.phase != "report" else cell
 
-    time = Column[BinTimes](f"{method}_us", "µs", BIN_METHODS[method], cell=micro)
-    name = Column[BinTimes](f"{method}_kernel", "kernel", BIN_METHODS[method], False, cell=kernel)
+    time = Column[results.BinTimes](f"{method}_us", "µs", results.BIN_METHODS[method], cell=micro)
+    name = Column[results.BinTimes](f"{method}_kernel", "kernel", results.BIN_METHODS[method], False, cell=kernel)
     return [time] if method == "dense" else [name, time]
 
 
-def _wins(items: Sequence[BinTimes]) -> str:
+def _wins(items: Sequence[results.BinTimes]) -> str:
     """Return the sentence that counts for each method the bins in which it wins; empty without bins."""
     texts = []
-    for mode, title in BIN_MODES.items():
+    for mode, title in results.BIN_MODES.items():
         win_counts = Counter(item.winner for item in items if item.row.mode == mode and item.winner)
         if win_counts:
             counts = ", ".join(
-                f"{BIN_METHODS[method]} {win_counts[method]}" for method in BIN_METHODS if win_counts[method]
+                f"{results.BIN_METHODS[method]} {win_counts[method]}"
+                for method in results.BIN_METHODS
+                if win_counts[method]
             )
             texts.append(f"in the {win_counts.total()} bins of the {title}: {counts}")
     return f"Won {'; '.join(texts)}." if texts else ""
@@ -470,34 +445,34 @@ OVER_SORT = "speedup over the sort of all"
 @table(STUDY_NAME, "table-setup", title="The set-up of multigrid", numbering="ours", lead=("coordinates_over_default",))
 def setup(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: times of three set-ups, speedups over sorting, time per unknown, and phases."""
-    cases = all_times(campaign, published)
+    cases = results.all_times(campaign, published)
     share = published_range(published, SHARE_MIN, SHARE_MAX)
 
-    def published_share(case: ProblemTimes) -> Cell:
+    def published_share(case: results.ProblemTimes) -> Cell:
         return Cell(share[1], _percents(share)) if share and case.line.published else Cell()
 
-    def published_speedup(case: ProblemTimes) -> Cell:
+    def published_speedup(case: results.ProblemTimes) -> Cell:
         return ratio(published_value(published, SET_UP, case.line.published) if case.line.published else None)
 
     shares = "share of Galerkin products"
-    columns: tuple[Column[ProblemTimes], ...] = (
+    columns: tuple[Column[results.ProblemTimes], ...] = (
         NAME,
         Column("unknowns", "unknowns", cell=lambda case: count(case.hierarchy.rows)),
         Column("levels", "levels", cell=lambda case: Cell(case.hierarchy.levels)),
         Column("complexity", "complexity", cell=lambda case: ratio(case.hierarchy.complexity)),
-        *(_milli_column(f"{method.key}_ms", method.title, "whole set-up, ms", method) for method in SET_UPS),
-        *(_sort_column(method) for method in (OUR_SET_UP, PAPERS_SET_UP)),
+        *(_milli_column(f"{method.key}_ms", method.title, "whole set-up, ms", method) for method in results.SET_UPS),
+        *(_sort_column(method) for method in (results.OUR_SET_UP, results.PAPERS_SET_UP)),
         Column("published_speedup", f"published, {GPU}", OVER_SORT, cell=published_speedup),
         Column(
             "ns_an_unknown",
             "ns an unknown",
             "ours",
-            cell=lambda case: _over(_seconds(case[OUR_SET_UP]), case.hierarchy.rows, NANO),
+            cell=lambda case: _over(_seconds(case[results.OUR_SET_UP]), case.hierarchy.rows, NANO),
             summary=MOST,
         ),
         Column("peak_mb", "most MB at once", "ours", cell=lambda case: megabytes(case.hierarchy.peak_bytes)),
         *_stage_columns("phases on all levels, ms"),
-        Column("galerkin_share", "ours", shares, cell=lambda case: percent(galerkin_share(case.stages))),
+        Column("galerkin_share", "ours", shares, cell=lambda case: percent(results.galerkin_share(case.stages))),
         Column("published_share", f"published, {GPU}", shares, cell=published_share),
     )
     caption = [
@@ -510,22 +485,24 @@ def setup(campaign: Campaign, published: Published) -> Table:
         if share
         else "",
         cpu_note(campaign),
-        f"{precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, HOST),
+        f"{results.precision_of(campaign).capitalize()} precision.",
+        measurement_note(campaign, results.HOST),
         unavailable_note(campaign),
     ]
     return table_of(columns, cases, join_sentences(caption), _summary(cases))
 
 
-def _sort_column(method: Method) -> Column[ProblemTimes]:
-    return speedup_column(f"coordinates_over_{method.key}", method.title, OVER_SORT, COORDINATE_SET_UP, method, LEAST)
+def _sort_column(method: Method) -> Column[results.ProblemTimes]:
+    return speedup_column(
+        f"coordinates_over_{method.key}", method.title, OVER_SORT, results.COORDINATE_SET_UP, method, LEAST
+    )
 
 
-def _milli_column(key: str, title: str, group: str, method: Method) -> Column[ProblemTimes]:
+def _milli_column(key: str, title: str, group: str, method: Method) -> Column[results.ProblemTimes]:
     """Return the column of a set-up or solution time in ms, or of the reason why a measured problem has none."""
 
-    def cell(case: ProblemTimes) -> Cell:
-        return time_cell(case[method], MILLI, case.why_not(method) if case.case.is_measured else None)
+    def cell(case: results.ProblemTimes) -> Cell:
+        return time_cell(case[method], results.MILLI, case.why_not(method) if case.case.is_measured else None)
 
     return Column(key, title, group, cell=cell)
 
@@ -534,7 +511,7 @@ def _stage_columns(group: str) -> list[Column[Any]]:
     """Return the columns of the times of all stages of a set-up, for a problem or for a level."""
 
     def column(name: str, title: str) -> Column[Any]:
-        return Column(f"{name}_ms", title, group, cell=lambda case: number_cell(case.stages.get(name), MILLI))
+        return Column(f"{name}_ms", title, group, cell=lambda case: number_cell(case.stages.get(name), results.MILLI))
 
     return [column(name, title) for name, title in SETUP_STAGES.items()]
 
@@ -543,12 +520,12 @@ def _stage_columns(group: str) -> list[Column[Any]]:
 class Level:
     """A multigrid level of a problem; without a time if no level of the problem was timed."""
 
-    problem: ProblemTimes
-    timed: Time | None
+    problem: results.ProblemTimes
+    timed: results.Time | None
 
     @property
     def name(self) -> Cell:
-        return self.problem.line.noted_cell("" if self.timed else self.problem.why_not(LEVEL))
+        return self.problem.line.noted_cell("" if self.timed else self.problem.why_not(results.LEVEL))
 
     @property
     def row(self) -> AmgRow:
@@ -556,7 +533,7 @@ class Level:
 
     @property
     def stages(self) -> Mapping[str, float]:
-        return stages_of(self.row)
+        return results.stages_of(self.row)
 
 
 LEVEL_COLUMNS: tuple[Column[Level], ...] = (
@@ -564,23 +541,27 @@ LEVEL_COLUMNS: tuple[Column[Level], ...] = (
     Column("level", "level", cell=lambda level: Cell(level.row.level)),
     Column("rows", "rows", cell=lambda level: count(level.row.rows)),
     Column("nonzeros", "non-zeros", cell=lambda level: count(level.row.nonzeros)),
-    Column("whole_ms", "whole, ms", cell=lambda level: time_cell(level.timed, MILLI)),
+    Column("whole_ms", "whole, ms", cell=lambda level: time_cell(level.timed, results.MILLI)),
     *_stage_columns("phases, ms"),
-    Column("galerkin_share", "share of the Galerkin product", cell=lambda level: percent(galerkin_share(level.stages))),
+    Column(
+        "galerkin_share",
+        "share of the Galerkin product",
+        cell=lambda level: percent(results.galerkin_share(level.stages)),
+    ),
 )
 
 
 @table(STUDY_NAME, "table-levels", title="The set-up level by level", numbering="ours")
 def levels(campaign: Campaign, published: Published) -> Table:
     """One line for each multigrid level of a problem: time of its set-up, as a whole and by phases."""
-    cases = all_times(campaign, published)
+    cases = results.all_times(campaign, published)
     lines = [Level(case, time) for case in cases for time in (*case.levels,) or (None,)]
     caption = [
         "What makes the next level of each: its matrix’s sizes, all of it, and its phases. The levels before it are",
         "there.",
         IN_STEPS,
-        f"{precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, HOST),
+        f"{results.precision_of(campaign).capitalize()} precision.",
+        measurement_note(campaign, results.HOST),
         unavailable_note(campaign),
     ]
     return table_of(LEVEL_COLUMNS, lines, join_sentences(caption))
@@ -590,29 +571,29 @@ def _percents(share: tuple[float, float]) -> str:
     return f"{100 * share[0]:.0f}–{100 * share[1]:.0f} %"
 
 
-def _solved(case: ProblemTimes) -> AmgRow:
-    return _row_of(case[SOLUTION], case[OUR_SET_UP])
+def _solved(case: results.ProblemTimes) -> AmgRow:
+    return _row_of(case[results.SOLUTION], case[results.OUR_SET_UP])
 
 
-def _total(case: ProblemTimes) -> float | None:
+def _total(case: results.ProblemTimes) -> float | None:
     """Return the seconds of set-up and solution together; None if either is missing."""
-    set_up_time, solution = case[OUR_SET_UP], case[SOLUTION]
+    set_up_time, solution = case[results.OUR_SET_UP], case[results.SOLUTION]
     return set_up_time.seconds + solution.seconds if set_up_time and solution else None
 
 
-SOLVE_COLUMNS: tuple[Column[ProblemTimes], ...] = (
+SOLVE_COLUMNS: tuple[Column[results.ProblemTimes], ...] = (
     NAME,
     Column("unknowns", "unknowns", cell=lambda case: count(_solved(case).rows)),
     Column("levels", "levels", cell=lambda case: Cell(_solved(case).levels)),
     Column("iterations", "iterations", cell=lambda case: Cell(_solved(case).iterations)),
-    _milli_column("setup_ms", "set-up", "ms", OUR_SET_UP),
-    _milli_column("solve_ms", "solution", "ms", SOLUTION),
-    Column("sum_ms", "together", "ms", cell=lambda case: number_cell(_total(case), MILLI)),
+    _milli_column("setup_ms", "set-up", "ms", results.OUR_SET_UP),
+    _milli_column("solve_ms", "solution", "ms", results.SOLUTION),
+    Column("sum_ms", "together", "ms", cell=lambda case: number_cell(_total(case), results.MILLI)),
     Column(
         "iteration_ms",
         "an iteration",
         "ms",
-        cell=lambda case: _over(_seconds(case[SOLUTION]), _solved(case).iterations, MILLI),
+        cell=lambda case: _over(_seconds(case[results.SOLUTION]), _solved(case).iterations, results.MILLI),
     ),
     Column("ns_an_unknown", "together, ns an unknown", cell=lambda case: _over(_total(case), _solved(case).rows, NANO)),
 )
@@ -625,60 +606,60 @@ def solve(campaign: Campaign, published: Published) -> Table:
         "Conjugate gradients with a V-cycle each, from x = 0 until the residual is",
         f"{TOLERANCE:.0e} of the right side, which is A times a random vector; the set-up with our kernels. Both begin",
         "with all that they need on the device. Nothing of this is published.",
-        f"{precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, HOST),
+        f"{results.precision_of(campaign).capitalize()} precision.",
+        measurement_note(campaign, results.HOST),
         unavailable_note(campaign),
     ]
-    return table_of(SOLVE_COLUMNS, all_times(campaign, published), join_sentences(caption))
+    return table_of(SOLVE_COLUMNS, results.all_times(campaign, published), join_sentences(caption))
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
     """One line for each target: wanted number, measured number and worst case; or the reason why none was measured."""
-    times = {case.line.problem: case for case in all_times(campaign, published)}
+    times = {case.line.problem: case for case in results.all_times(campaign, published)}
     caption = [
         "What was aimed at and what was reached, on the paper’s eight problems and their 24 products: A·A, A·P and",
         "R·(A·P) of each; of elasticity on those of three bodies, of squares on A·A of eight other matrices. Ours: the",
         "fastest way to a whole product with our kernels, as in the table of products. Best that was run: the fastest",
         "of the library’s routines, the paper’s kernels and the sort of all products. Cases: how many have a number;",
         "where some have none, a verdict is of the others, and a note names what is missing.",
-        f"{precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, HOST),
-        f"Numeric phases, the library’s beside our whole products too: by the {EVENT} clock where a line does not say",
-        "another; whole products and set-ups are timed by the host’s alone.",
+        f"{results.precision_of(campaign).capitalize()} precision.",
+        measurement_note(campaign, results.HOST),
+        f"Numeric phases, the library’s beside our whole products too: by the {results.EVENT} clock where a line does",
+        "not say another; whole products and set-ups are timed by the host’s alone.",
         target_device_note(campaign),
         unavailable_note(campaign),
     ]
-    return targets_table(campaign, published, QUANTITIES, times, join_sentences(caption))
+    return targets_table(campaign, published, results.QUANTITIES, times, join_sentences(caption))
 
 
 @table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """Return the table: one line for each product, its numeric phase and the whole product that comes before."""
     costs = [_setup_costs(times) for precision in campaign.precisions
-             for case in all_times(campaign, published, precision) for times in case.products]  # fmt: skip
+             for case in results.all_times(campaign, published, precision) for times in case.products]  # fmt: skip
     return setup_costs_table(
         campaign,
         costs,
         library=library_of(campaign),
-        clock=EVENT,
+        clock=results.EVENT,
         setup="Set-up: a whole product of ours, which makes the pattern, by the host’s clock. Products here are numeric"
         " phases, the numbers alone into a pattern that is there. Whole products take and leave CSR, without a set-up.",
         analysis="Analysis: the whole product that comes before by SpGEMMreuse, by the host’s clock.",
     )
 
 
-def _setup_costs(times: ProductTimes) -> SetupCosts:
+def _setup_costs(times: results.ProductTimes) -> SetupCosts:
     own_time, product_time, library_time = (
-        times[REFILL],
-        times[OURS],
-        times.of(LIBRARY).select(routine="reuse").fastest(HOST),
+        times[results.REFILL],
+        times[results.OURS],
+        times.of(results.LIBRARY).select(routine="reuse").fastest(results.HOST),
     )
     return SetupCosts(
         times.name,
         times.case.precision,
-        library=times[REUSE],
-        csr=times[REUSE],
+        library=times[results.REUSE],
+        csr=times[results.REUSE],
         ours=own_time,
         ours_seconds=product_time.seconds if own_time and product_time else None,
         library_seconds=library_time.seconds if library_time else None,
@@ -694,15 +675,20 @@ def _contestant(row: AmgRow) -> str | None:
 TASKS = [
     Method(f"{operation}_{product}", f"{title}, {task}", columns={"what": operation, "product": product}, clock=clock)
     for product, title in PRODUCTS.items()
-    for operation, task, clock in (("product", "whole product", HOST), ("numeric", "numeric phase", EVENT))
+    for operation, task, clock in (
+        ("product", "whole product", results.HOST),
+        ("numeric", "numeric phase", results.EVENT),
+    )
 ]
-register_baselines(STUDY_NAME, [*TASKS, replace(OUR_SET_UP, title="set-up", columns={"what": "setup"})], _contestant)
+register_baselines(
+    STUDY_NAME, [*TASKS, replace(results.OUR_SET_UP, title="set-up", columns={"what": "setup"})], _contestant
+)
 
 
 @table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: JudgedBy) -> PaperProblems:
-        times = {case.line.problem: case for case in all_times(source, published)}
+    def data(source: Campaign, variants: JudgedBy) -> results.PaperProblems:
+        times = {case.line.problem: case for case in results.all_times(source, published)}
         return {name: times.get(name) for name in published.problems}
 
-    return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)
+    return claims_table(campaign, load_claims(STUDY_NAME), results.CLAIMS, data)

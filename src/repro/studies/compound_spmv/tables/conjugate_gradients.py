@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from repro.results import columns
 from repro.results.campaign_data import Campaign, Method
-from repro.results.columns import (
-    PRECISION,
-    PROBLEM,
-    count,
-    megabytes,
-    microseconds,
-    percent,
-    ratio,
-    speedup_column,
-    statistics,
-)
 from repro.results.problem_lines import join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import table
@@ -23,18 +13,9 @@ from repro.results.significance import geometric_mean
 from repro.results.tables import Cell, Column, Table, table_of
 from repro.sparse.solvers.conjugate_gradients import MAX_ITERATIONS, TIMED_ITERATIONS, TOLERANCES
 from repro.sparse.tuning_features import library_of
-from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME
-from repro.studies.compound_spmv.results import (
-    CHIP_CG,
-    LIBRARY_CG,
-    OUR_CG,
-    Time,
-    Times,
-    all_times,
-    cases_of_conjugate_gradients,
-)
+from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, STUDY_NAME, results
 
-STATISTICS = statistics(ratio, {"geometric mean": geometric_mean, "worst": min})
+STATISTICS = columns.statistics(columns.ratio, {"geometric mean": geometric_mean, "worst": min})
 
 
 def how_solved(campaign: Campaign) -> str:
@@ -54,9 +35,9 @@ def how_solved(campaign: Campaign) -> str:
     )
 
 
-def missing_problems_note(campaign: Campaign, cases: Sequence[Times]) -> str:
+def missing_problems_note(campaign: Campaign, cases: Sequence[results.Times]) -> str:
     """Return the sentence on problems that were not solved, since they are not symmetric; empty if none was tried."""
-    tried_problems = {case.line.problem for case in cases_of_conjugate_gradients(cases)}
+    tried_problems = {case.line.problem for case in results.cases_of_conjugate_gradients(cases)}
     measured_problems = dict.fromkeys(case.line.problem for case in cases if case.case.is_measured)
     omitted_names = ", ".join(name for name in measured_problems if name not in tried_problems)
     return (
@@ -66,55 +47,55 @@ def missing_problems_note(campaign: Campaign, cases: Sequence[Times]) -> str:
     )
 
 
-def _time(key: str, solver: Method) -> Column[Times]:
-    def cell(case: Times) -> Cell:
+def _time(key: str, solver: Method) -> Column[results.Times]:
+    def cell(case: results.Times) -> Cell:
         failure = case.case.select(solver.predicate, **solver.columns).failure
-        return microseconds(case.iteration(solver), reason=failure)
+        return columns.microseconds(case.iteration(solver), reason=failure)
 
     return Column(f"{key}_us", "µs", solver.title, cell=cell)
 
 
-def _product(key: str, solver: Method) -> Column[Times]:
-    def cell(case: Times) -> Cell:
+def _product(key: str, solver: Method) -> Column[results.Times]:
+    def cell(case: results.Times) -> Cell:
         time = case[solver]
         return Cell(time.row.product if time else None)
 
     return Column(key, "product", solver.title, numeric=False, cell=cell)
 
 
-def _speedup(key: str, title: str, base: Method, divisor: Method) -> Column[Times]:
-    def iteration_of(solver: Method) -> Callable[[Times], Time | None]:
+def _speedup(key: str, title: str, base: Method, divisor: Method) -> Column[results.Times]:
+    def iteration_of(solver: Method) -> Callable[[results.Times], results.Time | None]:
         return lambda case: case.iteration(solver)
 
-    return speedup_column(key, title, "speedup", iteration_of(base), iteration_of(divisor), STATISTICS)
+    return columns.speedup_column(key, title, "speedup", iteration_of(base), iteration_of(divisor), STATISTICS)
 
 
-def _to_tolerance(case: Times) -> Cell:
-    chip = case[CHIP_CG]
-    return count(chip.row.to_tolerance if chip else None)
+def _to_tolerance(case: results.Times) -> Cell:
+    chip = case[results.CHIP_CG]
+    return columns.count(chip.row.to_tolerance if chip else None)
 
 
-def _columns() -> tuple[Column[Times], ...]:
+def _columns() -> tuple[Column[results.Times], ...]:
     return (
-        PROBLEM,
-        PRECISION,
+        columns.PROBLEM,
+        columns.PRECISION,
         Column("matrix_MB", "MB", "matrix", cell=_megabytes),
-        Column("kept_percent", "on the chip", "matrix", cell=lambda case: percent(case.kept)),
+        Column("kept_percent", "on the chip", "matrix", cell=lambda case: columns.percent(case.kept)),
         Column("to_tolerance", "iterations", cell=_to_tolerance),
-        _time("chip", CHIP_CG),
-        _time("ours", OUR_CG),
-        _product("ours", OUR_CG),
-        _time("library", LIBRARY_CG),
-        _product("library", LIBRARY_CG),
-        _speedup("speedup_over_ours", "chip over ours", OUR_CG, CHIP_CG),
-        _speedup("speedup_over_library", "chip over the library’s", LIBRARY_CG, CHIP_CG),
-        _speedup("ours_speedup_over_library", "ours over the library’s", LIBRARY_CG, OUR_CG),
+        _time("chip", results.CHIP_CG),
+        _time("ours", results.OUR_CG),
+        _product("ours", results.OUR_CG),
+        _time("library", results.LIBRARY_CG),
+        _product("library", results.LIBRARY_CG),
+        _speedup("speedup_over_ours", "chip over ours", results.OUR_CG, results.CHIP_CG),
+        _speedup("speedup_over_library", "chip over the library’s", results.LIBRARY_CG, results.CHIP_CG),
+        _speedup("ours_speedup_over_library", "ours over the library’s", results.LIBRARY_CG, results.OUR_CG),
     )
 
 
-def _megabytes(case: Times) -> Cell:
-    chip = case[CHIP_CG]
-    return megabytes((chip.row.matrix_bytes if chip else None) or None)
+def _megabytes(case: results.Times) -> Cell:
+    chip = case[results.CHIP_CG]
+    return columns.megabytes((chip.row.matrix_bytes if chip else None) or None)
 
 
 @table(
@@ -127,8 +108,8 @@ def _megabytes(case: Times) -> Cell:
 )
 def conjugate_gradients(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision with a symmetric matrix."""
-    everything = all_times(campaign, published)
-    cases = cases_of_conjugate_gradients(everything)
+    everything = results.all_times(campaign, published)
+    cases = results.cases_of_conjugate_gradients(everything)
     library = library_of(campaign)
     caption = [
         how_solved(campaign),

@@ -9,6 +9,7 @@ from operator import attrgetter, itemgetter
 from typing import Literal, NamedTuple
 
 from repro.bench.rows import OUTSIDE, RecordedRow
+from repro.results import problem_lines
 from repro.results.campaign_data import Campaign, Method
 from repro.results.claims import target_device_note, time_allowance, wanted_cell
 from repro.results.columns import (
@@ -40,17 +41,6 @@ from repro.results.common_tables import (
     SetupCosts,
     register_baselines,
     setup_costs_table,
-)
-from repro.results.problem_lines import (
-    ProblemLine,
-    events_note,
-    join_sentences,
-    launch_note,
-    measurement_note,
-    recorded_lines,
-    remarks,
-    unavailable_note,
-    unconfirmed_note,
 )
 from repro.results.published import Published, Record
 from repro.results.registry import table
@@ -144,13 +134,15 @@ def floor(campaign: Campaign, published: Published) -> Table:
         "too large for the cache (bytes read and written) and what an empty kernel reads. Speedup: the",
         "fastest routine’s time over the winner’s. Nothing of this is published.",
         kernels_note(campaign),
-        measurement_note(campaign, "graph"),
-        launch_note(sum(case.case.is_mostly_launch("graph", best) for case, best in winners), len(winners)),
+        problem_lines.measurement_note(campaign, "graph"),
+        problem_lines.launch_note(
+            sum(case.case.is_mostly_launch("graph", best) for case, best in winners), len(winners)
+        ),
         f"Winners with other variants within {100 * campaign.tie:g} % in the search:",
         f"{sum(bool(best.ties) for _, best in winners)} of {len(winners)}.",
-        unavailable_note(campaign),
+        problem_lines.unavailable_note(campaign),
     ]
-    return table_of(_floor_columns(library_of(campaign)), cases, join_sentences(caption))
+    return table_of(_floor_columns(library_of(campaign)), cases, problem_lines.join_sentences(caption))
 
 
 #: Additional columns of a table in which a format of pairs has won.
@@ -206,14 +198,14 @@ def problems(campaign: Campaign, published: Published) -> Table:
         " clock." if "cold" in campaign.caches and campaign.cache == "warm" else "",
         "Nothing of this is published.",
         kernels_note(campaign),
-        measurement_note(campaign, "graph"),
-        launch_note(sum(case.is_mostly_launch for case in timed_cases), len(timed_cases)),
-        unconfirmed_note((case.case, case[OURS], case[PAPERS]) for case in cases),
-        unavailable_note(campaign),
+        problem_lines.measurement_note(campaign, "graph"),
+        problem_lines.launch_note(sum(case.is_mostly_launch for case in timed_cases), len(timed_cases)),
+        problem_lines.unconfirmed_note((case.case, case[OURS], case[PAPERS]) for case in cases),
+        problem_lines.unavailable_note(campaign),
     ]  # fmt: skip
     omitted_columns = {*(() if has_pairs else OWN), *(() if chained else CHAIN)}
     columns = [column for column in _problem_columns(library) if column.key not in omitted_columns]
-    return table_of(columns, cases, join_sentences(caption), MEAN_AND_LEAST)
+    return table_of(columns, cases, problem_lines.join_sentences(caption), MEAN_AND_LEAST)
 
 
 def _problem_columns(library: str) -> tuple[Column[Times], ...]:
@@ -292,7 +284,7 @@ def _by_events(method: Method) -> Callable[[Times], Time | None]:
 class CounterRow(NamedTuple):
     """Counters of a kernel, read by a profiler."""
 
-    line: ProblemLine
+    line: problem_lines.ProblemLine
     row: RecordedRow
 
 
@@ -344,7 +336,7 @@ def counters(campaign: Campaign, published: Published) -> Table:
     """A line for each kernel that `repro counters` was run on."""
     counter_rows = [
         CounterRow(line, row)
-        for line in recorded_lines(campaign, published)
+        for line in problem_lines.recorded_lines(campaign, published)
         for precision in campaign.precisions
         for row in campaign.counter_rows(line.problem, precision)
     ]
@@ -359,7 +351,7 @@ def counters(campaign: Campaign, published: Published) -> Table:
         f"Read by {' and '.join(profilers)} on {campaign.device}." if counter_rows else "",
         "" if counter_rows else "No counters were recorded in this campaign; `repro counters` does, on a GPU.",
     ]
-    return table_of(COUNTERS, counter_rows, join_sentences(caption), is_empty=not counter_rows)
+    return table_of(COUNTERS, counter_rows, problem_lines.join_sentences(caption), is_empty=not counter_rows)
 
 
 MEDIUM, LARGE = 20_000_000, 60_000_000
@@ -625,7 +617,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         f"matrix in the same order: {reordered_count} of {len(cases)} cases; permuting is not in the times.",
         "The papers’ choice: 4×4 and 3×3 BSR for quaternions and 3×3 blocks, CSR for complex numbers.",
         "By the event clock variants and routines are chosen by it, too.",
-        events_note(campaign),
+        problem_lines.events_note(campaign),
         "" if campaign.on_cpu else PUBLISHED_CLOCK,
         "With a cold cache the",
         "variants are those that the graph clock chose, timed by events after the L2 cache was overwritten, and the",
@@ -639,13 +631,13 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "Prototype: a C++ prototype on an H200, on eight other matrices; of symmetric matrices one of pairs, on four",
         "of these, seven cases.",
         kernels_note(campaign),
-        measurement_note(campaign, "graph"),
+        problem_lines.measurement_note(campaign, "graph"),
         "" if count else f"Ours is absent: {NOT_SEARCHED}.",
         target_device_note(campaign),
-        remarks(recorded_lines(campaign, published)),
-        unavailable_note(campaign),
+        problem_lines.remarks(problem_lines.recorded_lines(campaign, published)),
+        problem_lines.unavailable_note(campaign),
     ]  # fmt: skip
-    return table_of(_target_columns(), results, join_sentences(caption))
+    return table_of(_target_columns(), results, problem_lines.join_sentences(caption))
 
 
 def _pairs_note(large: int) -> str:

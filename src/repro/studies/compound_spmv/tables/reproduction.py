@@ -38,26 +38,14 @@ from repro.results.problem_lines import (
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.tables import Cell, Column, Table, table_of
-from repro.studies.compound_spmv import CITED, STUDY_NAME
-from repro.studies.compound_spmv.results import (
-    CLAIMS,
-    ENTRY_WORDS,
-    ClaimCases,
-    Sensitivity,
-    Time,
-    clock_note,
-    gpus,
-    kernels_note,
-    memory_of,
-    tied_layouts,
-)
+from repro.studies.compound_spmv import CITED, STUDY_NAME, results
 from repro.studies.compound_spmv.study import CompoundRow
 
 KIB = 1024
 FORMATS = ("ELL", "Sl-16", "Sl-32", "cuSPARSE")
 NAME = replace(PROBLEM, cell=lambda line: line.cell)
 ENTRY = Column[ProblemLine](
-    "entry", "entry", numeric=False, cell=lambda line: Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry))
+    "entry", "entry", numeric=False, cell=lambda line: Cell(line.entry, results.ENTRY_WORDS.get(line.entry, line.entry))
 )
 
 
@@ -98,7 +86,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
             size = float(published_row["csr_size"]) * KIB ** {"KiB": 1, "MiB": 2}[published_row["csr_unit"]]
             published_cells = [Cell(round(size), f"{published_row['csr_size']} {published_row['csr_unit']}")]
             published_cells += [printed_cell(published_row[name]) for name in FORMATS]
-        layouts = memory_of(line.record).get("double", {})
+        layouts = results.memory_of(line.record).get("double", {})
         csr = layouts.get("CSR")
         own_cells = [Cell(csr, size_text(csr)) if csr else Cell()]
         for name in FORMATS:
@@ -143,7 +131,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
     ties = time_count = marked_count = 0
     for line in problem_lines(join_reference_problems(campaign), published, entry):
         cells = [line.cell]
-        for gpu in gpus(published):
+        for gpu in results.gpus(published):
             if line.published:
                 item = published_layouts[line.published, gpu]
                 cells += [Cell(item["layout"]), printed_cell(item["speedup"])]
@@ -151,14 +139,14 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
                 cells += [Cell(), Cell()]
         case = Case[CompoundRow](campaign, line.problem, precision)
         best = case.winner("joint", "event")
-        ties, time_count = ties + bool(tied_layouts(case, best)), time_count + (best is not None)
+        ties, time_count = ties + bool(results.tied_layouts(case, best)), time_count + (best is not None)
         marked_count += case.is_mostly_launch("event", best)
         for measured_on in (campaign, *campaign.beside):
             cells += _layout_cells(Case(measured_on, line.problem, precision), line)
         rows.append(tuple(cells))
     columns = [NAME]
     for group, prefix, name in [
-        *((f"published: {gpu}", f"published_{gpu}".replace(" ", "_"), "") for gpu in gpus(published)),
+        *((f"published: {gpu}", f"published_{gpu}".replace(" ", "_"), "") for gpu in results.gpus(published)),
         (f"ours: {campaign.column}", "ours", ""),
         *(
             (f"ours: {column_title(campaign, reference)}", f"ours_{reference.name}", reference.name)
@@ -169,12 +157,12 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
         columns.append(Column(f"{prefix}_speedup", "speedup", group, campaign=name))
     caption = join_sentences(
         [
-            f"Best layout for {ENTRY_WORDS[entry]} entries in {precision} precision, and the speedup of layout",
+            f"Best layout for {results.ENTRY_WORDS[entry]} entries in {precision} precision, and the speedup of layout",
             "tuning: time of the best schedule for CSR-AoS-AoS over time of the best layout and schedule.",
             "The search chose by its first timing; ours are of the timing side by side afterwards, and can be below 1.",
             f"Published in Table {number} of {CITED}.",
-            kernels_note(campaign),
-            clock_note(campaign),
+            results.kernels_note(campaign),
+            results.clock_note(campaign),
             launch_note(marked_count, time_count),
             f"Other layouts within {100 * campaign.tie:g} % of the best in the search are a tie and named below:",
             f"{ties} of {time_count} cases.",
@@ -194,7 +182,7 @@ def _layout_cells(case: Case[CompoundRow], line: ProblemLine) -> tuple[Cell, Cel
     best = case.winner("joint", "event")
     if best is None:
         return Cell(notes=(case.why_not(),)), Cell()
-    tied_names = tied_layouts(case, best)
+    tied_names = results.tied_layouts(case, best)
     ties = (f"tie with {', '.join(tied_names)}",) if tied_names else ()
     layout = add_row_keys(Cell(best.row.layout, notes=ties), best)
     base = case.winner("schedule", "event")
@@ -210,7 +198,7 @@ def _register(number: int) -> None:
     @table(
         STUDY_NAME,
         f"table-{number}",
-        title=f"Best layout and speedup by layout tuning, {ENTRY_WORDS[entry]}, {precision} precision",
+        title=f"Best layout and speedup by layout tuning, {results.ENTRY_WORDS[entry]}, {precision} precision",
         numbering=f"Table {number} of {CITED}",
     )
     def make(campaign: Campaign, published: Published) -> Table:
@@ -233,7 +221,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     rows = []
     for line in problem_lines(join_reference_problems(campaign), published):
         cells = [NAME.cell(line), ENTRY.cell(line)]
-        for gpu in gpus(published):
+        for gpu in results.gpus(published):
             # not a dash, which means that static wins
             cells.append(_kind_cell(published_preferences[line.published, gpu]) if line.published else BLANK)
         cells += [
@@ -244,7 +232,10 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     columns = (
         NAME,
         ENTRY,
-        *(Column(f"published_{gpu}".replace(" ", "_"), gpu, "published", numeric=False) for gpu in gpus(published)),
+        *(
+            Column(f"published_{gpu}".replace(" ", "_"), gpu, "published", numeric=False)
+            for gpu in results.gpus(published)
+        ),
         Column("ours", campaign.column, "ours", numeric=False),
         *(
             Column(
@@ -258,7 +249,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
         ),
     )
     shares = []
-    for gpu in gpus(published):
+    for gpu in results.gpus(published):
         kinds = [item["preferred"] for item in published["dynamic"] if item["gpu"] == gpu]
         shares.append(_share_cell(sum(CASES[k] for k in kinds), 2 * len(kinds)))
     shares += [_share_cell(item.won, item.timed) for item in counts]
@@ -272,8 +263,8 @@ def preferred(campaign: Campaign, published: Published) -> Table:
             "preferred (–);",
             "a blank cell is not known, and where one precision alone has times it is named.",
             f"Published in Table 8 of {CITED}, whose section 5.4 puts it at about {percent} % of all cases.",
-            kernels_note(campaign),
-            clock_note(campaign),
+            results.kernels_note(campaign),
+            results.clock_note(campaign),
             launch_note(own_count.marked, own_count.timed),
             f"Ties of static and dynamic: {own_count.ties} of {own_count.timed}.",
             others_note(campaign),
@@ -301,7 +292,7 @@ def _preference_cell(campaign: Campaign, line: ProblemLine, preference_count: _C
         return Cell(None, " ", blank)
     answers: dict[str, bool] = {}
     notes: dict[str, None] = {}
-    winners: list[Time] = []
+    winners: list[results.Time] = []
     for precision in campaign.precisions:
         case = Case[CompoundRow](campaign, line.problem, precision)
         static, dynamic = case.winner("static", "event"), case.winner("dynamic", "event")
@@ -345,15 +336,15 @@ def _share_cell(win_count: int, time_count: int) -> Cell:
     )
 
 
-def _best_layout_cell(search: Sensitivity) -> Cell:
+def _best_layout_cell(search: results.Sensitivity) -> Cell:
     has_no_winner = search.best is None and search.line.is_available
     return Cell(
         search.best.row.layout if search.best else None, notes=(search.case.why_not(),) if has_no_winner else ()
     )
 
 
-def _spread_column(kind: str) -> Column[Sensitivity]:
-    def cell(search: Sensitivity) -> Cell:
+def _spread_column(kind: str) -> Column[results.Sensitivity]:
+    def cell(search: results.Sensitivity) -> Cell:
         if not (spread := search.spread(kind)):
             return Cell()
         value, fastest, slowest = spread
@@ -362,7 +353,7 @@ def _spread_column(kind: str) -> Column[Sensitivity]:
     return Column(f"{kind}_worst_over_best", kind, "slowest / fastest", cell=cell)
 
 
-def _registers_cell(search: Sensitivity) -> Cell:
+def _registers_cell(search: results.Sensitivity) -> Cell:
     register_counts = [row.registers for row in search.used if row.registers is not None]
     return Cell(f"{min(register_counts)}–{max(register_counts)}") if register_counts else Cell()
 
@@ -370,11 +361,11 @@ def _registers_cell(search: Sensitivity) -> Cell:
 SENSITIVITY_COLUMNS = (
     PROBLEM,
     FULL_PRECISION,
-    Column[Sensitivity]("layout", "best layout", numeric=False, cell=_best_layout_cell),
+    Column[results.Sensitivity]("layout", "best layout", numeric=False, cell=_best_layout_cell),
     _spread_column("static"),
     _spread_column("dynamic"),
-    Column[Sensitivity]("registers", "registers", numeric=False, cell=_registers_cell),
-    Column[Sensitivity](
+    Column[results.Sensitivity]("registers", "registers", numeric=False, cell=_registers_cell),
+    Column[results.Sensitivity](
         "spilled_bytes",
         "spills [B/thread]",
         cell=lambda search: Cell(max((row.spills for row in search.used if row.spills is not None), default=None)),
@@ -391,7 +382,7 @@ SENSITIVITY_COLUMNS = (
 def sensitivity(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: slowest / fastest time of each schedule kind in the best layout, and registers."""
     cases = [
-        Sensitivity(line, Case(campaign, line.problem, precision))
+        results.Sensitivity(line, Case(campaign, line.problem, precision))
         for line in recorded_lines(campaign, published)
         for precision in campaign.precisions
     ]
@@ -415,7 +406,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
         f"{sum(possible for _, possible in wins)}.",
         f"Section 5.4 of {CITED} finds dynamic more sensitive, with {least} to {most} registers a thread",
         "and no spills.",
-        kernels_note(campaign),
+        results.kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         launch_note(marked_count, len(spreads)),
         unavailable_note(campaign),
@@ -425,7 +416,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
 
 @table(STUDY_NAME, "table-claims", title="The papers’ claims, and the verdict on each", numbering=f"text of {CITED}")
 def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: JudgedBy) -> ClaimCases | None:
-        return ClaimCases.of(source, published, variants)
+    def data(source: Campaign, variants: JudgedBy) -> results.ClaimCases | None:
+        return results.ClaimCases.of(source, published, variants)
 
-    return claims_table(campaign, load_claims(STUDY_NAME), CLAIMS, data)
+    return claims_table(campaign, load_claims(STUDY_NAME), results.CLAIMS, data)
