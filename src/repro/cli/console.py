@@ -250,10 +250,10 @@ def wrapped(text: str, width: int | None, first: str = "", indent: int = 0) -> l
     """
     if width is None:
         return [f"{first}{text}"]
-    tokens = text.split() or [""]
-    indentation = " " * max(0, min(indent, width - max(map(len, tokens))))
+    words = text.split() or [""]
+    indentation = " " * max(0, min(indent, width - max(map(len, words))))
     lines = []
-    if len(first) + len(tokens[0]) > width and first.strip():
+    if len(first) + len(words[0]) > width and first.strip():
         lines, first = [first.rstrip()], indentation
     lines += textwrap.wrap(
         text, width, initial_indent=first, subsequent_indent=indentation, break_long_words=False, break_on_hyphens=False

@@ -146,19 +146,17 @@ class Caption:
         """Split a caption after a sentence; within a too long sentence at a pause, else with an ellipsis."""
         all_sentences = sentences(text)
         kept_sentences = [sentence for sentence in all_sentences if not sentence.startswith(REMARKS)]
-        tokens = " ".join(kept_sentences).split()
+        words = " ".join(kept_sentences).split()
         end = count = 0
         for sentence in kept_sentences:
             count += len(sentence.split())
             end = count if count <= WORDS_SHOWN else end
         if not end:  # the first sentence is too long: split at a pause in the second half of the allowed words
-            pauses = [number for number, token in enumerate(tokens[:WORDS_SHOWN], 1) if token.endswith(PAUSES)]
+            pauses = [number for number, word in enumerate(words[:WORDS_SHOWN], 1) if word.endswith(PAUSES)]
             end = pauses[-1] if pauses and pauses[-1] > WORDS_SHOWN // 2 else WORDS_SHOWN
-        cut = " …" if end < len(tokens) and not tokens[end - 1].endswith(PAUSES) else ""
+        cut = " …" if end < len(words) and not words[end - 1].endswith(PAUSES) else ""
         clocks = tuple(dict.fromkeys(re.findall(r"by the (event|graph|host) clock", text)))
-        return cls(
-            " ".join(tokens[:end]) + cut, " ".join(tokens[end:]), clocks, len(kept_sentences) < len(all_sentences)
-        )
+        return cls(" ".join(words[:end]) + cut, " ".join(words[end:]), clocks, len(kept_sentences) < len(all_sentences))
 
 
 @dataclass(frozen=True)

@@ -182,13 +182,13 @@ class _Body:
             lengths = np.repeat(lengths, element.count, axis=0) if len(lengths) else lengths
         values = {}
         widths = [self._width(item.dtype) for item in element.properties]
-        headers = [0 if item.count is None else self._width(item.count) for item in element.properties]
-        ends = np.cumsum(np.array(headers) + lengths * np.array(widths, np.int64), axis=1)
+        counter_widths = [0 if item.count is None else self._width(item.count) for item in element.properties]
+        ends = np.cumsum(np.array(counter_widths) + lengths * np.array(widths, np.int64), axis=1)
         total = ends[:, -1]
         rows = self.offset + np.cumsum(total) - total
         for i, item in enumerate(element.properties):
             if item.name in names:
-                starts = rows + (ends[:, i - 1] if i else 0) + headers[i]
+                starts = rows + (ends[:, i - 1] if i else 0) + counter_widths[i]
                 numbers = self._take(starts, lengths[:, i], item.dtype)
                 if item.dtype.kind in "iu":
                     numbers = whole_numbers(numbers, f"{item.name} of {element.name}, a property of type {item.dtype}")
@@ -203,8 +203,8 @@ class _Body:
     def _are_alike(self, element: _Element, lengths: Numbers) -> bool:
         """Return whether the lists of all rows of an element are as long as those of the first row."""
         widths = [self._width(item.dtype) for item in element.properties]
-        headers = [0 if item.count is None else self._width(item.count) for item in element.properties]
-        ends = np.cumsum(np.array(headers, np.int64) + lengths * np.array(widths, np.int64))
+        counter_widths = [0 if item.count is None else self._width(item.count) for item in element.properties]
+        ends = np.cumsum(np.array(counter_widths, np.int64) + lengths * np.array(widths, np.int64))
         row = int(ends[-1])
         list_properties = [i for i, item in enumerate(element.properties) if item.count is not None]
         if element.count * row > self.left:

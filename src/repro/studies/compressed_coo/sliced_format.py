@@ -331,8 +331,8 @@ class Groups:
             codes_per_word = CODES_OF_WORD[width]
             group_steps = np.flatnonzero(self._group % WIDTHS == width)
             parts = words.view(UNSIGNED[CODE_WORD_BYTES // codes_per_word]).reshape(-1, height, codes_per_word)
-            first_index = starts[self._group[group_steps]] + self._rank[group_steps] // codes_per_word
-            parts[first_index, :, self._rank[group_steps] % codes_per_word] = codes[self.order[group_steps]]
+            target_index = starts[self._group[group_steps]] + self._rank[group_steps] // codes_per_word
+            parts[target_index, :, self._rank[group_steps] % codes_per_word] = codes[self.order[group_steps]]
         return words.ravel(), starts.reshape(-1, WIDTHS)[:, 0]
 
     def write_values(
@@ -353,14 +353,14 @@ class Groups:
         value_bytes = np.zeros(int(byte_counts.sum()) * height, np.uint8)
         step_in_table = in_table[self._group // WIDTHS]
         group_steps = np.flatnonzero(step_in_table)
-        first_index = starts[self._group[group_steps]] // CODE_WORD_BYTES + self._rank[group_steps] // CODE_WORD_BYTES
+        target_index = starts[self._group[group_steps]] // CODE_WORD_BYTES + self._rank[group_steps] // CODE_WORD_BYTES
         indices: NDArray[Any] = lookup.indices_of(bits[self.order[group_steps]])
-        value_bytes.reshape(-1, height, CODE_WORD_BYTES)[first_index, :, self._rank[group_steps] % CODE_WORD_BYTES] = (
+        value_bytes.reshape(-1, height, CODE_WORD_BYTES)[target_index, :, self._rank[group_steps] % CODE_WORD_BYTES] = (
             indices
         )
         group_steps = np.flatnonzero(~step_in_table)
-        first_index = (starts[self._group[group_steps]] + self._rank[group_steps] * size) * height // size
-        value_bytes.view(bits.dtype)[first_index[:, None] + np.arange(height)] = bits[self.order[group_steps]]
+        target_index = (starts[self._group[group_steps]] + self._rank[group_steps] * size) * height // size
+        value_bytes.view(bits.dtype)[target_index[:, None] + np.arange(height)] = bits[self.order[group_steps]]
         return value_bytes, starts.reshape(-1, WIDTHS)[:, 0]
 
 

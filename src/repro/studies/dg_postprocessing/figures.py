@@ -336,9 +336,9 @@ def draw_speedup(
         plotting.Line2D([], [], label=f"P = {degree}", **line_style_of(*DEGREE_LOOKS[degree], joined=False))
         for degree in degrees
     ]
-    for letter_text, hollow in (("to the letter", False), ("tuned", True)):
+    for tuning, hollow in (("to the letter", False), ("tuned", True)):
         style = line_style_of(figure_style.GREY, "o", joined=False, hollow=hollow)
-        handles.append(plotting.Line2D([], [], label=f"{figure_style.PAPERS.label}, {letter_text}", **style))
+        handles.append(plotting.Line2D([], [], label=f"{figure_style.PAPERS.label}, {tuning}", **style))
     if has_crosses:
         handles.append(plotting.Line2D([], [], label="not timed (above a panel)", color=figure_style.GREY, **CROSS))
     if lines:

@@ -103,8 +103,8 @@ def draw_crosses(axes: Axes, sizes: Sequence[int], timed: Sequence[int], colour:
     untimed = [size for size in sizes if len(mesh_ticks([*timed, size])) > len(mesh_ticks(timed))]
     shift = plotting.ScaledTranslation(offset / 72, 0, axes.figure.dpi_scale_trans)
     for size in untimed:
-        moved = axes.get_xaxis_transform() + shift
-        axes.plot([size], [1.04], color=colour, zorder=3, transform=moved, clip_on=False, **CROSS)
+        above_axes = axes.get_xaxis_transform() + shift
+        axes.plot([size], [1.04], color=colour, zorder=3, transform=above_axes, clip_on=False, **CROSS)
     return bool(untimed)
 
 

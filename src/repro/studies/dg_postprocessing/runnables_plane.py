@@ -403,7 +403,7 @@ class SharedMatrix(Generic[T]):
             raise Unsupported(f"the matrix has {size.nbytes / 1e9:.1f} GB, and {free_bytes / 1e9:.1f} are free")
         return layout
 
-    def make(self, launches: Launches, operands: DgOperands, made_of: ExitStack) -> T:
+    def make(self, launches: Launches, operands: DgOperands, resources: ExitStack) -> T:
         """Return the matrix; `launches` holds intermediate memory, the stack `own` holds the matrix's memory."""
         raise NotImplementedError
 
@@ -437,9 +437,9 @@ class SharedMatrix(Generic[T]):
 class BlockMatrix(SharedMatrix[FilterMatrix]):
     """The filter's matrix in the format of our products."""
 
-    def make(self, launches: Launches, operands: DgOperands, made_of: ExitStack) -> FilterMatrix:
+    def make(self, launches: Launches, operands: DgOperands, resources: ExitStack) -> FilterMatrix:
         rows = self.rows(launches, operands)
-        return rows.make(self.count(launches, rows), made_of)
+        return rows.make(self.count(launches, rows), resources)
 
 
 class FilterMatrixRunnable(FieldRunnable):
@@ -596,7 +596,7 @@ def library_products(modules: Mapping[str, ModuleFile], routines: Sequence[str],
 class ScalarMatrix(SharedMatrix[GpuCsr]):
     """The filter's matrix, expanded to scalars on the device."""
 
-    def make(self, launches: Launches, operands: DgOperands, made_of: ExitStack) -> GpuCsr:
+    def make(self, launches: Launches, operands: DgOperands, resources: ExitStack) -> GpuCsr:
         rows = self.rows(launches, operands)
         layout, free_bytes = self.count(launches, rows), launches.device.free_bytes()
         entries = layout.size.modes * layout.size.pairs
@@ -608,7 +608,7 @@ class ScalarMatrix(SharedMatrix[GpuCsr]):
                 f"CSR of scalars: {required_bytes / 1e9:.1f} GB with its blocks, and {free_bytes / 1e9:.1f} are free"
             )
         csr, expand = StoredMatrix(rows.make(layout, launches.stack)).expand()
-        keep(made_of, csr)
+        keep(resources, csr)
         expand()
         return csr
 
@@ -616,7 +616,7 @@ class ScalarMatrix(SharedMatrix[GpuCsr]):
 class HostMatrix(SharedMatrix[csr_array]):
     """The filter's matrix on the host, for SciPy."""
 
-    def make(self, launches: Launches, operands: DgOperands, made_of: ExitStack) -> csr_array:
+    def make(self, launches: Launches, operands: DgOperands, resources: ExitStack) -> csr_array:
         rows = self.rows(launches, operands)
         layout = self.count(launches, rows)
         nbytes = CSR_ENTRY_BYTES * layout.size.modes * layout.size.pairs

@@ -101,8 +101,8 @@ TWO_DEVICES = "speedup of two GPUs, mean"
 def stated_speedups(published: Published, problem_name: str | None) -> list[tuple[int, str]]:
     """Return the paper's speed-ups for a problem with iterations within the kernel, by number of devices."""
     quantities = {
-        f"speedup of {number_name} GPUs, iterations within the kernel, {problem_name}": n
-        for number_name, n in DEVICE_NUMBERS.items()
+        f"speedup of {count_name} GPUs, iterations within the kernel, {problem_name}": n
+        for count_name, n in DEVICE_NUMBERS.items()
     }
     return [
         (quantities[item["quantity"]], item["value"])
