@@ -31,7 +31,7 @@ from repro.operators import variant_choice
 from repro.operators.variant_choice import FACTS, LEAST_HOPE, LEAST_SHARE, MOST_TRIED, RECORDED, recorded
 from repro.sparse.compound.defaults import Rows, default_variant
 from repro.sparse.compound.variants import VariantId, fitting
-from repro.tuning.recordings import recordings
+from repro.tuning.recordings import Machine, recordings
 from repro.tuning.strategies import prior, variant_covariance
 
 REPOSITORY = Path(__file__).parents[1]
@@ -107,8 +107,8 @@ def cases() -> tuple[Case, ...]:
             if "/" in name:
                 times_of.setdefault(key, {}).setdefault(name, []).append(float(line["us"]))
                 rows_of[key] = Rows(*(int(line[column]) for column in ("rows", "entries", "longest", "entries")))
-    for (problem, precision), times in times_of.items():
-        logarithms = {name: float(np.log(np.median(us))) for name, us in times.items()}
+    for (problem, precision), repeated in times_of.items():
+        logarithms = {name: float(np.log(np.median(us))) for name, us in repeated.items()}
         found.append(Case(f"{of}: real", device, problem, "real", precision, rows_of[problem, precision], logarithms))
     return tuple(found)
 
@@ -135,7 +135,8 @@ def choose(known: tuple[Case, ...], without: str | None = None) -> list[str]:
     sizes = Counter(case.entry for case in learnt)
     weights = np.array([1 / sizes[case.entry] for case in learnt])
     ordered = np.array([needs_order(name) for name in names])
-    best, chosen = np.full(len(learnt), SLOW), []
+    best = np.full(len(learnt), SLOW)
+    chosen: list[int] = []
     for count, allowed in ((FAST, ~ordered), (FAST + OTHERS, np.ones(len(names), bool))):
         while len(chosen) < count:
             costs = weights @ np.minimum(best[:, None], slow) + 1e-5 * (weights @ slow)
@@ -184,15 +185,14 @@ def lost(case: Case, known: tuple[Case, ...], folder: Path, orders: bool) -> tup
     losses = losses_of(case)
     least = min(loss for name, loss in losses.items() if orders or not needs_order(name))
     _, target, multiprocessors, cache_bytes = case.device
-    machine = variant_choice.Machine(multiprocessors, get_target(target).threads_per_sm, cache_bytes)
-    rows = case.rows
-    this = variant_choice._features(case.entry, case.precision, rows.count, rows.entries, rows.longest, machine)
+    machine = Machine(multiprocessors, get_target(target).threads_per_sm, cache_bytes)
+    this = variant_choice._features(case.entry, case.precision, case.rows, machine)
     belief = prior(space, learnt, this, variant_covariance(space, VariantId), LEAST_SHARE)
     index, times = 0, []
     for _ in range(1 + MOST_TRIED):
         times.append(losses[space[index]])
         belief.observe(index, float(np.exp(times[-1])))
-        if belief.hope < LEAST_HOPE or len(times) == len(space):
+        if belief.promises().max() < LEAST_HOPE:
             break
         index = belief.most_promising()
     first = losses.get(default, np.nan)

@@ -74,7 +74,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def names(folder: Path, *modules: str) -> set[str]:
     """Return the files behind some modules of the package that is made up."""
-    paths = receipts.code_files(*(f"made_up.{module}" for module in modules), root="made_up")
+    paths = receipts.code_files(*(f"made_up.{module}" for module in modules), root="made_up").values()
     return {path.relative_to(folder).as_posix() for path in paths}
 
 
@@ -194,7 +194,7 @@ def steps() -> dict[str, frozenset[Path]]:
         for of_this_process in cached:
             of_this_process.cache_clear()
     del modules["check"]
-    return {step: receipts.code_files(*names) for step, names in modules.items()}
+    return {step: set(receipts.code_files(*names).values()) for step, names in modules.items()}
 
 
 def short(step: str) -> str:
@@ -244,7 +244,7 @@ def test_no_edit_of_what_presents_repeats_what_measures(study: str) -> None:
     presents = ("results/", *(f"studies/{study}/{what}" for what in ("results", "tables", "figures")))
     files = {
         path.relative_to(PACKAGE).as_posix()
-        for path in receipts.code_files("repro.campaign.measurement", f"repro.studies.{study}.study")
+        for path in receipts.code_files("repro.campaign.measurement", f"repro.studies.{study}.study").values()
         if path.relative_to(PACKAGE).as_posix().startswith(presents)
     }
     assert files <= {"results/__init__.py", "results/published.py"}

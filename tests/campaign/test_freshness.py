@@ -250,7 +250,7 @@ def test_artifacts_depend_on_what_writes_them(made: Plan, kind: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planned, "code_hash", lambda *names: modules.extend(names))
         planned.presenting(made, "compound_spmv", kind)
-    written = {path.name for path in code_files(*modules)}
+    written = {path.name for path in code_files(*modules).values()}
     assert {"output.py", "tables.py"} <= written
 
 

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 @cache
 def code_hash(*modules: str, root: str = "repro") -> str:
     """Return 16 hex digits of a hash of the files in `code_files`; equal on all machines, cached in the process."""
-    files = sorted(_named_code_files(modules, root).items())
+    files = sorted(code_files(*modules, root=root).items())
     lines = [f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for name, path in files]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
-def code_files(*modules: str, root: str = "repro") -> frozenset[Path]:
-    """Return the files of all code and package data on which some modules depend.
+def code_files(*modules: str, root: str = "repro") -> dict[str, Path]:
+    """Return the files of all code and package data on which some modules depend, by their paths beside the package.
 
     Code is the modules, their direct and indirect imports inside `root` (also imports inside functions), and the
     packages that contain them. A plugin package (`repro.plugins`) adds its whole folder. Data are other files of the
@@ -58,11 +58,6 @@ def code_files(*modules: str, root: str = "repro") -> frozenset[Path]:
     root
         The package whose files count.
     """
-    return frozenset(_named_code_files(modules, root).values())
-
-
-def _named_code_files(modules: Iterable[str], root: str) -> dict[str, Path]:
-    """Return the files by their paths relative to the folder that contains their package."""
     package = _package(root)
     known_extensions = {
         extension: extension.package for group in (STUDIES, *LOADERS) for extension in extensions(group)

@@ -659,8 +659,8 @@ def operator(
         if runtime.device.backend == "opencl":
             _warn_of_slow_cpu()
         if tuned == "now":
-            fastest = find_fastest(runtime, source, precision, budget)
-            return SpmvOperator(source, fastest.product, named=False, timed=fastest.timed)
+            product, timed = find_fastest(runtime, source, precision, budget)
+            return SpmvOperator(source, product, named=False, timed=timed)
         id = find_variant(tuned, source, precision, runtime.device.target, Path(results))
         return SpmvOperator(source, Product(runtime, source, precision, id), named=tuned != "default")
 

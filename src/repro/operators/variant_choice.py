@@ -6,7 +6,6 @@ import csv
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -24,8 +23,7 @@ from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_
 from repro.misspellings import nearest
 from repro.operators.product import MatrixSource, Product, compiled, load_routine
 from repro.operators.runtime import Runtime
-from repro.problems.matrix import Matrix
-from repro.sparse.compound.defaults import default_variant
+from repro.sparse.compound.defaults import Rows, default_variant
 from repro.sparse.compound.product import MAX_PADDING, padding
 from repro.sparse.compound.variants import ROUTINES, Layout, RoutineId, VariantId
 from repro.sparse.symmetry import symmetry_of
@@ -105,22 +103,10 @@ def find_variant(
     return exported_variant(tuned, target)
 
 
-@dataclass(frozen=True)
-class Fastest:
-    """The fastest of the variants that were timed on a matrix."""
-
-    product: Product
-    #: Seconds of one product by each variant that was timed; empty if none was.
-    timed: Mapping[str, float]
-
-
 def find_fastest(
-    runtime: Runtime,
-    matrix: MatrixSource,
-    precision: str,
-    budget: float = BUDGET,
-) -> Fastest:
-    """Time the default and a few other variants on this matrix, and return the fastest.
+    runtime: Runtime, matrix: MatrixSource, precision: str, budget: float = BUDGET
+) -> tuple[Product, dict[str, float]]:
+    """Time the default and a few other variants on this matrix; return the fastest, and the seconds of each.
 
     Candidates are tried as long as the next one is expected to end within `budget` seconds from the start, not counting
     compilation: expected is what the first one took, and of variants that order rows the ordering. The default is
@@ -168,7 +154,7 @@ def find_fastest(
         _show()
     if best is None:
         best = Product(runtime, matrix, precision, find_variant("default", matrix, precision, target))
-    return Fastest(best, timed)
+    return best, timed
 
 
 @cache
@@ -178,21 +164,21 @@ def recorded(path: Path = RECORDED) -> tuple[tuple[VariantId, ...], tuple[Record
     names, found = head[FACTS:], []
     for line in lines:
         facts, times = dict(zip(head, line[:FACTS], strict=False)), zip(names, line[FACTS:], strict=True)
-        rows = (int(facts[name]) for name in ("rows", "nonzeros", "longest"))
+        rows = Rows(*(int(facts[name]) for name in ("rows", "nonzeros", "longest", "nonzeros")))
         entry, precision = facts["entry"], facts["precision"]
         found.append(
             Recording(
                 facts["problem"], entry, precision, "cuda",
-                _features(entry, precision, *rows, Machine.of(facts)),
+                _features(entry, precision, rows, Machine.of(facts)),
                 {name: math.exp(int(hundredths) / 100) for name, hundredths in times if hundredths},
             )
         )  # fmt: skip
     return tuple(read_ids(names, VariantId)), tuple(found)
 
 
-def _features(entry: str, precision: str, rows: int, nonzeros: int, longest: int, machine: Machine) -> NDArray[Any]:
+def _features(entry: str, precision: str, rows: Rows, machine: Machine) -> NDArray[Any]:
     statistics = {
-        "rows": rows, "nonzeros": nonzeros, "ell_factor": longest * rows / max(nonzeros, 1),
+        "rows": rows.count, "nonzeros": rows.entries, "ell_factor": rows.longest / (rows.mean or 1),
         "bandwidth_percent": {"median": np.nan},
     }  # fmt: skip
     return features({"entry": entry, "statistics": statistics}, precision, machine)[:-1]  # of which the last is unknown
@@ -223,7 +209,7 @@ def _candidates(
         bool(get_entry(matrix.entry).members)
         and matrix.square
         and is_affordable(ordering + SYMMETRY_SECONDS * matrix.nnz)
-        and _is_symmetric(matrix.problem, precision)
+        and bool(symmetry_of(matrix.problem, matrix.problem.values.astype(DTYPES[precision], copy=False)).kind)
     )
 
     @cache
@@ -236,20 +222,15 @@ def _candidates(
     default = default_variant(matrix.entry, precision, matrix.rows, target)
     space = tuple(map(str, dict.fromkeys((default, *(id for id in variants if suits(id.layout))))))
     machine = Machine(device.sm_count, target.threads_per_sm, device.l2_bytes)
-    rows = matrix.rows
-    this = _features(matrix.entry, precision, rows.count, rows.entries, rows.longest, machine)
+    this = _features(matrix.entry, precision, matrix.rows, machine)
     belief = prior(space, recordings, this, variant_covariance(space, VariantId), LEAST_SHARE)
     index = 0
     for _ in range(min(MOST_TRIED, len(space) - 1)):
         belief.observe(index, timed.get(space[index]))
-        if belief.hope < LEAST_HOPE:
+        if belief.promises().max() < LEAST_HOPE:
             return
         index = belief.most_promising()
         yield space[index]
-
-
-def _is_symmetric(problem: Matrix, precision: str) -> bool:
-    return bool(symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind)
 
 
 def _is_padding(matrix: MatrixSource, layout: Layout, warp: int) -> bool:

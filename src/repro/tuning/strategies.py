@@ -181,34 +181,24 @@ class GaussianProcess:
 
     def most_promising(self) -> int:
         """Return the untried variant with the largest expected improvement."""
-        failure_counts = self._failed[self._groups]
-        if self._best is None:
-            return self.fastest(failure_counts == failure_counts[~self._tried].min(initial=np.inf))
-        return _first_largest(self._improvements(self._best), self._tried)
+        return _first_largest(self.promises(), self._tried)
 
-    def by_promise(self) -> list[int]:
-        """Return the untried variants, the most promising first."""
-        promise = -self.mean if self._best is None else self._improvements(self._best)
-        order = np.argsort(-promise.astype(np.float32), kind="stable")
-        return [int(index) for index in order if not self._tried[index]]
+    def promises(self) -> Array:
+        """Return the expected improvement on the best time so far, as a share of it, `(n,)`; of tried variants -inf.
 
-    @property
-    def hope(self) -> float:
-        """The largest expected improvement on the best time so far, as a share of it; infinite before the first."""
-        if self._best is None:
-            return np.inf
-        return float(self._improvements(self._best)[~self._tried].max(initial=0.0))
-
-    def _improvements(self, best: float) -> Array:
+        Before the first time it is larger than 0 for groups with the fewest failures only, and in the order of means.
+        """
         from scipy.special import ndtr  # slow import, needed only here
 
         failure_counts = self._failed[self._groups]
+        if self._best is None:
+            fewest = failure_counts == failure_counts[~self._tried].min(initial=np.inf)
+            return np.where(self._tried, -np.inf, np.exp(-self.mean) * fewest)
         deviation = np.sqrt(np.maximum(self.variance, 0) + 1e-12)
-        z = (best - self.mean) / deviation
+        z = (self._best - self.mean) / deviation
         density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
         odds = 0.5 ** np.maximum(failure_counts, 0)  # halve the odds for each failure beyond the successes
-        improvements: Array = deviation * (z * ndtr(z) + density) * odds
-        return improvements
+        return np.where(self._tried, -np.inf, deviation * (z * ndtr(z) + density) * odds)
 
     def observe(self, index: int, seconds: float | None) -> None:
         """Update the model with a measured time; None means that the variant failed."""
@@ -279,9 +269,10 @@ class Predicted:
         words, built = likeness.words().astype(bool), set[int]()
         for trial in range(tries):
             if build and index not in built:
-                batch = [index, *(each for each in belief.by_promise() if each != index and each not in built)]
-                build(batch[: build.width])
-                built.update(batch[: build.width])
+                by_promise = np.argsort(-belief.promises(), kind="stable").tolist()
+                batch = [index, *(each for each in by_promise if each not in {index, *built})][: build.width]
+                build(batch)
+                built.update(batch)
             belief.observe(index, measure(index))
             words = words[~words[:, index]]
             leads = words.any(axis=0) & (trial >= LEADS * tries)
