@@ -97,7 +97,7 @@ def find_variant(
             )
         tuned = choice.name
     elif tuned in ROUTINES:
-        return RoutineId.of(tuned)
+        return RoutineId(name=tuned)
     elif "-" not in tuned:  # no layout has such a name
         raise ReproErrorOfValue("unknown choice of a kernel", expected=CHOICES, actual=tuned)
     return exported_variant(tuned, target)

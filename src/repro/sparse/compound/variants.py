@@ -579,12 +579,9 @@ ROUTINES = ("cuSPARSE CSR ALG1", "cuSPARSE CSR ALG2")
 class RoutineId(VariantId):
     """A library's routine for a matrix in plain CSR; our schedule is for products with several vectors."""
 
-    name: str
-
-    @classmethod
-    def of(cls, name: str) -> RoutineId:
-        """Return the routine of a name in `ROUTINES`."""
-        return cls(Layout("CSR", "AoS", "AoS"), Schedule(MERGE, 128, 8, in_flight=5), name)
+    layout: Layout = Layout("CSR", "AoS", "AoS")
+    schedule: Schedule = Schedule("merge", 128, 8, in_flight=5)
+    name: str = ROUTINES[0]
 
     def __str__(self) -> str:
         return self.name
