@@ -157,7 +157,7 @@ def test_docstrings_of_properties_are_nouns() -> None:
 
 
 def test_files_that_templates_and_comments_name_exist() -> None:
-    source = [path for folder in ("src", "tests") for path in (REPOSITORY / folder).rglob("*.py")]
+    source = [path for folder in ("src", "tests", "tools") for path in (REPOSITORY / folder).rglob("*.py")]
     templates = list((REPOSITORY / "kernels").rglob("*.j2"))
     texts = {path: path.read_text() for path in templates}
     texts |= {path: "\n".join(re.findall(r"#[^\n]*", path.read_text())) for path in source if "src" in path.parts}
