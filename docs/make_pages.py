@@ -15,7 +15,7 @@ and the greatest when any one problem is left out. The second names a line by it
 or finds lines by a query after `where`. The third is a format; `.2f` if left out.
 
 The claims of a study, with the verdicts of several recorded campaigns beside each other, are `claims(study, campaign,
-…)`, what their units mean `units()`, how many have which verdict `tally(study, campaign)`, and of several studies
+…)`, how many have which verdict `tally(study, campaign)`, and of several studies
 together, as a sentence, `verdict("campaign/study", …)`.
 
 The minutes of a command on two idle cores, as `make minutes` measured them last, are `minutes("make all")`, in words
@@ -39,7 +39,7 @@ from statistics import geometric_mean
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
-from repro.results.claims import CLOSE, REACHES, UNITS, Verdict, load_claims, verdict_count
+from repro.results.claims import CLOSE, REACHES, Verdict, load_claims, verdict_count
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
@@ -99,29 +99,50 @@ def table(*names: str) -> Table:
 
 
 def claims(study: str, *campaigns: str) -> str:
-    """Return the claims of a study as Markdown: what is published, and each campaign's verdict, cases and interval."""
+    """Return the claims of a study as Markdown: what is published, and what each campaign measured.
+
+    Claims of which no campaign has a value are counted below the table, with a link to their reasons.
+    """
     recorded = {name: table(f"{name}/tables/{study}/table-claims").frame.set_index("id") for name in campaigns}
     first = recorded[campaigns[0]]
     places = [str(place) for place in first["place"]]
     work = places[0].partition(", ")[0] + ", "
     common = work if all(place.startswith(work) for place in places) else ""
+    gpu = str(first["gpu"].mode()[0])
     unit_of = {claim.id: claim.unit for claim in load_claims(study)}
-    lines = [["claim", f"published in {common.strip(', ')}" if common else "published", "unit"]]
-    for name in campaigns:
-        lines[0] += [name, "cases", "interval"]
+    lines = [["claim", f"published{f' in {common}' if common else ' '}on {gpu}".replace(", on", " on"), *campaigns]]
     lines.append(["---"] * len(lines[0]))
+    left_out = 0
     for id, place in zip(first.index, places, strict=True):
         one = first.loc[id]
-        on = "" if pd.isna(one["gpu"]) else f" on {one['gpu']}"
+        measured = [_measured(frame.loc[id]) for frame in recorded.values()]
+        if set(measured) == {"–"}:
+            left_out += 1
+            continue
+        unit = "" if unit_of[id] == "ratio" else f" {unit_of[id]}".removesuffix("s" if one["published"] == "1" else "")
+        on = "" if pd.isna(one["gpu"]) or one["gpu"] == gpu else f" on {one['gpu']}"
         where = re.sub(r"\bsections? ", "§", place.removeprefix(common))
-        cells = [one["claim"], f"{one['published']}{on}, {where}", unit_of[id]]
-        for claim in (frame.loc[id] for frame in recorded.values()):
-            cells += [
-                judged(claim),
-                *(text.replace("nan", "") for text in (f"{claim['cases']:.0f}", str(claim["interval"]))),
-            ]
-        lines.append([str(cell).replace("|", "\\|") for cell in cells])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        published = f"{_range(str(one['published']))}{unit}{on}, {where}"
+        lines.append([cell.replace("|", "\\|") for cell in (str(one["claim"]), published, *measured)])
+    reasons = f"../results/{campaigns[0]}/tables/{study}/table-claims.md"
+    further = f"{left_out} further claim{'s' if left_out > 1 else ''}"
+    rest = f"{further} cannot be tested here ([which, and why]({reasons}))."
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + f"\n\n{rest}"
+
+
+def _range(text: str) -> str:
+    """Return `1 to 2` with a dash in place of the word, where no end of the range is negative."""
+    return text if "-" in text else text.replace(" to ", "–")
+
+
+def _measured(claim: pd.Series[object]) -> str:
+    """Return verdict and value, the value's interval in brackets if it has a width, and the number of several cases."""
+    verdict = judged(claim)
+    if verdict == "–":
+        return verdict
+    low, _, high = str(claim["interval"]).partition(" to ")
+    interval = f" [{_range(str(claim['interval']))}]" if high and low != high else ""
+    return verdict + interval + (f", n={claim['cases']:.0f}" if claim["cases"] > 1 else "")
 
 
 def judged(claim: pd.Series[object]) -> str:
@@ -133,13 +154,6 @@ def judged(claim: pd.Series[object]) -> str:
         return f"– ({value}{mark})" if value else "–"
     close = CLOSE if REACHES in str(claim["notes"]) else ""
     return f"{claim['verdict']}{close} {value}{mark}"
-
-
-def units() -> str:
-    """Return the units of claims with their meanings as a Markdown table."""
-    return "\n".join(
-        ["| unit | a number is |", "| --- | --- |", *(f"| {unit} | {said} |" for unit, said in UNITS.items())]
-    )
 
 
 def tally(study: str, campaign: str) -> str:
@@ -179,7 +193,7 @@ def page(source: str, origin: str) -> str:
     """Return the page of a source, its paragraphs broken into lines anew."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
     filled = environment.from_string(source).render(
-        table=table, claims=claims, tally=tally, units=units, verdict=verdict, minutes=minutes
+        table=table, claims=claims, tally=tally, verdict=verdict, minutes=minutes
     )
     parts = (part if part.startswith("```") else _reflow(part) for part in _FENCES.split(filled))
     text = "\n\n".join(part for part in parts if part)

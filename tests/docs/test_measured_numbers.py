@@ -11,7 +11,7 @@ from support.measured import passages
 from support.pages import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
-from make_pages import SOURCES, Table, judged, page, page_of, tally, target_of, verdict
+from make_pages import SOURCES, Table, claims, judged, page, page_of, tally, target_of, verdict
 
 pytestmark = pytest.mark.medium
 
@@ -117,6 +117,17 @@ def test_a_verdict_whose_interval_reaches_another_one_is_close() -> None:
     claim = {"verdict": "weaker", "measured": 1.234, "kernels": "ours", "notes": float("nan")}
     assert judged(pd.Series(claim)) == "weaker 1.23†"
     assert judged(pd.Series(claim | {"notes": "a; its interval reaches: holds"})) == "weaker, close 1.23†"
+
+
+def test_a_claim_has_verdict_interval_and_cases_in_one_cell() -> None:
+    recorded = pd.read_csv(REPOSITORY / "results/h200-products/tables/spgemm_amg/table-claims.csv")
+    text = claims("spgemm_amg", "h200-products")
+    one = recorded[recorded["interval"].notna()].iloc[0]
+    interval = one["interval"].replace(" to ", "–")
+    assert f"| {one['verdict']} {one['measured']:.3g} [{interval}], n={one['cases']:.0f} |" in text
+    untested = recorded["measured"].isna()
+    assert f"{untested.sum()} further claims cannot be tested here" in text
+    assert [claim in text for claim in recorded["claim"]] == list(~untested)
 
 
 def test_the_verdict_is_the_sum_of_what_the_studies_say() -> None:

@@ -8,7 +8,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import geometric_mean
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -48,7 +47,7 @@ def commands() -> list[str]:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("which", "end", "count"),
-    [(0, "So a time of", 18), (1, "An empty kernel", 8)],
+    [(0, "Small matrices", 20), (1, "An empty kernel", 8)],
     ids=["repetition", "slower-machine"],
 )
 def test_every_number_of_a_paragraph_is_printed_by_its_command(
@@ -68,26 +67,7 @@ def test_the_choices_are_those_that_are_printed(printed: list[str]) -> None:
     [choices] = re.findall(
         r"winners: (\d+) choices in both; (\d+) are the same variant, (\d+) a tie, (\d+) apart", printed[0]
     )
-    assert "of {} choices {} are the same variant again, {} a tie and {} another one".format(*choices) in prose
-
-
-def mean_speedup(campaign: str) -> float:
-    """Return how many times faster than the library's best the choice of all variants is, by the graph clock, warm."""
-    folder = ROOT / "results" / campaign / "raw/compound_spmv"
-    case = ["problem", "precision"]
-    rows = pd.read_parquet(folder / "report.parquet").query("cache == 'warm'")
-    chosen = pd.read_parquet(folder / "choices.parquet").query("tuning == 'extended' and clock == 'graph'")
-    ours = chosen[[*case, "name"]].merge(rows, on=[*case, "name"]).set_index(case)["graph_median"]
-    routines = rows[(rows["kind"] == "baseline") & ~rows["name"].str.contains("@")]  # in the order that it came in
-    return float(np.exp(np.log(routines.groupby(case)["graph_median"].min() / ours).mean()))
-
-
-def test_the_means_that_differ_are_those_of_the_rows() -> None:
-    [(second, first)] = re.findall(
-        r"([\d.]+) times as fast as cuSPARSE by the graph clock, and ([\d.]+) with the later one",
-        " ".join(section().split()),
-    )
-    assert (first, second) == (f"{mean_speedup('first-h200'):.2f}", f"{mean_speedup('repeat-h200'):.2f}")
+    assert "Of {} choices, {} are the same variant, {} a tie and {} another one".format(*choices) in prose
 
 
 def test_what_the_slower_machine_adds_is_that_of_the_rows() -> None:
@@ -101,8 +81,8 @@ def test_what_the_slower_machine_adds_is_that_of_the_rows() -> None:
     empty, kernels = both["kind"] == "empty", ~both["kind"].isin(["empty", "copy"])
     short, long = kernels & (before < 10), kernels & (before >= 40)
     [(empty_now, empty_before, longer, percent)] = re.findall(
-        r"reads ([\d.]+) µs there by the graph clock, and read ([\d.]+) before; kernels of less than 10 µs take "
-        r"([\d.]+) µs longer in the median, those of 40 µs and more ([\d.]+) %",
+        r"takes ([\d.]+) µs there and ([\d.]+) before \(graph clock\); kernels below 10 µs take ([\d.]+) µs longer in "
+        r"the median, kernels from 40 µs on ([\d.]+) % longer",
         " ".join(section().split()),
     )
     assert empty_now == f"{now[empty].median():.2f}" and empty_before == f"{before[empty].median():.2f}"

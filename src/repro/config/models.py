@@ -159,7 +159,7 @@ class Model(BaseModel):
 class Fetch(Model):
     """Settings for downloading input files."""
 
-    cache: FilePath = Field("resources", description="Folder that keeps what was downloaded.")
+    cache: FilePath = Field("resources", description="Folder for downloads.")
     keep: bool = Field(
         True,
         description="Whether it does: false drops a download once its problem is built, which then has all that is "
@@ -170,14 +170,10 @@ class Fetch(Model):
         description="Folders or URLs tried before a file's own address; REPRO_MIRROR comes first. $NAME is what this "
         "environment variable names, without which the campaign is refused.",
     )
-    timeout: float = Field(30.0, gt=0, description="Seconds without a byte after which a download is given up.")
-    retries: int = Field(2, ge=0, description="Times a download is tried again.")
-    max_seconds: float = Field(
-        7200.0, gt=0, description="Seconds in all after which a download is given up, trying again included."
-    )
-    max_bytes: int = Field(
-        20_000_000_000, gt=0, description="Bytes that a download may have, as it comes and once it is unpacked."
-    )
+    timeout: float = Field(30.0, gt=0, description="Seconds without a byte before a download is given up.")
+    retries: int = Field(2, ge=0, description="How often a download is tried again.")
+    max_seconds: float = Field(7200.0, gt=0, description="Total seconds, with retries, before a download is given up.")
+    max_bytes: int = Field(20_000_000_000, gt=0, description="Maximum bytes of a download, both packed and unpacked.")
 
 
 class Limits(Model):
@@ -186,39 +182,39 @@ class Limits(Model):
     header: int = Field(
         1 << 20,
         ge=1 << 10,
-        description="Bytes, unpacked, within which a Matrix Market file has to state its size; a plan reads no more.",
+        description="Unpacked bytes within which a Matrix Market file must state its size; a plan reads no more.",
     )
-    unpacked: int = Field(32 << 30, gt=0, description="Bytes of a file once it is unpacked.")
-    ratio: float = Field(
-        250.0, ge=1, description="Times its own size that a packed file may unpack to; up to 64 MiB in any case."
-    )
-    rows: int = Field(100_000_000, gt=0, description="Rows of a matrix, and columns.")
-    entries: int = Field(1_000_000_000, gt=0, description="Entries that a matrix's file may hold.")
-    memory: int = Field(32 << 30, gt=0, description="Bytes of memory that reading a file may take.")
+    unpacked: int = Field(32 << 30, gt=0, description="Bytes of an unpacked file.")
+    ratio: float = Field(250.0, ge=1, description="Unpacked over packed size; 64 MiB are always allowed.")
+    rows: int = Field(100_000_000, gt=0, description="Rows or columns of a matrix.")
+    entries: int = Field(1_000_000_000, gt=0, description="Entries in a matrix's file.")
+    memory: int = Field(32 << 30, gt=0, description="Bytes of memory for reading a file.")
     memory_ratio: float = Field(
-        64.0, ge=1, description="The same for each byte of the unpacked file; up to 2 GiB in any case."
+        64.0, ge=1, description="The same per byte of the unpacked file; 2 GiB are always allowed."
     )
-    seconds: float = Field(900.0, gt=0, description="Seconds that reading a file may take.")
+    seconds: float = Field(900.0, gt=0, description="Seconds for reading a file.")
 
 
 class Timing(Model):
     """Settings for timing a variant, a baseline or the streaming floor."""
 
-    screen_launches: int = Field(20, ge=3, description="Launches that each variant is screened with.")
+    screen_launches: int = Field(20, ge=3, description="Launches with which each variant is screened.")
     reach: float = Field(
         0.10, ge=0, description="A variant this close to the fastest screened one gets the full protocol."
     )
-    finalists: int = Field(32, ge=1, description="No more than so many of those within reach get it.")
-    per_group: int = Field(1, ge=1, description="So many best of each group, as the study forms them, get it as well.")
+    finalists: int = Field(32, ge=1, description="Maximum number of variants within reach that get it.")
+    per_group: int = Field(
+        1, ge=1, description="Number of best variants of each group, as the study forms them, that also get it."
+    )
     launches: int = Field(1000, ge=10, description="Launches timed one by one in the full protocol.")
     search_graph_launches: int = Field(
         50, ge=2, description="Launches in one graph (on the CPU: in one batch) in the search."
     )
-    search_graph_replays: int = Field(10, ge=5, description="Times that graph is replayed.")
+    search_graph_replays: int = Field(10, ge=5, description="Replays of that graph.")
     graph_launches: int = Field(100, ge=2, description="Launches in one graph in the shuffled rounds.")
-    graph_replays: int = Field(20, ge=5, description="Times that graph is replayed, in all rounds together.")
+    graph_replays: int = Field(20, ge=5, description="Replays of that graph in all rounds together.")
     cold_launches: int = Field(
-        100, ge=5, description="Launches of the cold rows, the last-level cache flushed before each."
+        100, ge=5, description="Launches of the cold rows, each after a flush of the last-level cache."
     )
     gpu_budget: float = Field(
         0.25,
@@ -226,9 +222,7 @@ class Timing(Model):
         description="Seconds for one clock of one variant on a GPU; beyond it fewer launches are made, "
         "and fewer in proportion where a variant is screened or timed in a round.",
     )
-    cpu_budget: float = Field(
-        0.02, gt=0, description="The same on the CPU, where a launch takes long and the study is a rehearsal."
-    )
+    cpu_budget: float = Field(0.02, gt=0, description="The same on the CPU, where a launch takes long.")
     rounds: int = Field(5, ge=2, description="Shuffled rounds in which winners and baselines are timed again.")
     tie: float = Field(0.01, ge=0, description="Times that differ by less than this are a tie.")
     timeout: float = Field(
@@ -272,18 +266,18 @@ class Timing(Model):
 class UpdateBatches(Model):
     """Entries inserted into a real matrix in batches. They are drawn at random with a fixed seed."""
 
-    batches: int | None = Field(None, ge=1, le=1_000_000, description="So many batches of `share` each.")
+    batches: int | None = Field(None, ge=1, le=1_000_000, description="Number of batches, of `share` each.")
     share: float | None = Field(
         None, gt=0, le=1e6, description="Entries of a batch, as a share of the matrix's non-zeros."
     )
     sizes: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (), description="Entries of each batch, in place of `batches` and `share`."
+        (), description="Entries of each batch, instead of `batches` and `share`."
     )
     rows: Literal["uniform", "degree"] = Field(
         "uniform", description="How rows are drawn: all alike, or each as often as it has entries."
     )
     order: Literal["sorted", "any"] = Field("any", description="Whether the rows of a batch ascend.")
-    seed: int | None = Field(None, ge=0, description="Of what is drawn; absent: the campaign's.")
+    seed: int | None = Field(None, ge=0, description="Seed of the draw; absent: the campaign's.")
 
     @model_validator(mode="after")
     def _says_how_many(self) -> UpdateBatches:
@@ -297,12 +291,12 @@ class FieldFile(Model):
 
     path: FilePath
     modes: str | None = Field(
-        None, min_length=1, description="Name of the cell data that are the modes; absent: the only modes_<basis>."
+        None, min_length=1, description="Name of the cell data with the modes; absent: the only modes_<basis>."
     )
-    basis: BasisName | None = Field(
-        None, description="Basis that the modes belong to; absent: what follows modes_ in their name."
+    basis: BasisName | None = Field(None, description="Basis of the modes; absent: what follows modes_ in their name.")
+    periodic: bool = Field(
+        True, description="Whether a field continues at the opposite side of its mesh's bounding box."
     )
-    periodic: bool = Field(True, description="Whether a field goes on at the other side of the box around its mesh.")
 
 
 Place = Annotated[float | Literal["min", "max"], Field(union_mode="left_to_right")]
@@ -311,9 +305,9 @@ Place = Annotated[float | Literal["min", "max"], Field(union_mode="left_to_right
 class Fixed(Model):
     """Selects the fixed vertices of an elastic body: vertices that meet all given conditions."""
 
-    x: Place | None = Field(None, description="The plane of this x; min or max: where the mesh ends.")
-    y: Place | None = Field(None, description="The same of y.")
-    z: Place | None = Field(None, description="The same of z.")
+    x: Place | None = Field(None, description="The plane of this x; min or max: that of the mesh.")
+    y: Place | None = Field(None, description="The same for y.")
+    z: Place | None = Field(None, description="The same for z.")
     box: tuple[tuple[float, float, float], tuple[float, float, float]] | None = Field(
         None, description="A box by its least and its greatest corner."
     )
@@ -433,17 +427,15 @@ class Rival(Model):
         None,
         description="Of a source for spmv: the kernel to launch, in place of the functions of the header.",
     )
-    block: int = Field(256, ge=1, le=1024, description="Threads a block of this kernel.")
-    threads_per_row: int = Field(1, ge=1, le=1024, description="Threads that this kernel has for each row.")
+    block: int = Field(256, ge=1, le=1024, description="Threads per block of this kernel.")
+    threads_per_row: int = Field(1, ge=1, le=1024, description="Threads per row of this kernel.")
     format: Literal["csr", "bsr"] = Field(
         "csr",
         description="How it wants matrices: csr, where compound entries are expanded to real numbers, or bsr, where "
         "they stay k×k blocks.",
     )
     offsets: Literal[32, 64] = Field(32, description="Bits of each row's offset.")
-    waits: bool = Field(
-        False, description="Whether it waits for the GPU on the way; it is then timed by the clock `host` alone."
-    )
+    waits: bool = Field(False, description="Whether it waits for the GPU; it is then timed by the clock `host` only.")
 
     @model_validator(mode="after")
     def _has_one_form(self) -> Rival:
@@ -492,7 +484,7 @@ class StudySettings(Model):
     )
     search: Literal["exhaustive", "predicted", "random"] = Field(
         "exhaustive",
-        description="Which variants are tried: all, those that recorded campaigns speak for, or a random sample.",
+        description="Which variants are tried: all, the most promising by recorded campaigns, or a random sample.",
     )
     budget: float = Field(
         0.02, gt=0, le=1, description="Share of each space that a predicted or random search measures."
@@ -574,7 +566,7 @@ class Config(Model):
         1,
         ge=1,
         le=500,  # names are passed in one shell argument, at most 128 KiB
-        description="Small problems that one job builds, or measures, at the most; 1: each is a job of its own.",
+        description="Maximum number of small problems that one job builds or measures.",
     )
     seed: int = Field(
         1, ge=0, lt=1 << 63, description="Seeds right-hand sides, generated fields and the order of rounds."
@@ -587,11 +579,9 @@ class Config(Model):
         description="The registry of problems; found as the `path` of a problem is, or in the package.",
     )
     fetch: Fetch = Fetch()
-    limits: Limits = Field(
-        Limits(), description="What reading one file of your own, or one that was fetched, may take."
-    )
+    limits: Limits = Field(Limits(), description="Limits for reading one file, yours or a fetched one.")
     rivals: tuple[Rival, ...] = Field(
-        (), description="Kernels of others, timed beside ours in each study that measures what they compute."
+        (), description="Your own kernels, timed beside ours in each study that measures what they compute."
     )
     studies: dict[str, SerializeAsAny[StudySettings]] = Field(
         default_factory=dict,

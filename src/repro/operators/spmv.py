@@ -686,7 +686,7 @@ def _unpickle(problem: Matrix, name: str, precision: str, device: str, named: bo
 def _warn_of_slow_cpu() -> None:
     """Warn that the CPU is slow, once per process, since the cached function runs only once."""
     warn_caller(
-        "the operator runs on the CPU, where it is for trying out what will run on a GPU: docs/operator.md has times "
-        "of it and of SciPy's product that were measured on one CPU, `repro best` those of a campaign",
+        "the operator runs on the CPU, which is only for trying out code for a GPU: docs/operator.md compares times "
+        "with SciPy's on one CPU, `repro best` prints those of a campaign",
         SlowOnCpuWarning,
     )
