@@ -24,7 +24,7 @@ COPY src src
 ENV PATH=/opt/venv/bin:$PATH PIP_NO_CACHE_DIR=1
 RUN python3 -m venv /opt/venv \
     && pip install --no-deps --require-hashes -r locks/run.txt -r locks/campaign.txt -r locks/cpu.txt \
-    && if command -v nvcc; then pip install --no-deps --require-hashes -r locks/cuda.txt; fi \
+    && if command -v nvcc; then pip install --no-deps --require-hashes -r locks/cuda.txt -r locks/pycuda.txt; fi \
     && pip install --no-deps --no-build-isolation .
 
 # a user without privileges, who may write to the folder where no other one is mounted; any other one may run it as well

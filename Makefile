@@ -11,9 +11,10 @@ VENV ?= .venv
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11 python3; do \
   $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { command -v $$name; break; }; done)
-# a GPU's packages only where a GPU is, since PyCUDA is built against its toolkit
+# a GPU's packages only where a GPU is, and PyCUDA only where it can be built, by its toolkit
 ifeq ($(origin EXTRAS),undefined)
-EXTRAS := cpu$(shell nvidia-smi --list-gpus >/dev/null 2>&1 && echo ,cuda)
+EXTRAS := cpu$(shell nvidia-smi --list-gpus >/dev/null 2>&1 && printf ,cuda && command -v nvcc >/dev/null \
+  && printf ,pycuda)
 endif
 
 # yes: the packages of locks/, by their hashes; no: the newest that pyproject.toml allows
