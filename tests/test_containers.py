@@ -103,7 +103,9 @@ def test_the_environment_is_made_by_the_commands_of_the_page(name: str) -> None:
     order = ["python3 -m venv /opt/venv", locked, itself.replace(" -e .", " .")]
     assert [command for command in commands if command in order] == order
     (cuda,) = (command for command in commands if "locks/cuda.txt" in command)
-    install = locked.replace(" -r locks/run.txt -r locks/campaign.txt -r locks/cpu.txt", " -r locks/cuda.txt -r locks/pycuda.txt")
+    install = locked.replace(
+        " -r locks/run.txt -r locks/campaign.txt -r locks/cpu.txt", " -r locks/cuda.txt -r locks/pycuda.txt"
+    )
     assert cuda == f"if command -v nvcc; then {install}; fi"
 
 

@@ -32,7 +32,9 @@ def split(requirement: str) -> tuple[str, str]:
     return name, bound
 
 
-@pytest.mark.parametrize(("file", "extras"), [("environment.yml", ["cpu"]), ("environment-cuda.yml", ["cpu", "cuda", "pycuda"])])
+@pytest.mark.parametrize(
+    ("file", "extras"), [("environment.yml", ["cpu"]), ("environment-cuda.yml", ["cpu", "cuda", "pycuda"])]
+)
 def test_conda_users_get_the_same_dependencies_and_the_package(file: str, extras: list[str]) -> None:
     *packages, own = yaml.safe_load((REPOSITORY / file).read_text())["dependencies"]
     assert own == {"pip": ["-e ."]}
