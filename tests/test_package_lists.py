@@ -147,7 +147,7 @@ IN_THE_INDEX = {
 
 
 def test_messages_name_packages_that_the_index_has() -> None:
-    """Beside the project itself with an extra, which pip takes from what is installed (`tests/workflow/test_wheel.py`)."""
+    """Beside the project itself with an extra, for which `test_wheel.py` gives pip what is installed."""
     named: set[str] = set()
     for node in nodes(PACKAGE):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
