@@ -149,6 +149,12 @@ def test_a_case_that_was_measured_again_replaces_its_rows_alone(study):
     assert pack(CampaignFolder(study.parents[1])) == []
 
 
+def test_a_step_without_rows_has_no_merged_file(study):
+    measure(study, "repeat", "fem/nut", "double", [])
+    pack(CampaignFolder(study.parents[1]))
+    assert not (study / "repeat.parquet").exists() and (study / "search.parquet").exists()
+
+
 def test_a_case_of_which_nothing_is_left_loses_its_rows(study):
     pack(CampaignFolder(study.parents[1]))
     measure(study, "report", "qc324", "double", [])

@@ -27,14 +27,16 @@ def pack(campaign: CampaignFolder) -> list[Path]:
     """Merge the files of a campaign's cases into one file per study and step; return the written files.
 
     Merged files are written atomically. The files of cases are deleted only after all merged files are written, so that
-    a killed call can be repeated. Merged files without new rows are not rewritten.
+    a killed call can be repeated. Merged files without new rows are not rewritten, and a step without rows has none.
     """
     check_measured(campaign)
     studies = [campaign.study(name) for name in recorded_studies(campaign)]
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
     row_tables = {case: read_rows(*case) for case in sources}  # read a merged file without new rows too, to verify it
     archived_files = [
-        write_table(row_tables[study, step], step_file(study, step)) for study, step in sources if sources[study, step]
+        write_table(row_tables[study, step], step_file(study, step))
+        for study, step in sources
+        if sources[study, step] and (row_tables[study, step].num_rows or step_file(study, step).exists())
     ]
     for (study, _), files in sources.items():
         for path in files:
