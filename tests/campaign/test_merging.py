@@ -320,7 +320,7 @@ def test_what_is_interrupted_leaves_nothing(results: Path, monkeypatch: pytest.M
         written.append(results)
         return results
 
-    monkeypatch.setattr(merging, "write_table", full)
+    monkeypatch.setattr(merging.store, "write_table", full)
     with pytest.raises(KeyboardInterrupt):
         merge(["first", "second"], results, "merged")
     assert written
