@@ -28,7 +28,8 @@ PROBLEM = real_problem(poisson((24, 24), 5))
 def names(arrays, whose=()):
     """Return the names of the calls with one library's arrays: ours, and those of the library."""
     refills = {"NumPy": ["new"], "CuPy": ["new", "out"], "PyTorch": ["out"]}[arrays]
-    ours = ["set-up/new", "set-up-now/new", "product/new", "product/out", "product-now/new",
+    searched = [] if arrays == "PyTorch" else ["set-up-now/new"]
+    ours = ["set-up/new", *searched, "product/new", "product/out", "product-now/new",
             "product-now/out", "spmm/new", "spgemm/new",
             *(f"refill/{result}" for result in refills), "insert/new", "dynamic-product/new", "dynamic-product/out",
             "cg/new"]  # fmt: skip
