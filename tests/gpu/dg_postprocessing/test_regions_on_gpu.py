@@ -61,7 +61,7 @@ def test_every_pair_of_a_width_and_a_number_of_regions_is_right(degree, gpu, gpu
 def test_the_gpu_makes_as_many_regions_as_the_host(degree, gpu, gpu_modules, build_regions):
     field = cube_field(3, degree)
     places = evaluation_points(field)[::100]
-    operands = RegionOperands(field, make_regions(field, 0, places=places), siac_kernel(degree).pieces)
+    operands = RegionOperands(field, make_regions(field, 0, positions=places), siac_kernel(degree).pieces)
     workspace = Workspace(Devices([gpu]), operands, gpu_modules, kept_packings=4)
     runnable = ClipRegions({key: build_regions(key) for key in (f"p{degree}/clip", "double/sort")}, degree)
     runnable.prepare(workspace)

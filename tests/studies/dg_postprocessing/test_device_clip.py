@@ -31,7 +31,7 @@ degrees = pytest.mark.parametrize("degree", [1, 2])
 def whole_stencils(degree, points=2, count=3):
     field = cube_field(count, degree)
     places = evaluation_points(field)[:: 37 * degree][:points]
-    return RegionOperands(field, make_regions(field, 0, places=places), siac_kernel(degree).pieces)
+    return RegionOperands(field, make_regions(field, 0, positions=places), siac_kernel(degree).pieces)
 
 
 def check_same(clipped, regions):
@@ -114,7 +114,7 @@ def test_the_text_of_cuda_makes_the_hosts_list(templates, tmp_path):
 def test_points_of_the_lattice_have_no_flat_regions_on_the_device(clip_modules, cpu_device, modules_folder):
     field = cube_field(2, 1)
     places = np.array([[0.5, 0.5, 0.5], [0.25, 0.5, 0.75]])
-    operands = RegionOperands(field, make_regions(field, 0, places=places), siac_kernel(1).pieces)
+    operands = RegionOperands(field, make_regions(field, 0, positions=places), siac_kernel(1).pieces)
     workspace = Workspace(Devices([cpu_device]), operands, modules_folder, kept_packings=4)
     runnable = ClipRegions(clip_modules, 1)
     runnable.prepare(workspace)

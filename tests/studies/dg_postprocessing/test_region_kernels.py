@@ -99,7 +99,7 @@ def test_polynomials_up_to_twice_the_degree_and_one_pass_through_the_filter(degr
     places = evaluation_points(field)
     inside = (np.abs(places - 0.5) <= 0.5 - (3 * degree + 1) / 2 / count).all(axis=1)
     chosen = places[inside][:2]
-    regions = make_regions(field, 0, h=1 / count, places=chosen)
+    regions = make_regions(field, 0, h=1 / count, positions=chosen)
     sums = RegionOperands(field, regions, siac_kernel(degree).pieces).sums
     np.testing.assert_allclose(sums.values, polynomial(chosen), rtol=1e-12, atol=1e-13)
 

@@ -108,7 +108,7 @@ def test_a_stencil_meets_as_many_elements_as_the_paper_says():
 def test_kernel_times_field_integrates_to_one_for_a_constant(degree):
     pieces = siac_kernel(degree).pieces
     field = cube_field(3, degree)
-    regions = make_regions(field, 0, places=evaluation_points(field)[7:8])
+    regions = make_regions(field, 0, positions=evaluation_points(field)[7:8])
     rule = positive(3 * degree, 3)
     corners = regions.kernel_corners()
     places = corners[:, :1] + rule.points @ (corners[:, 1:] - corners[:, :1]) - regions.cubes[:, None]
@@ -128,7 +128,7 @@ def test_lists_that_cannot_be_had_are_refused():
             make_regions(field, **wrong)
     for places in ([[0.5, 0.5, 1.5]], [[0.5, np.nan, 0.5]], np.empty((0, 3))):
         with pytest.raises(ReproError, match="points outside"):
-            make_regions(field, places=np.array(places))
+            make_regions(field, positions=np.array(places))
     with pytest.raises(ReproError, match="no field for regions"):
         make_regions(type(field)(**{**vars(field), "periodic": False}))
 
