@@ -197,3 +197,12 @@ def test_columns_that_the_short_path_does_not_take_go_the_general_way(runtime, b
     A.close()
     with pytest.raises(ReproError, match="closed"):
         A @ bring(X)
+
+
+def test_a_width_without_a_short_path_is_asked_for_once(runtime, bring, monkeypatch):
+    A, X = made(runtime, random(50, 50, 0.2)), np.ones((50, 3))
+    asked = []
+    monkeypatch.setattr(A._product, "columns_call", lambda *arguments: asked.append(arguments))
+    for _ in range(3):
+        np.testing.assert_allclose((A @ bring(X)).get(), A.to_scipy() @ X, atol=1e-12)
+    assert len(asked) == 1

@@ -40,7 +40,7 @@ MAX_IN_ONE_COPY = 1 << 15
 Types = tuple[np.dtype[Any], ...]
 INT32 = np.dtype(np.int32)
 INDEX_TYPES: Types = INT32, np.dtype(np.int64)
-#: Types that are on no device, without a question.
+#: Types of arrays that never lie on a device.
 HOST = np.ndarray, list, int, float
 VALUE_TYPES: Types = np.dtype(np.float32), np.dtype(np.float64), *INDEX_TYPES
 

@@ -125,8 +125,8 @@ class SpmvOperator(DeviceOperator, Closeable):
     def _adopt(self, matrix: MatrixSource, product: Product, owns_product: bool) -> None:
         """Multiply by a product from now on, which `close` releases if this operator owns it."""
         self._matrix, self._owns_product, self.nbytes = matrix, owns_product, product.nbytes
-        #: The short path of A X by the number of columns.
-        self._direct_matmat: dict[int, DirectCall] = {}
+        #: The short path of A X by the number of columns; None if there is none.
+        self._direct_matmat: dict[int, DirectCall | None] = {}
         self._product: Product | None = product
         if not matrix.is_on_host:
             matrix.read = product.read_back
@@ -294,10 +294,9 @@ class SpmvOperator(DeviceOperator, Closeable):
             return
         with self._ordered():
             call = self._open().columns_call(vectors, *self._steps(vectors, True, True))
-            if call is not None:
-                self._direct_matmat[vectors] = DirectCall(
-                    self._runtime, call, self.dtype, self.shape, self.dtype.itemsize, vectors
-                )
+            self._direct_matmat[vectors] = (
+                DirectCall(self._runtime, call, self.dtype, self.shape, self.dtype.itemsize, vectors) if call else None
+            )
 
     def _matrix_view(self, X: Any, subject: str, stream: int | None) -> tuple[View, bool]:
         """Return the memory of a matrix on the device, and whether it is row-major; else it is column-major."""
