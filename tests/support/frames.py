@@ -1,5 +1,6 @@
 """How much Python a call runs: frames of this package and their files; `python -m support.frames` prints a table."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import CodeType
@@ -9,11 +10,14 @@ from typing import Any
 def frames(call: Callable[[], Any]) -> list[CodeType]:
     """Return the code of each function of this package that a call enters, in order."""
     entered: list[CodeType] = []
+    gc.collect()
+    gc.disable()  # finalizers of others' objects would be counted
     sys.setprofile(lambda frame, event, _: entered.append(frame.f_code) if event == "call" else None)
     try:
         call()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return [code for code in entered if "/repro/" in code.co_filename]
 
 
