@@ -327,7 +327,7 @@ def assemble_arrow(rows: int, dense: int, *, coefficients: Coefficients = "const
 
 
 T_co = TypeVar("T_co", covariant=True)
-Count = Annotated[int, Field(ge=2, le=2000)]
+Count = Annotated[int, Field(ge=2, le=4096)]
 Circle = Annotated[int, Field(ge=3, le=20000)]
 CellCount = tuple[Count, Count, Count]
 HubSize = Annotated[int, Field(ge=3)]
