@@ -114,7 +114,8 @@ def test_on_a_gpu_there_are_cupys_and_pytorchs_calls_too_and_all_are_right(on_de
         f"{name}/{result}" for name in ("product", "product-now", "dynamic-product") for result in ("new", "out")
     ]
     theirs = [*products, "spmm/new", "spgemm/new"]
-    assert found.keys() == NUMPY | names("CuPy", [("CuPy", [*theirs, "cg/new"])]) | names(
+    with_numpy = NUMPY - {"set-up-now/repro/NumPy/new"}
+    assert found.keys() == with_numpy | names("CuPy", [("CuPy", [*theirs, "cg/new"])]) | names(
         "PyTorch", [("PyTorch", theirs)]
     )
     assert all(error <= 1 for error, _ in found.values()), found

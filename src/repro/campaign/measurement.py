@@ -196,7 +196,7 @@ def measure(
             rivals=study.rivals_of(config.rivals),
             templates=Path(config.kernels),
             jobs=_compilers(bench, jobs),
-            user_calls=_user_calls(config, study.calls_module) if study.calls_module else None,
+            user_calls=_user_calls(config, study.calls_module, bench.workspace) if study.calls_module else None,
         )
         try:
             steps = iter(study.measure(session))
@@ -213,13 +213,14 @@ def measure(
             raise
 
 
-def _user_calls(config: Config, module: str) -> Any:
+def _user_calls(config: Config, module: str, workspace: Workspace) -> Any:
     """Return the function for `Session.user_calls` on the campaign's device, the first one if there are several.
 
     The module is imported by its name, so that no other study's cases become stale when an operator is edited.
     """
     device = single_devices(resolve_device(config.device))[0]
-    return partial(import_module(module).user_calls, device=device, say=partial(print, flush=True))
+    say, lend = partial(print, flush=True), workspace.device_lent
+    return partial(import_module(module).user_calls, device=device, say=say, lend=lend)
 
 
 def _study_apart(study: Study) -> Callable[[], AbstractContextManager[None]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -45,6 +45,7 @@ ROUNDINGS = 256
 MOST_ENTRIES = {"cuda": 2_000_000, "opencl": 250_000}
 
 Vector = NDArray[Any]
+Lend = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
@@ -197,17 +198,21 @@ class UserCall(Runnable):
 
 
 def user_calls(
-    problem: Matrix, precision: str, functions: Sequence[str], seed: int, device: str, say: Callable[[str], None]
-) -> Iterator[list[UserCall]]:
+    problem: Matrix, precision: str, functions: Sequence[str], seed: int, device: str, say: Callable[[str], None],
+    lend: Lend = nullcontext,
+) -> Iterator[list[UserCall]]:  # fmt: skip
     """Yield the calls of each function (a key of `GROUPS`) on a real square matrix, in one list per function.
 
-    The operands of a list are released when the next one is requested.
+    The operands of a list are released when the next one is requested. With `lend`, other processes use the device
+    while expected results are computed and libraries are imported.
     """
     runtime = open_runtime(device)
     matrix = sp.csr_array(
         (problem.values[:, 0].astype(DTYPES[precision]), problem.indices, problem.indptr), shape=problem.shape
     )
-    setting = _Setting(runtime, libraries(runtime.ordinal, say), matrix, np.random.default_rng(seed))
+    with lend():
+        found = libraries(runtime.ordinal, say)
+    setting = _Setting(runtime, found, matrix, np.random.default_rng(seed), lend)
     heavy = problem.nnz > MOST_ENTRIES[runtime.device.backend]
     for name, group in GROUPS.items():
         if name in functions and not (heavy and name in HEAVY):
@@ -225,6 +230,7 @@ class _Setting:
     libraries: Sequence[Library]
     matrix: sp.csr_array
     random: np.random.Generator
+    lend: Lend
 
     def vector(self) -> Vector:
         x: Vector = self.random.standard_normal(self.matrix.shape[1]).astype(self.matrix.dtype)
@@ -242,10 +248,26 @@ class _Setting:
             launches = int(SECONDS / (perf_counter() - start))
             return float(np.median(device.time_graph(launch, max(1, min(launches, LAUNCHES)), REPLAYS)))
 
+    def product_error(self, matrix: sp.csr_array, x: Vector, powers: int = 1) -> Callable[[Vector], float]:
+        """Return a function of a vector y: its error over the bound, if it should be x times a power of the matrix."""
+        expected, bound = x.astype(np.float64), np.abs(x).astype(np.float64)
+        with self.lend():
+            wide = matrix.astype(np.float64)
+            for _ in range(powers):
+                expected, bound = wide @ expected, abs(wide) @ bound
+        bound = np.maximum(bound * ROUNDINGS * float(np.finfo(matrix.dtype).eps), np.finfo(np.float64).tiny)
+        return lambda y: float(np.max(np.abs(y.reshape(expected.shape) - expected) / bound, initial=0.0))
+
+    def square_error(self) -> Callable[[Any], float]:
+        """Return a function of a SciPy matrix: its error over the bound, if it should be the square of the matrix."""
+        x = self.vector()
+        error = self.product_error(self.matrix, x, powers=2)
+        return lambda square: error(square @ x.astype(np.float64))
+
     def products(self, function: str, A: Any, matrix: sp.csr_array) -> list[UserCall]:
         """Return the calls of `A @ x` and `A.matvec(x, out=y)`, and those of each library with `matrix`, which A is."""
         x = self.vector()
-        error = _product_error(matrix, x)
+        error = self.product_error(matrix, x)
 
         @cache
         def kernel() -> float:
@@ -289,22 +311,6 @@ def _checked(read: Callable[[Any], Any], error: Callable[[Any], float], result: 
     return error(read(result))
 
 
-def _product_error(matrix: sp.csr_array, x: Vector, powers: int = 1) -> Callable[[Vector], float]:
-    """Return a function of a vector y: its error over the bound, if it should be x times a power of the matrix."""
-    expected, bound = x.astype(np.float64), np.abs(x).astype(np.float64)
-    for _ in range(powers):
-        expected, bound = matrix.astype(np.float64) @ expected, abs(matrix).astype(np.float64) @ bound
-    bound = np.maximum(bound * ROUNDINGS * float(np.finfo(matrix.dtype).eps), np.finfo(np.float64).tiny)
-    return lambda y: float(np.max(np.abs(y.reshape(expected.shape) - expected) / bound, initial=0.0))
-
-
-def _square_error(setting: _Setting) -> Callable[[Any], float]:
-    """Return a function of a SciPy matrix: its error over the bound, if it should be the square of the matrix."""
-    x = setting.vector()
-    error = _product_error(setting.matrix, x, powers=2)
-    return lambda square: error(square @ x.astype(np.float64))
-
-
 def _product_calls(function: str, tuned: str, setting: _Setting, stack: ExitStack) -> list[UserCall]:
     A = stack.enter_context(operator(setting.matrix, tuned, device=setting.runtime.words))
     return setting.products(function, A, setting.matrix)
@@ -312,7 +318,7 @@ def _product_calls(function: str, tuned: str, setting: _Setting, stack: ExitStac
 
 def _set_up_calls(function: str, tuned: str, setting: _Setting, stack: ExitStack) -> list[UserCall]:
     x = setting.vector()
-    error = _product_error(setting.matrix, x)
+    error = setting.product_error(setting.matrix, x)
 
     def make(library: Library) -> tuple[Callable[[], Any], Any]:
         return partial(operator, library.csr(setting.matrix), tuned, device=setting.runtime.words), None
@@ -325,7 +331,7 @@ def _set_up_calls(function: str, tuned: str, setting: _Setting, stack: ExitStack
 def _spmm_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
     A = stack.enter_context(operator(setting.matrix, device=setting.runtime.words))
     X = setting.random.standard_normal((setting.matrix.shape[1], COLUMNS)).astype(setting.matrix.dtype)
-    error = _product_error(setting.matrix, X)
+    error = setting.product_error(setting.matrix, X)
 
     def make(left: Callable[[], Any], library: Library) -> tuple[Callable[[], Any], Any]:
         matrix, right = left(), library.put(X)
@@ -345,7 +351,7 @@ def _spgemm_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
     def theirs(a: Any) -> Callable[[], Any]:
         return lambda: a @ a
 
-    error = _square_error(setting)
+    error = setting.square_error()
     return [
         UserCall(
             "spgemm", whose, library, partial(lambda of, call: (call(of.csr(setting.matrix)), None), library, call),
@@ -358,13 +364,13 @@ def _spgemm_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
 
 def _refill_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
     """Return refills with values of each library: a new product of SciPy's or CuPy's matrices, or values into `out`."""
-    error, matrix = _square_error(setting), setting.matrix
+    error, matrix = setting.square_error(), setting.matrix
 
     @cache
     def planned(library: Library) -> tuple[Any, Any]:
         a = library.csr(matrix) if library.arrays == "CuPy" else matrix
         product, plan = spgemm(a, a, setting.runtime.words, plan=True)
-        stack.callback(plan.release)
+        stack.callback(plan.close)
         return (library.scipy(product) if library.arrays == "CuPy" else product), plan
 
     @cache
@@ -409,7 +415,7 @@ def _insert_calls(setting: _Setting, stack: ExitStack) -> list[UserCall]:
     rows, columns, values = entries
     A.insert(rows, columns, values, mode="unique")
     grown, x = A.to_scipy(), setting.vector()
-    error = _product_error(grown, x)
+    error = setting.product_error(grown, x)
 
     def insert(library: Library) -> tuple[Callable[[], Any], Any]:
         # each call finds all places occupied, so that the matrix stays as it is
