@@ -7,7 +7,7 @@ the same rounds. Libraries that are not installed have no calls. On a CPU, SciPy
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
@@ -32,6 +32,7 @@ from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.sparse_products import spgemm
 from repro.operators.spmv import operator
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.variants import ROUTINES
 
 #: The library of our own functions.
 OURS = "repro"
@@ -232,6 +233,11 @@ class _Setting:
     random: np.random.Generator
     lend: Lend
 
+    @property
+    def on_device(self) -> Library:
+        """The library whose arrays are on the device, CuPy if there are several."""
+        return self.libraries[min(1, len(self.libraries) - 1)]
+
     def vector(self) -> Vector:
         x: Vector = self.random.standard_normal(self.matrix.shape[1]).astype(self.matrix.dtype)
         return x
@@ -264,15 +270,21 @@ class _Setting:
         error = self.product_error(self.matrix, x, powers=2)
         return lambda square: error(square @ x.astype(np.float64))
 
-    def products(self, function: str, A: Any, matrix: sp.csr_array) -> list[UserCall]:
-        """Return the calls of `A @ x` and `A.matvec(x, out=y)`, and those of each library with `matrix`, which A is."""
+    def products(
+        self, function: str, A: Any, matrix: sp.csr_array, routines: Mapping[str, Callable[[], Any]] | None = None
+    ) -> list[UserCall]:
+        """Return the calls of `A @ x` and `A.matvec(x, out=y)`, and those of each library with `matrix`, which A is.
+
+        `routines` make operators by name that run a library's routine; they are called with the device's arrays.
+        """
         x = self.vector()
         error = self.product_error(matrix, x)
 
-        @cache
-        def kernel() -> float:
-            vectors = self.runtime.put(x), self.runtime.put(x)
-            return self.kernel(lambda: A._multiply(*vectors))
+        def kernel_of(make: Callable[[], Any]) -> float:
+            operator, vectors = make(), (self.runtime.put(x), self.runtime.put(x))
+            return self.kernel(lambda: operator._multiply(*vectors))
+
+        kernel = cache(partial(kernel_of, lambda: A))
 
         def new(library: Library, make: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
             left, right = make(), library.put(x)
@@ -300,6 +312,10 @@ class _Setting:
             ]
             if (into := library.product_into) is not None:
                 calls.append(other(partial(out, library, _bound(into, theirs)), result="out"))
+        for name, make in (routines or {}).items():
+            library, call = self.on_device, partial(_matvec, make)
+            routine = partial(UserCall, function, name, library, result="out", kernel=partial(kernel_of, make))
+            calls.append(routine(partial(out, library, call), partial(_checked, library.get, error)))
         return calls
 
 
@@ -307,13 +323,25 @@ def _bound(into: Callable[[Any, Any, Any], Any], matrix: Callable[[], Any]) -> C
     return lambda: partial(into, matrix())
 
 
+def _matvec(make: Callable[[], Any]) -> Callable[[Any, Any], Any]:
+    multiply: Callable[[Any, Any], Any] = make().matvec
+    return multiply
+
+
 def _checked(read: Callable[[Any], Any], error: Callable[[Any], float], result: Any) -> float:
     return error(read(result))
 
 
 def _product_calls(function: str, tuned: str, setting: _Setting, stack: ExitStack) -> list[UserCall]:
-    A = stack.enter_context(operator(setting.matrix, tuned, device=setting.runtime.words))
-    return setting.products(function, A, setting.matrix)
+    make = partial(operator, setting.matrix, device=setting.runtime.words)
+    A, routines = stack.enter_context(make(tuned)), {}
+    if tuned == "default" and setting.runtime.device.backend == "cuda":
+        routines = {name: cache(partial(_entered, stack, partial(make, name))) for name in ROUTINES}
+    return setting.products(function, A, setting.matrix, routines)
+
+
+def _entered(stack: ExitStack, make: Callable[[], Any]) -> Any:
+    return stack.enter_context(make())
 
 
 def _set_up_calls(function: str, tuned: str, setting: _Setting, stack: ExitStack) -> list[UserCall]:
@@ -323,8 +351,8 @@ def _set_up_calls(function: str, tuned: str, setting: _Setting, stack: ExitStack
     def make(library: Library) -> tuple[Callable[[], Any], Any]:
         return partial(operator, library.csr(setting.matrix), tuned, device=setting.runtime.words), None
 
-    # the time of a search hardly depends on the library of the matrix: one of the device suffices
-    libraries = setting.libraries if tuned == "default" else (setting.libraries[1:] or setting.libraries)[:1]
+    # the time of a search hardly depends on the library of the matrix
+    libraries = setting.libraries if tuned == "default" else [setting.on_device]
     return [UserCall(function, OURS, library, partial(make, library), lambda A: error(A @ x)) for library in libraries]
 
 

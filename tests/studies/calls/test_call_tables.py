@@ -25,8 +25,13 @@ TIMES = {
     ("product", "PyTorch", "PyTorch", "out"): 22.0,
     ("product", OURS, "NumPy", "new"): 40.0,
     ("product", "SciPy", "NumPy", "new"): 20.0,
+    ("product", "cuSPARSE CSR ALG1", "CuPy", "out"): 60.0,
+    ("product", "cuSPARSE CSR ALG2", "CuPy", "out"): 50.0,
     ("insert", OURS, "CuPy", "new"): 30.0,
+    ("set-up", OURS, "CuPy", "new"): 7_000.0,
 }
+#: Microseconds of our kernel and of each routine alone, on the small problem.
+KERNELS = {OURS: 2.0, "cuSPARSE CSR ALG1": 5.0, "cuSPARSE CSR ALG2": 3.0}
 REASON = "of a library"
 
 
@@ -40,7 +45,9 @@ def campaign(folder: Path, backend: str = "cuda", left_out: tuple[str, ...] = ()
         made = []
         for (function, library, arrays, result), micro in (TIMES | {("product", "CuPy", "CuPy", "out"): None}).items():
             about = {"function": function, "library": library, "arrays": arrays, "result": result}
-            kernel = {"kernel_seconds": 2e-6 * 10**number} if library == OURS and function == "product" else {}
+            kernel = {}
+            if library in KERNELS and function == "product":
+                kernel = {"kernel_seconds": 1e-6 * KERNELS[library] * 10**number}
             time = None if micro is None else micro * 10**number / READS["host"]
             failed = {} if time else {"status": "unsupported", "message": REASON}
             name = f"{function}/{library}/{arrays}/{result}"
@@ -61,14 +68,17 @@ def test_each_library_has_its_line_beside_ours_and_the_kernel(tmp_path: Path) ->
     made = table(campaign(tmp_path), "table-calls")
     keys = [column.key for column in made.columns]
     lines = {tuple(cell.value for cell in row[:4]): dict(zip(keys, row, strict=True)) for row in made.rows}
-    functions = [("product", problem, arrays) for problem in SIZES for arrays in LIBRARIES]
+    functions = [
+        *(("set-up", name, "CuPy") for name in SIZES),
+        *(("product", problem, arrays) for problem in SIZES for arrays in LIBRARIES),
+    ]
     assert [(line[0], line[1], line[3]) for line in lines] == [
         *functions,
         *(("insert", name, "CuPy") for name in SIZES),
     ]
     cupy = lines["product", "small", "double", "CuPy"]
     expected = {"ours_new_us": 10, "ours_out_us": 8, "kernel_us": 2, "library_new_us": 25, "library_out_us": None,
-                "ratio": 2.5, "rows": 500, "entries": 2_400}  # fmt: skip
+                "routine_us": 3, "ratio": 2.5, "rows": 500, "entries": 2_400}  # fmt: skip
     for key, value in expected.items():
         assert cupy[key].value == (None if value is None else pytest.approx(value)), key
     assert cupy["library_out_us"].notes == (f"product/CuPy/CuPy/out: unsupported ({REASON})",)
@@ -84,6 +94,10 @@ def test_a_target_is_the_mean_of_all_problems(tmp_path: Path) -> None:
     wanted, measured, reached, cases = lines["A @ x: time of CuPy’s call over ours"][1:5]
     assert (wanted.value, measured.value, reached.value, cases.value) == (1, pytest.approx(2.5), "yes", 2)
     assert lines["A @ x of NumPy’s arrays: time of SciPy’s call over ours"][2].value == pytest.approx(0.5)
+    kernels = lines["A @ x, kernels alone: time of cuSPARSE’s fastest routine over ours, mean"]
+    assert (kernels[2].value, kernels[4].value) == (pytest.approx(1.5), 2)
+    set_up = lines["set-up from a matrix of CuPy: milliseconds, worst"]
+    assert (set_up[2].value, set_up[3].value) == (pytest.approx(70), "no")
     assert lines["A @ A: time of CuPy’s call over ours"][-1].shown == "no calls of CuPy"
 
 

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from repro.results.campaign_data import Campaign, Case, ReportedTime, Selection
-from repro.results.claims import CaseNumber, Measured, MissingCase, Quantity, target_device_note, targets_table
+from repro.results.claims import (
+    CaseNumber,
+    Measured,
+    MissingCase,
+    Quantity,
+    StatisticName,
+    target_device_note,
+    targets_table,
+)
 from repro.results.columns import MICRO, PRECISION, PROBLEM, count, microseconds, number_cell, speedup
 from repro.results.problem_lines import ProblemLine, join_sentences, measurement_note, recorded_lines
 from repro.results.published import Published
@@ -16,6 +24,9 @@ from repro.results.tables import Cell, Column, Table, table_of
 from repro.studies.calls import FUNCTIONS, LIBRARIES, OURS, STUDY_NAME
 from repro.studies.calls.columns import CallRow
 
+#: Functions with a time of the kernel alone beside the library's routine, and those that set up an operator.
+PRODUCTS, SET_UPS = ("product", "product-now"), ("set-up", "set-up-now")
+STATISTICS: tuple[StatisticName, ...] = ("mean", "worst")
 #: How a time was measured.
 PROTOCOL = (
     "A call by the host’s clock, from an idle device to an idle device. New: the result is a new array; out: it is "
@@ -51,6 +62,13 @@ class CallCase:
     def kernel(self) -> float | None:
         rows = self.case.select(function=self.function, arrays=self.arrays, library=OURS)
         return next((row.kernel_seconds for row in rows if row.kernel_seconds is not None), None)
+
+    @property
+    def routine(self) -> float | None:
+        """Seconds of the fastest of the library's routines for a product, alone."""
+        rows = self.case.select(function="product") if self.function in PRODUCTS else ()
+        seconds = [row.kernel_seconds for row in rows if row.library not in (OURS, *LIBRARIES.values())]
+        return min((time for time in seconds if time is not None), default=None)
 
 
 def call_cases(campaign: Campaign, published: Published) -> list[CallCase]:
@@ -94,6 +112,7 @@ COLUMNS: tuple[Column[CallCase], ...] = (
     _time_column("ours", "new"),
     _time_column("ours", "out"),
     Column("kernel_us", "kernel alone, µs", cell=lambda case: number_cell(case.kernel, MICRO)),
+    Column("routine_us", "cuSPARSE’s routine alone, µs", cell=lambda case: number_cell(case.routine, MICRO)),
     Column("library", "library", numeric=False, cell=lambda case: Cell(case.library)),
     _time_column("library", "new"),
     _time_column("library", "out"),
@@ -125,6 +144,32 @@ def calls(campaign: Campaign, published: Published) -> Table:
     return table_of(COLUMNS, cases, join_sentences(caption), is_empty=not cases)
 
 
+def _set_ups(function: str, arrays: str) -> Quantity[Sequence[CallCase]]:
+    """Return the quantity: milliseconds of a set-up from a matrix of a library."""
+
+    def measure(cases: Sequence[CallCase]) -> Measured:
+        found = [case for case in cases if (case.function, case.arrays) == (function, arrays)]
+        numbers = [CaseNumber(1e3 * time.seconds, case.line.problem) for case in found if (time := case.time(OURS))]
+        missing = [MissingCase(case.line.problem, case.rows(OURS).failure or "not measured") for case in found]
+        return Measured(numbers, [] if numbers else missing, empty_reason="no set-ups")
+
+    return Quantity(measure, "worst", at_most=True, is_time=True)
+
+
+def _kernel_gains(function: str, statistic: StatisticName) -> Quantity[Sequence[CallCase]]:
+    """Return the quantity: time of the library's fastest routine over that of our kernel, both alone."""
+
+    def measure(cases: Sequence[CallCase]) -> Measured:
+        found = {
+            (case.line.problem, case.case.precision): CaseNumber(case.routine / case.kernel, case.line.problem)
+            for case in cases
+            if case.function == function and case.routine and case.kernel
+        }
+        return Measured([*found.values()], [], empty_reason="no routine of the library alone")
+
+    return Quantity(measure, statistic)
+
+
 def _gains(function: str, arrays: str) -> Quantity[Sequence[CallCase]]:
     """Return the quantity: time of a library's call over ours, both with new arrays, on all problems."""
 
@@ -143,7 +188,11 @@ def _gains(function: str, arrays: str) -> Quantity[Sequence[CallCase]]:
     return Quantity(measure, "mean")
 
 
-QUANTITIES = {f"{function}_{arrays}": _gains(function, arrays) for function in FUNCTIONS for arrays in LIBRARIES}
+QUANTITIES = {
+    **{f"{function}_{arrays}": _gains(function, arrays) for function in FUNCTIONS for arrays in LIBRARIES},
+    **{f"{function}_{arrays}": _set_ups(function, arrays) for function in SET_UPS for arrays in LIBRARIES},
+    **{f"{function}_kernel_{name}": _kernel_gains(function, name) for function in PRODUCTS for name in STATISTICS},
+}
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
