@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -32,6 +34,9 @@ def test_the_compiler_is_the_one_that_made_the_modules(
     described = describe_environment(workspace)
     assert (described["compiler"], described["flags"]) == ("another one", ["-O9"])
     assert described["target"] == "cpu"
+    # times by the host clock depend on the host
+    assert described["host_cpus"] == os.cpu_count() and described["kernel"] == platform.release()
+    assert {"host_cpu", "cpus_allowed", "host_memory_bytes", "os", "libc", "container"} <= described.keys()
     workspace.release()
 
 

@@ -116,7 +116,10 @@ def test_a_record_says_which_commit_or_that_there_is_none(
         "no commit is recorded, of version 0.1.0",
     ]
     monkeypatch.setattr("repro.bench.environment.checkout", lambda: repository)
-    record("made", tmp_path / "results")
+    with pytest.raises(ReproError, match="no commit has") as refused:
+        record("made", results=tmp_path / "results")
+    assert f"{'e' * 16}, {'f' * 16}" in str(refused.value) and not (folder / COMMITS).exists()
+    record("made", uncommitted=True, results=tmp_path / "results")
     said = capsys.readouterr().out
     assert f"commit {known[:12]}: environment {names[0]}" in said
     changed = f"code that no commit of the history has, changed from commit {known[:12]}"

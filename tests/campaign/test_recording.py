@@ -113,10 +113,10 @@ def test_a_campaign_is_not_recorded_while_a_run_works_in_its_folder(study, tmp_p
     before = files(study)
     with hold_run_lock("other", tmp_path / "results"):
         with pytest.raises(ReproError, match=r"another run works in this folder(.|\n)*campaign other, process"):
-            record("made", tmp_path / "results")
+            record("made", results=tmp_path / "results")
         assert files(study) == before
     for _ in range(2):  # it keeps no lock, nor does it need one that is there
-        record("made", tmp_path / "results")
+        record("made", results=tmp_path / "results")
     assert files(study) == ["report.parquet", "search.parquet"]
 
 

@@ -63,6 +63,12 @@ class Nvml(SimpleNamespace):
     def nvmlDeviceGetPowerManagementLimit(self, handle):  # noqa: N802
         return 700_000
 
+    def nvmlDeviceGetMaxPcieLinkGeneration(self, handle):  # noqa: N802
+        return 5
+
+    def nvmlDeviceGetMigMode(self, handle):  # noqa: N802
+        return [0, 1]
+
     def nvmlDeviceGetEccMode(self, handle):  # noqa: N802
         raise self.NVMLError("not supported")
 
@@ -79,6 +85,7 @@ def test_clocks_and_settings_are_put_into_words(monkeypatch):
     assert monitor.clocks() == (1980.0, "software power cap, hardware thermal slowdown")
     settings = monitor.settings()
     assert settings["power_limit_w"] == 700
+    assert (settings["pcie_generation"], settings["divided"]) == (5, False)
     assert settings["ecc"] is None  # refused
     assert settings["persistence"] is None  # an old binding lacks the function
 

@@ -50,7 +50,9 @@ def replay(checkout: Checkout) -> tuple[int, str]:
 def edited(path: Path, edit: Callable[[str], str]) -> Iterator[None]:
     """A file of the project that is another one meanwhile."""
     kept = path.read_text()
-    path.write_text(edit(kept))
+    changed = edit(kept)
+    assert changed != kept, f"nothing to change in {path}"
+    path.write_text(changed)
     try:
         yield
     finally:
@@ -85,7 +87,7 @@ def test_a_table_that_was_made_before_the_failure_is_taken_back(record: Checkout
     table = record.folder / "results" / RECORD / "tables" / STUDY / "table-devices.md"
     table.write_text("as it was recorded\n")
     before = {path: content for path, content in made(record).items() if path.suffix != ".svg"}
-    makes = 16 * " " + "made = artifact.make("
+    makes = 16 * " " + "content = artifact.make("
     fail = 16 * " " + 'if artifact.name == "table-exchange": raise ReproError("no table")\n'
     with edited(record.folder / "src/repro/cli/results.py", lambda text: text.replace(makes, fail + makes)):
         code, said = replay(record)

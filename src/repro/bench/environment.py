@@ -43,7 +43,33 @@ def describe_environment(workspace: Workspace, packages: Sequence[str] = ()) -> 
         "source": package_hash(),
         **_commit(),
         "python": platform.python_version(),
+        **_host(),
         "packages": {name: _installed()[name] for name in (*PACKAGES, *packages) if name in _installed()},
+    }
+
+
+@cache
+def _host() -> dict[str, Any]:
+    """Return the host's processor, memory and system; None for what the system does not tell.
+
+    `cpus_allowed` are the processors that this process may use. Rows by the host clock depend on all of these.
+    """
+    model = system = None
+    with suppress(OSError):  # no Linux
+        lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
+        model = next((value.strip() for key, _, value in lines if key.strip() == "model name"), None)
+    with suppress(OSError):
+        system = platform.freedesktop_os_release()["PRETTY_NAME"]
+    marks = {"docker": "/.dockerenv", "podman": "/run/.containerenv", "apptainer": "/.singularity.d"}
+    return {
+        "host_cpu": model or platform.processor() or None,
+        "host_cpus": os.cpu_count(),
+        "cpus_allowed": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "host_memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "os": system or platform.system(),
+        "kernel": platform.release(),
+        "libc": " ".join(platform.libc_ver()).strip() or None,
+        "container": next((name for name, mark in marks.items() if Path(mark).exists()), None),
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -23,16 +23,18 @@ from repro.programs import run_program
 from repro.untrusted_files import shown
 
 
-def pack(campaign: CampaignFolder) -> list[Path]:
+def pack(campaign: CampaignFolder, refuse: Callable[[], object] = lambda: None) -> list[Path]:
     """Merge the files of a campaign's cases into one file per study and step; return the written files.
 
-    Merged files are written atomically. The files of cases are deleted only after all merged files are written, so that
-    a killed call can be repeated. Merged files without new rows are not rewritten, and a step without rows has none.
+    `refuse` is called when all rows are read, and may raise `ReproError`; then nothing is changed. Merged files are
+    written atomically. The files of cases are deleted only after all merged files are written, so that a killed call
+    can be repeated. Merged files without new rows are not rewritten, and a step without rows has none.
     """
     check_measured(campaign)
     studies = [campaign.study(name) for name in recorded_studies(campaign)]
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
     row_tables = {case: read_rows(*case) for case in sources}  # read a merged file without new rows too, to verify it
+    refuse()
     archived_files = [
         write_table(row_tables[study, step], step_file(study, step))
         for study, step in sources
@@ -56,20 +58,32 @@ LISTING = 60.0
 _TREE = b"40000"
 
 
-def record_commits(folder: CampaignFolder, repository: Path) -> dict[str, str | None]:
+def record_commits(
+    folder: CampaignFolder, repository: Path, *, allow_uncommitted: bool = False
+) -> dict[str, str | None]:
     """Write `commits.json` of a campaign: for each source hash the git commit with this source, null if none is found.
 
-    Commits found by an earlier call are kept, since the record may now be in a clone with less history.
+    Commits found by an earlier call are kept, since the record may now be in a clone with less history. A source
+    without a commit raises `ReproError`, unless `allow_uncommitted` is true or an earlier call wrote it.
     """
     environments = read_environments(folder).values()
     recorded_commits = {str(record["source"]): record.get("commit") for record in environments if record.get("source")}
-    known_commits = {
-        source: commit for source, commit in read_commits(folder).items() if commit and source in recorded_commits
-    }
+    earlier = read_commits(folder)
+    known_commits = {source: commit for source, commit in earlier.items() if commit and source in recorded_commits}
     found_commits = find_commits(
         {source: commit for source, commit in recorded_commits.items() if source not in known_commits}, repository
     )
     commits = dict(sorted({**known_commits, **found_commits}.items()))
+    unknown = [source for source, commit in commits.items() if commit is None and source not in earlier]
+    if unknown and not allow_uncommitted:
+        raise ReproError(
+            "rows were measured by code that no commit has",
+            where=folder.environments,
+            expected="a commit in this checkout's history with the same sources, so that others can run them again",
+            actual=f"none for the source hash {', '.join(unknown)}",
+            todo="commit the code and measure again, or fetch the history that has it; --uncommitted keeps the rows "
+            "as they are, and report and `repro check` say so",
+        )
     if commits:
         write_whole(folder.commits, json.dumps(commits, indent=1) + "\n")
     return commits

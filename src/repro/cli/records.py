@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 def record(
     campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
+    uncommitted: Annotated[
+        bool, typer.Option("--uncommitted", help="Also record rows of code that no commit has.")
+    ] = False,
     results: Results = RESULTS,
 ) -> None:
     """Store a campaign as a record: one file per study and step.
@@ -43,7 +46,8 @@ def record(
     again later. It fails while a run works in the folder.
 
     results/<campaign>/commits.json states, for each hash of the sources in the environment records, the commit of this
-    checkout's history with these sources, or null.
+    checkout's history with these sources. Rows of sources that no commit has are refused; --uncommitted records them
+    with null.
 
     Example:
 
@@ -58,13 +62,16 @@ def record(
     raw = folder.raw
     # no run may write files between reading and deleting, since they would be lost; `pack` reports a missing campaign
     with hold_run_lock(campaign, results) if raw.is_dir() else nullcontext():
-        sizes_before = _sizes(raw)
-        for path in pack(folder):
+        sizes_before, repository, commits = _sizes(raw), checkout(), {}
+
+        def find_commits() -> None:
+            if repository is not None:
+                commits.update(record_commits(folder, repository, allow_uncommitted=uncommitted))
+
+        for path in pack(folder, find_commits):
             typer.echo(f"{path}: {_mib(path.stat().st_size)}")
         sizes_after = _sizes(raw)
-        repository = checkout()
         if repository is not None:
-            commits = record_commits(folder, repository)
             for code_text, names in code_of(read_environments(folder), commits).items():
                 typer.echo(f"{code_text}: environment {', '.join(names)}")
     text = f"{len(sizes_before)} files of {_mib(sum(sizes_before))} before"

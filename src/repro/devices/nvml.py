@@ -92,7 +92,7 @@ class Monitor:
 
     def settings(self) -> dict[str, Any]:
         """Return settings that stay constant during a campaign: driver, maximum clocks, ECC, power limit, persistence
-        mode.
+        mode, PCI Express generation and lanes, and whether the GPU is divided (MIG).
         """
         power = self._ask_device(lambda n, h: n.nvmlDeviceGetPowerManagementLimit(h))
         return {
@@ -102,6 +102,9 @@ class Monitor:
             "ecc": _flag(self._ask_device(lambda n, h: n.nvmlDeviceGetEccMode(h)[0])),
             "power_limit_w": None if power is None else power / 1000,
             "persistence": _flag(self._ask_device(lambda n, h: n.nvmlDeviceGetPersistenceMode(h))),
+            "pcie_generation": self._ask_device(lambda n, h: n.nvmlDeviceGetMaxPcieLinkGeneration(h)),
+            "pcie_lanes": self._ask_device(lambda n, h: n.nvmlDeviceGetMaxPcieLinkWidth(h)),
+            "divided": _flag(self._ask_device(lambda n, h: n.nvmlDeviceGetMigMode(h)[0])),
         }
 
     def link_to(self, other: Monitor) -> dict[str, Any]:
