@@ -81,6 +81,10 @@ COMMANDS = {
         "Results", "records", "results_", "Print measured rows as JSON or CSV, or as Kernel Tuner's T4."
     ),
     "record": Command("Results", "records", "record", "Keep a campaign as a record: one file a study and step."),
+    "verify": Command(
+        "Results", "records", "verify", "Check a record's files, and make its tables again.",
+        codes={0: "files and tables are as recorded", 1: "some are not, or it is refused"},
+    ),
     "merge": Command("Results", "records", "merge", "Make one campaign of parts measured apart."),
     "export": Command("Results", "records", "export", "Write a tuned kernel as a C++ library."),
     "check": Command(

@@ -47,7 +47,7 @@ def record(
 
     results/<campaign>/commits.json states, for each hash of the sources in the environment records, the commit of this
     checkout's history with these sources. Rows of sources that no commit has are refused; --uncommitted records them
-    with null.
+    with null. ro-crate-metadata.json lists the measured files with their checksums, for `repro verify`.
 
     Example:
 
@@ -56,6 +56,7 @@ def record(
     from repro.bench.environment import checkout
     from repro.bench.records import code_of, read_environments
     from repro.campaign.archive import pack, record_commits
+    from repro.campaign.crate import write_crate
     from repro.campaign.workflow import hold_run_lock
 
     folder = CampaignFolder.named(campaign, results)
@@ -74,8 +75,51 @@ def record(
         if repository is not None:
             for code_text, names in code_of(read_environments(folder), commits).items():
                 typer.echo(f"{code_text}: environment {', '.join(names)}")
+        typer.echo(f"wrote {write_crate(folder)}")
     text = f"{len(sizes_before)} files of {_mib(sum(sizes_before))} before"
     typer.echo(f"{text}, {len(sizes_after)} of {_mib(sum(sizes_after))} now")
+
+
+def verify(
+    campaign: Annotated[str, typer.Argument(help="A record below --results.", show_default=False)],
+    results: Results = RESULTS,
+) -> None:
+    """Check a record: whether its measured files are those that were recorded, and whether its tables follow from them.
+
+    Each file is compared with its checksum in results/<campaign>/ro-crate-metadata.json, and each stored table with the
+    table that is made from the rows now. No GPU is needed. Exit with 1 if anything differs.
+
+    Example:
+
+        repro verify h200
+    """
+    from repro.campaign.artifacts import CampaignSelection
+    from repro.campaign.crate import find_damage, find_other_tables
+    from repro.cli.console import Progress
+    from repro.errors import ReproError
+
+    selection = CampaignSelection.of(campaign, results)
+    selection.check_measured()
+    damage, names = find_damage(selection.folder), []
+    for line in damage:
+        typer.echo(line)
+    changes = 0
+    with Progress(f"verify {campaign}") as progress:
+        for name, difference in find_other_tables(selection):
+            names.append(name)
+            progress(name, len(names), len(names))
+            if difference:
+                changes += 1
+                typer.echo(f"{name}: {difference}")
+    if damage or changes:
+        raise ReproError(
+            "the record is not what it says",
+            where=selection.folder.path,
+            actual=f"{len(damage)} files and {changes} of {len(names)} tables differ",
+            todo="take the files from git; if only tables differ, this version of the project makes other tables: "
+            "replay the record's configuration",
+        )
+    typer.echo(f"{campaign}: all files are as recorded, and {len(names)} tables follow from them")
 
 
 def _sizes(raw: Path) -> list[int]:
