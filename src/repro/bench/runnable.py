@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
@@ -346,16 +346,17 @@ class Workspace:
         self.packing_bytes: int | None = None
         #: Seconds that `pack` needed for the packed operands uploaded so far.
         self.packed_seconds = 0.0
-        #: Host seconds to make each packed operand, including the cached values that it needs.
+        #: Seconds to make each packed operand, where it is packed, including the cached values that it needs; copies
+        #: from the host to the device do not count.
         self.packing_seconds: dict[Hashable, float] = {}
         self.guards = Guards(devices.first)
         self._modules = modules
         self._lend = lend
         self._packed: _Packed | None = None
-        self._packings: OrderedDict[Hashable, tuple[Any, dict[str, Buffer]]] = OrderedDict()
+        self._packings: OrderedDict[Hashable, tuple[Any, Mapping[str, Buffer], ExitStack]] = OrderedDict()
         self._refused: dict[Hashable, str] = {}
         self._programs: OrderedDict[tuple[int, Path], Program] = OrderedDict()
-        self._buffers: dict[Hashable, Buffer] = {}
+        self._buffers: dict[Hashable, Any] = {}
         self._written: dict[Hashable, Guarded] = {}
         self._cached: dict[Hashable, tuple[Any, float]] = {}
         #: Host seconds that runnables saved because cached values were known already.
@@ -392,7 +393,8 @@ class Workspace:
         self._packed = None  # the host keeps at most one packed operand
         with self.device_lent(), suppress(Unsupported, MemoryError):
             start = perf_counter()
-            facts, arrays = self._packed_now(packing, pack)
+            with self.packing_noted(packing):
+                facts, arrays = pack()
             self._packed = _Packed(packing, facts, arrays, perf_counter() - start)
 
     @contextmanager
@@ -404,11 +406,39 @@ class Workspace:
 
     def upload_packed(
         self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
-    ) -> tuple[T, dict[str, Buffer]]:
-        """Upload a packed operand, packing it first if needed; return facts about it and its arrays on the device.
+    ) -> tuple[T, Mapping[str, Buffer]]:
+        """Do as `packed_on_device` with an operand that the host packs, unless it has done so already."""
+        packed = cache(partial(self._packed_on_host, packing, pack))
 
-        Least recently used packed operands are freed. `Unsupported` is remembered, since otherwise every schedule of
-        this layout would pack the operand again.
+        def upload(stack: ExitStack) -> tuple[T, Mapping[str, Buffer]]:
+            facts, arrays = packed()
+            self.make_room(sum(array.nbytes for array in arrays.values()))
+            buffers: dict[str, Buffer] = {}
+            stack.callback(_release, buffers)
+            for name, array in arrays.items():
+                buffers[name] = self.device.upload(array)
+            return facts, buffers
+
+        return self.packed_on_device(packing, upload)
+
+    def _packed_on_host(
+        self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
+    ) -> tuple[T, Mapping[str, NDArray[Any]]]:
+        packed, self._packed = self._packed, None
+        if packed is not None and packed.packing == packing:
+            self.packed_seconds += packed.seconds
+            return packed.facts, packed.arrays
+        with self.packing_noted(packing):
+            return pack()
+
+    def packed_on_device(
+        self, packing: Hashable, pack: Callable[[ExitStack], tuple[T, Mapping[str, Buffer]]]
+    ) -> tuple[T, Mapping[str, Buffer]]:
+        """Return facts about a packed operand and its arrays on the device; `pack` makes them if they are not there.
+
+        `pack` calls `make_room` before it allocates, packs in `packing_noted`, and lets its argument release the
+        memory. Where memory is exhausted, it is called again after all other packed operands are freed, if they are not
+        in use.
 
         Raises
         ------
@@ -417,66 +447,46 @@ class Workspace:
         if packing in self._refused:
             raise Unsupported(self._refused[packing])
         if packing not in self._packings:
-            packed, self._packed = self._packed, None
-            if packed is not None and packed.packing == packing:
-                facts, arrays = packed.facts, packed.arrays
-                self.packed_seconds += packed.seconds
-            else:
-                facts, arrays = self._packed_now(packing, pack)
-            self._evict(sum(array.nbytes for array in arrays.values()))
-            self._packings[packing] = facts, self._on_device(arrays)
+            frees_others = self.packing_bytes is not None and self._packings
+            with suppress(OutOfDeviceMemory) if frees_others else nullcontext():
+                self._packings[packing] = _kept(pack)
+        if packing not in self._packings:
+            self.drop_packings()
+            self._packings[packing] = _kept(pack)
         self._packings.move_to_end(packing)
-        return self._packings[packing]
+        return self._packings[packing][:2]
 
-    def _packed_now(
-        self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
-    ) -> tuple[T, Mapping[str, NDArray[Any]]]:
+    @contextmanager
+    def packing_noted(self, packing: Hashable) -> Iterator[None]:
+        """Note the seconds of the body, which packs an operand and waits for the device.
+
+        `Unsupported` is remembered, since otherwise every schedule of this layout would pack the operand again.
+        """
         start = self._clock()
         try:
-            packed = pack()
+            yield
         except Unsupported as refusal:
             self._refused[packing] = str(refusal)
             raise
         self.packing_seconds[packing] = self._clock() - start
-        return packed
 
     def _clock(self) -> float:
         """Return the host's clock in seconds, advanced by the time that cached values saved."""
         return perf_counter() + self._saved_seconds
 
-    def _evict(self, nbytes: int) -> None:
+    def make_room(self, nbytes: int) -> None:
         """Free least recently used packed operands until `nbytes` of new memory fit."""
         while self._packings:
-            packed_bytes = sum(buffer.nbytes for _, buffers in self._packings.values() for buffer in buffers.values())
+            packed_bytes = sum(buffer.nbytes for _, arrays, _ in self._packings.values() for buffer in arrays.values())
             too_large = self.packing_bytes is not None and packed_bytes + nbytes > self.packing_bytes
             if len(self._packings) < self.kept_packings and not too_large:
                 break
-            _release(self._packings.popitem(last=False)[1][1])
-
-    def _on_device(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Buffer]:
-        """Upload arrays; if device memory is exhausted, free the other packed operands and try again."""
-        try:
-            return self._upload(arrays)
-        except OutOfDeviceMemory:
-            if self.packing_bytes is None or not self._packings:
-                raise
-        self.drop_packings()
-        return self._upload(arrays)
-
-    def _upload(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Buffer]:
-        buffers: dict[str, Buffer] = {}
-        try:
-            for name, array in arrays.items():
-                buffers[name] = self.device.upload(array)
-        except Exception:
-            _release(buffers)
-            raise
-        return buffers
+            self._packings.popitem(last=False)[1][2].close()
 
     def drop_packings(self) -> None:
         """Free all packed operands; no prepared runnable may still use one."""
-        for _, buffers in self._packings.values():
-            _release(buffers)
+        for *_, memory in self._packings.values():
+            memory.close()
         self._packings.clear()
         self._packed = None
 
@@ -493,11 +503,12 @@ class Workspace:
             self._programs[key] = self.devices[index].load(binary)
         return self._programs[key]
 
-    def buffer(self, key: Hashable, make: Callable[[], Buffer]) -> Buffer:
-        """Return device memory that runnables share under a key; it is kept until `release`."""
+    def buffer(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return device memory, or what owns some, that runnables share under a key; it is kept until `release`."""
         if key not in self._buffers:
             self._buffers[key] = make()
-        return self._buffers[key]
+        buffer: T = self._buffers[key]
+        return buffer
 
     def written(self, key: Hashable, nbytes: int, name: str) -> Buffer:
         """Return uninitialised output memory with guard zones, which runnables share under a key.
@@ -535,6 +546,11 @@ class Workspace:
         self._programs.clear()
         self._buffers.clear()
         self._written.clear()
+
+
+def _kept(pack: Callable[[ExitStack], tuple[T, Mapping[str, Buffer]]]) -> tuple[T, Mapping[str, Buffer], ExitStack]:
+    with ExitStack() as stack:
+        return *pack(stack), stack.pop_all()
 
 
 def _release(buffers: Mapping[Any, Buffer | Guarded]) -> None:

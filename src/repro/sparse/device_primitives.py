@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from repro.bench.guards import Guards
 from repro.bench.runnable import Workspace
-from repro.codegen.build_cache import Module, manifest_path
+from repro.codegen.build_cache import Module, ModuleOnDemand, manifest_path
 from repro.codegen.targets import Target
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Captured, CaptureError, Device, Program
 from repro.errors import ModuleError, ReproError, ReproErrorOfValue, Unsupported
@@ -33,8 +33,13 @@ from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, in_order
 class ModuleFile:
     """Manifest of a compiled module, and the folder that contains it; paths of binaries are relative to the folder."""
 
-    module: Module
+    _module: Module | ModuleOnDemand
     folder: Path
+
+    @property
+    def module(self) -> Module:
+        """Manifest of the module; a module that is compiled on demand is compiled first."""
+        return self._module.built
 
     @classmethod
     def read(cls, manifest: Path) -> ModuleFile:

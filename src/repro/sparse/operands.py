@@ -568,8 +568,8 @@ def y_on(workspace: Workspace, order: str = "AoS") -> Buffer:
     return workspace.written(("y", nbytes), nbytes, "its result")
 
 
-def row_order_on(workspace: Workspace, order: str) -> NDArray[np.int64]:
-    """Return the rows in an order of `permutation`, int64 `(n,)`; computed once per workspace.
+def row_order_on(workspace: Workspace, order: str, *, lend_device: bool = False) -> NDArray[np.int64]:
+    """Return the rows in an order of `permutation`, int64 `(n,)`; computed once per workspace (`Workspace.cached`).
 
     The order is computed again even if the operands have it, so that its time counts as packing time.
     """
@@ -580,7 +580,7 @@ def row_order_on(workspace: Workspace, order: str) -> NDArray[np.int64]:
         workspace.say(f"found the order {order} of {len(rows):,} rows in {time.perf_counter() - begin:.1f} s")
         return rows
 
-    return workspace.cached(("row order", order), ordered)
+    return workspace.cached(("row order", order), ordered, lend_device=lend_device)
 
 
 def symmetry_on(workspace: Workspace, ordering: str = "natural") -> Symmetry:

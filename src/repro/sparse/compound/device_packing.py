@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -282,12 +282,14 @@ class DevicePacker:
         stack: ExitStack,
         rows: NDArray[np.int64] | None = None,
         long_rows: int = 0,
+        make_room: Callable[[int], None] = lambda nbytes: None,
     ) -> PackedOnDevice:
         """Return the matrix in a layout for which `can_pack` is true; `stack` releases the memory.
 
         `rows` is the row order of a clustered layout, `(n,)`, whose last `long_rows` rows are long; the order `sigma`
         is found here. It waits for the device. Arrays that equal those of the matrix are shared with it unless they are
-        borrowed. More slots than 32-bit indices can address raise `Unsupported`.
+        borrowed. More slots than 32-bit indices can address raise `Unsupported`. `make_room` is called with the bytes
+        of the packed matrix before its columns and values are allocated.
         """
         device, outer = self._device, get_outer(layout.outer)
         with ExitStack() as temporaries:
@@ -303,6 +305,8 @@ class DevicePacker:
             in_csr_order and layout.inner == "AoS" and matrix.dtype == self.scalar and not matrix.values.borrowed
         )
         values_bytes = placing.extent * self._members * self.scalar.itemsize
+        nbytes = (index_count + placing.slots) * INDEX_BYTES + values_bytes
+        make_room(nbytes)
         columns = matrix.indices.retain() if shares_columns else device.allocate(placing.slots * INDEX_BYTES)
         keep(stack, columns)
         values = matrix.values.retain() if shares_values else device.allocate(values_bytes)
@@ -320,7 +324,6 @@ class DevicePacker:
         stride = placing.group if outer.group_rows == 0 else 0
         if order is not None:
             stride = rows_with_blocks(placing.n, long_rows, placing.group)
-        nbytes = (index_count + placing.slots) * INDEX_BYTES + values_bytes
         return PackedOnDevice(arrays, PackedFacts(placing.slots, stride, nbytes), placing)
 
     def _place(

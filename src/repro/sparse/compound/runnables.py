@@ -5,7 +5,8 @@ Variants, variants in chains of dependent launches, and streaming floors of pair
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,9 @@ from repro.bench.runnable import Operands, Workspace
 from repro.bench.yardsticks import Floor
 from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.codegen.templates import StreamConfig
+from repro.devices.base import Buffer
 from repro.errors import IncorrectError, ModuleError, Unsupported
+from repro.sparse.compound.device_packing import DeviceCsr, DevicePacker, can_pack
 from repro.sparse.compound.kernels import kernel_name
 from repro.sparse.compound.packing import PackedFacts
 from repro.sparse.compound.product import (
@@ -30,7 +33,8 @@ from repro.sparse.compound.product import (
     suits,
     vector_entry_bytes,
 )
-from repro.sparse.compound.variants import Layout, VariantId
+from repro.sparse.compound.variants import STORED_ORDERS, Layout, VariantId
+from repro.sparse.device_primitives import ModuleFile
 from repro.sparse.elementwise import in_order, pack_vector
 from repro.sparse.operands import (
     NAN_BYTE,
@@ -42,6 +46,7 @@ from repro.sparse.operands import (
     x_on,
     y_on,
 )
+from repro.sparse.ordering import long_rows
 from repro.words import EXTENDED, PAPER, Space
 
 #: Column `kind` in the result rows of dependent variants.
@@ -49,16 +54,27 @@ DEPENDENT = "dependent"
 
 
 class Variant(CompiledProduct):
-    """A product by a generated kernel; the binary of `module` is relative to `folder`."""
+    """A product by a generated kernel; the binary of `module` is relative to `folder`.
+
+    `packer` is the module of `render_packing` for the layout; without it, and pair formats, the host packs.
+    """
 
     id: VariantId
     space: Space
 
-    def __init__(self, id: VariantId, module: Module | ModuleOnDemand, folder: Path, space: Space = PAPER) -> None:
+    def __init__(
+        self,
+        id: VariantId,
+        module: Module | ModuleOnDemand,
+        folder: Path,
+        space: Space = PAPER,
+        packer: ModuleFile | None = None,
+    ) -> None:
         super().__init__(module, folder)
         self.id, self.space = id, space
         self.layout, self.schedule = id.layout, id.schedule
-        self.name = str(id)
+        self.packer = packer if can_pack(id.layout) else None
+        self.name = f"{DEPENDENT}/{id}" if self.kind == DEPENDENT else str(id)
         self.arrangement = f"{self.layout.vector}@{self.layout.unknowns}"
         self.packing = replace(self.layout, vector="")
         self.group = str(self.layout), self.schedule.kind
@@ -73,11 +89,12 @@ class Variant(CompiledProduct):
         if self.layout.ordering != "natural":
             raise ValueError(f"{self.layout} cannot be reordered")
         layout = replace(self.layout, ordering=ordering)
-        return Variant(replace(self.id, layout=layout), self._module, self._folder, self.space)
+        return Variant(replace(self.id, layout=layout), self._module, self._folder, self.space, self.packer)
 
     @property
     def identity(self) -> str:
-        return f"{self.module.hash} {self.schedule}"
+        packer = f" {self.packer.module.hash}" if self.packer else ""
+        return f"{self.module.hash} {self.schedule}{packer}"
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -89,13 +106,15 @@ class Variant(CompiledProduct):
         }
 
     def pack(self, workspace: Workspace) -> None:
-        operands = operands_of(workspace)
-        if not suits(operands.problem, self.layout):
+        operands, layout = operands_of(workspace), self.layout
+        if self.module.binary is None or not suits(operands.problem, layout) or self._padding(workspace) > MAX_PADDING:
             return
-        if self.module.binary is not None and self._padding(workspace) <= MAX_PADDING:
-            ordering = self.layout.unknowns
-            workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
-            workspace.pack(self.packing, operand_packer(workspace, operands, self.layout))
+        ordering = layout.unknowns
+        workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
+        if self.packer is None:
+            workspace.pack(self.packing, operand_packer(workspace, operands, layout))
+        elif layout.ordering == "clustered":
+            row_order_on(workspace, STORED_ORDERS["clustered"], lend_device=True)
 
     def prepare(self, workspace: Workspace) -> None:
         """Pack and upload the matrix, load the module, and bind the kernel.
@@ -126,7 +145,10 @@ class Variant(CompiledProduct):
         require_suitable(operands.problem.shape, operands.problem.entry, self.layout)
         if (fill_ratio := self._padding(workspace)) > MAX_PADDING:
             raise Unsupported(f"padded to {fill_ratio:.1f} times the entries, more than {MAX_PADDING}")
-        facts, buffers = workspace.upload_packed(self.packing, operand_packer(workspace, operands, self.layout))
+        if self.packer is None:
+            facts, buffers = workspace.upload_packed(self.packing, operand_packer(workspace, operands, self.layout))
+        else:
+            facts, buffers = pack_on_device(workspace, self.layout, self.packing, self.packer)
         entry_bytes = vector_entry_bytes(self.layout, operands.entry.size, operands.dtype.itemsize)
         product = CompoundProduct(
             device, self.program(workspace), self.id, facts, buffers, operands.problem.n, entry_bytes,
@@ -164,10 +186,6 @@ class DependentVariant(Variant):
 
     kind = DEPENDENT
 
-    def __init__(self, id: VariantId, module: Module | ModuleOnDemand, folder: Path, space: Space) -> None:
-        super().__init__(id, module, folder, space)
-        self.name = f"{DEPENDENT}/{id}"
-
     @property
     def columns(self) -> dict[str, Any]:
         return {**super().columns, "product": str(self.id)}
@@ -180,7 +198,7 @@ class DependentVariant(Variant):
         if not operands_of(workspace).problem.square:
             raise Unsupported("the matrix is not square, so there is no chain of its products")
         super().prepare(workspace)
-        ordinary = Variant(self.id, self._module, self._folder, self.space)
+        ordinary = Variant(self.id, self._module, self._folder, self.space, self.packer)
         ordinary.bind(workspace)
         expected, chained_result = (self._chain(workspace, variant) for variant in (ordinary, self))
         if wrong := int((expected != chained_result).sum()):
@@ -212,6 +230,31 @@ class DependentVariant(Variant):
         finally:
             chain.release()
         return words
+
+
+def pack_on_device(
+    workspace: Workspace, layout: Layout, packing: Hashable, packer: ModuleFile
+) -> tuple[PackedFacts, Mapping[str, Buffer]]:
+    """Return the matrix in a layout on the device, packed there unless it is known as `packing`.
+
+    The matrix stays there as CSR in the working precision, one for each order of the unknowns.
+    """
+    operands, device = operands_of(workspace), workspace.device
+
+    def upload() -> DeviceCsr:
+        matrix = operands.reordered(layout.unknowns)
+        return DeviceCsr.upload(device, matrix, matrix.values.astype(operands.dtype, copy=False))
+
+    def pack(stack: ExitStack) -> tuple[PackedFacts, Mapping[str, Buffer]]:
+        csr, rows, last = workspace.buffer(("CSR", layout.unknowns), upload), None, 0
+        packs = DevicePacker(device, packer.program(workspace), operands.entry.name, operands.precision).pack
+        with workspace.packing_noted(packing):
+            if layout.ordering == "clustered":
+                rows, last = row_order_on(workspace, STORED_ORDERS["clustered"]), int(long_rows(operands.problem).sum())
+            packed = packs(csr, layout, stack, rows, last, workspace.make_room)
+        return packed.facts, packed.arrays
+
+    return workspace.packed_on_device(packing, pack)
 
 
 def operand_packer(

@@ -1,4 +1,4 @@
-"""Rendering of the study's modules by key: `space/entry-precision/layout` for products, and solvers."""
+"""Rendering of the study's modules by key: `space/entry-precision/layout` for products, packing, and solvers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from pathlib import Path
 from repro.codegen.targets import DTYPES, Target
 from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.sparse.compound.device_packing import render_packing
 from repro.sparse.compound.kernels import render_module
-from repro.sparse.compound.variants import Layout, schedules
+from repro.sparse.compound.variants import INNER, Layout, schedules
 from repro.sparse.solvers.kernels import SOLVER_GROUP, render_solver_key
 from repro.studies.compound_spmv import STUDY_NAME
 from repro.words import SPACES, Space, find_space
 
+#: Group of the modules that pack matrices.
+PACKING = "packing"
+
+
+def packing_key(entry: str, precision: str, inner: str) -> str:
+    return f"{PACKING}/{entry}-{precision}/{inner}"
+
 
 def render_key(templates: Path, key: str, target: Target) -> str:
-    """Return the source of the module with the given key: every schedule of the key's space, or a solver.
+    """Return the source of the module with the given key: every schedule of the key's space, packing, or a solver.
 
     Raises
     ------
@@ -24,12 +32,15 @@ def render_key(templates: Path, key: str, target: Target) -> str:
     """
     if key.startswith(f"{SOLVER_GROUP}/"):
         return render_solver_key(templates, key, target)
-    space, entry, precision, layout = _split(key)
+    space, entry, precision, text = _split(key)
+    if space is None:
+        return render_packing(templates, entry, precision, text, target, STUDY_NAME)
+    layout = Layout.parse(text)
     return render_module(templates, entry, precision, layout, schedules(target, space, layout), target, STUDY_NAME)
 
 
-def _split(key: str) -> tuple[Space, str, str, Layout]:
-    """Return space, entry, precision and layout from a module's key.
+def _split(key: str) -> tuple[Space | None, str, str, str]:
+    """Return space, entry, precision and layout from a module's key; for packing None and an inner order at the ends.
 
     Raises
     ------
@@ -40,13 +51,15 @@ def _split(key: str) -> tuple[Space, str, str, Layout]:
     space = find_space(first)
     kind, _, text = rest.partition("/")
     entry, _, precision = kind.rpartition("-")
-    if space is None or precision not in DTYPES:
+    packs = first == PACKING and text in INNER
+    if not (space or packs) or precision not in DTYPES:
         raise ReproError(
             "unknown module",
             where=f"study {STUDY_NAME}",
             expected=f"SPACE/ENTRY-PRECISION/LAYOUT with a space of {', '.join(SPACES)} and a precision of "
-            f"{', '.join(DTYPES)}, for example paper/block3-double/ELL-SoA-AoS",
+            f"{', '.join(DTYPES)}, for example paper/block3-double/ELL-SoA-AoS, or "
+            f"{PACKING}/ENTRY-PRECISION/INNER with an inner order of {', '.join(INNER)}",
             actual=key,
         )
     get_entry(entry)
-    return space, entry, precision, Layout.parse(text)
+    return space, entry, precision, text

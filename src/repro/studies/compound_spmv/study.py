@@ -24,9 +24,11 @@ from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
+from repro.sparse.compound.device_packing import can_pack
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.runnables import DependentVariant, Variant, own_floors
 from repro.sparse.compound.variants import (
+    INNER,
     PAPERS_KINDS,
     REFERENCE,
     TILE_ROWS,
@@ -39,7 +41,7 @@ from repro.sparse.compound.variants import (
     fitting,
     schedules,
 )
-from repro.sparse.device_primitives import read_module
+from repro.sparse.device_primitives import ModuleFile, read_module
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, ProductRunnable, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS
@@ -52,7 +54,7 @@ from repro.sparse.tuning_features import features as features_of_a_product
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES, STUDY_NAME
 from repro.studies.compound_spmv import REFERENCE as PAPERS
-from repro.studies.compound_spmv.kernels import render_key
+from repro.studies.compound_spmv.kernels import packing_key, render_key
 from repro.tuning.recordings import Machine
 from repro.tuning.search import Choice, best_row, pick, rank_rows
 from repro.tuning.session import Session, fastest_yardsticks
@@ -276,19 +278,21 @@ class CompoundSpmv(Study):
         return super().parts_of(settings, precision) if EXTENDED in settings.spaces else ()
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return `space/entry-precision/layout` for every layout to try, and the modules of conjugate gradients.
+        """Return `space/entry-precision/layout` for every layout to try, and the modules of packing and solvers.
 
-        Products that are compiled on demand are left out. Empty for a matrix without entries.
+        Products and packing that are compiled on demand are left out. Empty for a matrix without entries.
         """
         if not problem.has_entries:
             return []
         entry = _entry(problem)
         products = [
-            f"{space}/{entry}-{precision}/{layout}"
+            (f"{space}/{entry}-{precision}/{layout}", layout)
             for space in (() if self.compiles_on_demand(settings) else settings.spaces)
             for layout in layouts_to_try(settings, space, entry, target)
         ]
-        return [*products, *(_solver_keys(entry, precision) if self._solves(settings, entry, precision) else ())]
+        inner_orders = dict.fromkeys(layout.inner for _, layout in products if can_pack(layout))
+        keys = [*dict(products), *(packing_key(entry, precision, inner) for inner in inner_orders)]
+        return [*keys, *(_solver_keys(entry, precision) if self._solves(settings, entry, precision) else ())]
 
     def _solves(self, settings: StudySettings, entry: str, precision: str) -> bool:
         """Return whether conjugate gradients are tried on symmetric matrices; never for entries without values."""
@@ -350,15 +354,16 @@ class CompoundSpmv(Study):
         """Return the variant of an id, from a compiled module that contains it, or from a module compiled for it."""
         fitting(id, target)
         entry, schedule, stored_layout = _entry(problem), id.schedule, id.layout.stored
+        packer = packers_on_demand(entry, precision, target, templates)[id.layout.inner]
         for space in SPACES:
             path = manifest_path(target.name, STUDY_NAME, f"{space}/{entry}-{precision}/{stored_layout}")
             if schedule in schedules(target, space, stored_layout) and path.exists():
                 module = Module.load(path)
                 if module.binary and (not module.resources or kernel_name(schedule, target) in module.resources):
-                    return Variant(id, module, path.parent, space)
+                    return Variant(id, module, path.parent, space, packer)
         path = single_manifest(entry, precision, id, target)
         source = render_module(templates, entry, precision, stored_layout, [schedule], target, STUDY_NAME)
-        return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
+        return Variant(id, compile_module(source, target, path), path.parent, EXTENDED, packer)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
         """Return the number of variants, and the matrix's bytes as CSR; zero for a matrix without entries."""
@@ -446,6 +451,7 @@ def variants_on_demand(
 ) -> list[Variant]:
     """Return all variants as `variants_of`, each with a separate module that is compiled at its first use."""
     variants = []
+    packers = packers_on_demand(entry, precision, target, templates)
     for space in settings.spaces:
         for layout in layouts_to_try(settings, space, entry, target):
             for schedule in schedules(target, space, layout):
@@ -454,8 +460,20 @@ def variants_on_demand(
                 render = partial(
                     render_module, templates, entry, precision, layout.stored, [schedule], target, STUDY_NAME
                 )
-                variants.append(Variant(id, ModuleOnDemand(render, target, path), path.parent, space))
+                module = ModuleOnDemand(render, target, path)
+                variants.append(Variant(id, module, path.parent, space, packers[layout.inner]))
     return variants
+
+
+def packers_on_demand(entry: str, precision: str, target: Target, templates: Path) -> dict[str, ModuleFile]:
+    """Return the modules that pack matrices by inner order, each compiled at its first use."""
+    packers = {}
+    for inner in INNER:
+        key = packing_key(entry, precision, inner)
+        path = manifest_path(target.name, STUDY_NAME, key)
+        module = ModuleOnDemand(partial(render_key, templates, key, target), target, path)
+        packers[inner] = ModuleFile(module, path.parent)
+    return packers
 
 
 def variants_of(settings: StudySettings, entry: str, precision: str, target: Target) -> list[Variant]:
@@ -464,8 +482,11 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
     for space in settings.spaces:
         for layout in layouts_to_try(settings, space, entry, target):
             entry_module = read_module(target, STUDY_NAME, f"{space}/{entry}-{precision}/{layout}")
+            key = packing_key(entry, precision, layout.inner)
+            packer = read_module(target, STUDY_NAME, key) if can_pack(layout) else None
             for schedule in schedules(target, space, layout):
-                variants.append(Variant(VariantId(layout, schedule), entry_module.module, entry_module.folder, space))
+                id = VariantId(layout, schedule)
+                variants.append(Variant(id, entry_module.module, entry_module.folder, space, packer))
     return variants
 
 
@@ -499,7 +520,9 @@ def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session
             render_module, session.templates, entry, precision, layout, [schedule], target, STUDY_NAME, dependent=True
         )
         dependents.append(
-            DependentVariant(variant.id, ModuleOnDemand(render, target, path), path.parent, variant.space)
+            DependentVariant(
+                variant.id, ModuleOnDemand(render, target, path), path.parent, variant.space, variant.packer
+            )
         )
     session.compile(dependents)
     return dependents

@@ -318,7 +318,7 @@ class DistributedMatrix:
 
     def nccl(self) -> Nccl:
         """Return NCCL over the devices, opened at first use."""
-        return cast(Nccl, self._workspace.buffer(("nccl", len(self.devices)), lambda: Nccl(self.devices)))
+        return self._workspace.buffer(("nccl", len(self.devices)), lambda: Nccl(self.devices))
 
     def product(
         self, index: int, columns: ColumnOrder, x: Buffer, y: Buffer, peers: Sequence[Buffer] = ()
