@@ -48,8 +48,9 @@ def test_the_default_is_the_generated_set_in_both_precisions() -> None:
     assert len(made.problems) >= 6
     assert {problem.entry for problem in made.problems.values()} == {"complex", "quaternion", "block3"}
     assert len(made.runs) == 2 * len(made.problems)
-    assert sum(len(group.keys) for group in made.module_groups) == 3 * 2 * 16
-    assert len(made.all_manifests) == len(set(made.all_manifests)) == 3 * 2 * 16 + 1
+    # the papers' layouts, and packing in two inner orders
+    assert sum(len(group.keys) for group in made.module_groups) == 3 * 2 * (16 + 2)
+    assert len(made.all_manifests) == len(set(made.all_manifests)) == 3 * 2 * (16 + 2) + 1
     assert {"table-1", "table-9"} <= set(made.studies["compound_spmv"].tables)
     assert {"figure-1", "figure-7"} <= set(made.studies["compound_spmv"].figures)
 
@@ -87,15 +88,17 @@ def test_a_problem_that_grows_is_refused_by_studies_of_matrices() -> None:
 
 def test_layouts_are_those_asked_for_and_the_reference() -> None:
     made = plan({"layouts": ["Sl-32-SoA-AoS"], "problems": ["dirac_torus"], "precisions": ["single"]})
-    [group] = made.module_groups
+    group, packing = made.module_groups
     assert (group.name, group.rule) == ("paper/quaternion-single", "compile_compound_spmv_paper_quaternion_single")
     assert group.keys == tuple(f"paper/quaternion-single/{layout}" for layout in ("CSR-AoS-AoS", "Sl-32-SoA-AoS"))
+    assert packing.keys == ("packing/quaternion-single/AoS", "packing/quaternion-single/SoA")
 
 
 def test_manifests_are_where_the_study_looks_for_them() -> None:
     made = plan({"problems": ["dirac_torus"]})
     layouts = layouts_of(made.config.studies["compound_spmv"], "paper", "quaternion")
     keys = [f"paper/quaternion-double/{layout}" for layout in layouts]
+    keys += [f"packing/quaternion-double/{inner}" for inner in ("AoS", "SoA")]
     expected = [str(manifest_path("cpu", "compound_spmv", key)) for key in keys]
     assert made.manifests("compound_spmv", "dirac_torus", "double") == [*expected, made.common_manifest]
 
@@ -205,7 +208,7 @@ def test_a_setting_that_a_study_has_no_use_for_is_one_message(study: str, key: s
 def test_layouts_of_ours_can_be_asked_for_in_their_space() -> None:
     made = plan({"layouts": ["Sl-4-AoSoA-AoS"], "space": "extended", "problems": "tiny/helmholtz"})
     keys = [key for group in made.module_groups for key in group.keys if group.name != "solvers"]
-    assert {key.split("/")[2] for key in keys} == {"CSR-AoS-AoS", "Sl-4-AoSoA-AoS"}
+    assert {key.split("/")[2] for key in keys} == {"CSR-AoS-AoS", "Sl-4-AoSoA-AoS", "AoS", "AoSoA"}
 
 
 @pytest.mark.wording

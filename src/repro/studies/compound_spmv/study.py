@@ -239,11 +239,17 @@ class CompoundSpmv(Study):
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(launches=2.4, intensity=0.5, memory=25),
-        # CPU seconds per module on an AMD EPYC: means for complex numbers and patterns, one module for other entry
-        # types
+        # CPU seconds per module on an AMD EPYC: means for complex numbers, patterns and packing, one module for other
+        # entry types
         "opencl": CostModel(
             other_seconds=8,
-            compile={"extended/block3": 27, "extended/quaternion": 18, "extended/complex": 14, "extended/": 11},
+            compile={
+                "extended/block3": 27,
+                "extended/quaternion": 18,
+                "extended/complex": 14,
+                "extended/": 11,
+                "packing/": 1.5,
+            },
         ),
     }
     gpu_sharing = True
