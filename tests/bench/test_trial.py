@@ -1,6 +1,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -159,16 +160,32 @@ def test_a_failure_is_a_row_with_its_status_and_no_time(bench, failure, status, 
 def test_what_was_packed_before_counts_to_what_it_took_to_prepare(bench):
     class Packing(Fake):
         def pack(self, workspace):
-            workspace.pack("matrix", lambda: (time.sleep(0.05), {}))
+            workspace.upload_packed("matrix", lambda: (time.sleep(0.05), {}))
 
         def prepare(self, workspace):
             workspace.upload_packed("matrix", pytest.fail)
             super().prepare(workspace)
 
     runnable = Packing("f")
-    runnable.pack(bench.workspace)
+    bench.pack(runnable)
     assert 0.05 < bench.prepare(runnable) < 0.5
+    bench.pack(runnable)
     assert bench.prepare(runnable) < 0.05  # it is resident
+
+
+@pytest.mark.parametrize("refusal", [Unsupported("mostly padding"), MemoryError("full")])
+def test_what_cannot_be_packed_is_said_when_it_is_prepared(bench, refusal):
+    class Packing(Fake):
+        def pack(self, workspace):
+            workspace.upload_packed("matrix", Mock(side_effect=refusal))
+
+        def prepare(self, workspace):
+            self.pack(workspace)
+
+    runnable = Packing("f")
+    bench.pack(runnable)
+    row = bench.try_once(runnable, "search", FULL)
+    assert row.message == str(refusal)
 
 
 def test_a_sticky_failure_marks_the_context_as_lost(make_bench, small_problem):

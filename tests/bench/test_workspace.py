@@ -10,6 +10,7 @@ import pytest
 from repro.bench.campaign_folder import CampaignFolder
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import Unsupported
+from repro.sparse.device_primitives import keep
 from repro.tuning import session as tuning
 from repro.tuning.session import Session
 
@@ -26,15 +27,24 @@ def workspace(bench):
     return bench.workspace
 
 
-@pytest.fixture
-def hold(workspace):
-    """Return what holds a packing of so many bytes, in two arrays, and says whether it was packed for it."""
+@pytest.fixture(params=["host", "device"])
+def hold(request, workspace):
+    """Return what holds a packing of so many bytes, in two arrays, and says whether it was packed for it, and there."""
 
     def hold(name, nbytes=32):
-        packed = []
+        packed = set()
         arrays = {"columns": np.zeros(nbytes // 16), "values": np.zeros(nbytes // 16)}
-        workspace.upload_packed(name, lambda: (packed.append(name), arrays))
-        return packed == [name]
+
+        def pack(stack):
+            packed.add(name)
+            workspace.make_room(nbytes)
+            return None, {name: keep(stack, workspace.device.upload(array)) for name, array in arrays.items()}
+
+        if request.param == "device":
+            workspace.packed_on_device(name, pack)
+        else:
+            workspace.upload_packed(name, lambda: (packed.add(name), arrays))
+        return packed == {name}
 
     return hold
 
@@ -152,50 +162,35 @@ def steps(workspace, monkeypatch):
     return steps
 
 
-def packs(steps, refusal=None):
+def packs(steps):
     def pack():
         steps.append("packed")
-        if refusal:
-            raise refusal
         return "facts", {"values": np.zeros(4)}
 
     return pack
 
 
-def test_the_device_is_lent_while_an_operand_is_packed_that_is_then_held(workspace, steps):
+def test_the_device_is_lent_while_the_host_packs_an_operand(workspace, steps):
     pack = packs(steps)
-    workspace.pack("a", pack)
-    workspace.pack("a", pack)  # it is packed already
-    assert steps == ["lent", "packed", "taken back"]
-    facts, _ = workspace.upload_packed("a", pack)
-    assert (facts, steps[3:]) == ("facts", ["uploaded"])
-    workspace.pack("a", pack)  # it is resident
-    assert steps[4:] == []
+    for _ in range(2):  # the second time it is resident
+        facts, _ = workspace.upload_packed("a", pack)
+        assert (facts, steps) == ("facts", ["lent", "packed", "taken back", "uploaded"])
 
 
-def test_the_seconds_of_what_was_packed_before_are_counted_once_it_is_held(workspace, steps):
-    workspace.pack("a", lambda: (time.sleep(0.02), {}))
-    assert workspace.packed_seconds == 0
+def test_what_does_not_fit_beside_others_is_packed_once(workspace, hold, small):
+    packed = []
+    workspace.packing_bytes = 200
+    for name, count in (("a", 4), ("large", 12)):
+        workspace.upload_packed(name, lambda name=name, count=count: (packed.append(name), {"values": np.zeros(count)}))
+    assert packed == ["a", "large"]
+
+
+def test_all_packing_is_counted(workspace):
+    workspace.upload_packed("a", lambda: (time.sleep(0.02), {}))
+    before = workspace.packed_seconds
+    assert before >= 0.02
     workspace.upload_packed("a", pytest.fail)
-    assert workspace.packed_seconds >= 0.02
-
-
-def test_one_packing_is_kept_on_the_host_at_the_most(workspace, steps):
-    for name in "ab":
-        workspace.pack(name, packs(steps))
-    workspace.upload_packed("a", packs(steps))  # which gave way to b
-    assert steps.count("packed") == 3
-    workspace.upload_packed(
-        "b", packs(steps)
-    )  # and b to nothing: what is held next is what was packed last, or it is let go
-    assert steps.count("packed") == 4
-
-
-def test_what_nobody_took_is_let_go_with_the_packings(workspace, steps):
-    workspace.pack("a", packs(steps))
-    workspace.drop_packings()
-    workspace.upload_packed("a", packs(steps))
-    assert steps.count("packed") == 2
+    assert workspace.packed_seconds == before
 
 
 def test_a_fact_may_be_found_out_while_the_device_is_lent(workspace, steps):
@@ -203,6 +198,28 @@ def test_a_fact_may_be_found_out_while_the_device_is_lent(workspace, steps):
     workspace.cached("slow", pytest.fail, lend_device=True)
     workspace.cached("quick", lambda: steps.append("at once"))
     assert steps == ["lent", "computed", "taken back", "at once"]
+
+
+def test_what_the_device_packs_counts_the_seconds_of_packing_alone(workspace):
+    def pack(stack):
+        time.sleep(0.05)  # as a copy to the device
+        with workspace.packing_noted("a"):
+            time.sleep(0.02)
+        return "facts", {}
+
+    assert workspace.packed_on_device("a", pack) == ("facts", {})
+    assert workspace.packed_on_device("a", pytest.fail) == ("facts", {})
+    assert 0.02 <= workspace.packing_seconds["a"] < 0.05
+
+
+def test_what_the_device_refuses_to_pack_is_not_packed_again(workspace):
+    def pack(stack):
+        with workspace.packing_noted("a"):
+            raise Unsupported("too many slots")
+
+    for fails in (pack, pytest.fail):
+        with pytest.raises(Unsupported, match="too many slots"):
+            workspace.packed_on_device("a", fails)
 
 
 def test_each_packing_counts_the_seconds_of_what_it_shares_with_others(workspace, steps):
@@ -218,15 +235,6 @@ def test_each_packing_counts_the_seconds_of_what_it_shares_with_others(workspace
     assert 0.05 <= seconds["second"] == pytest.approx(seconds["first"], abs=0.04)
     assert 0.07 <= seconds["third"] == pytest.approx(seconds["fourth"], abs=0.04)
     assert seconds["alone"] < seconds["first"]
-
-
-@pytest.mark.parametrize("refusal", [Unsupported("mostly padding"), MemoryError("full")])
-def test_what_cannot_be_packed_is_said_when_it_is_to_be_held(workspace, steps, refusal):
-    pack = packs(steps, refusal)
-    workspace.pack("a", pack)
-    assert steps == ["lent", "packed", "taken back"]
-    with pytest.raises(type(refusal), match=str(refusal)):
-        workspace.upload_packed("a", pack)
 
 
 def test_a_search_holds_as_much_as_half_of_the_device_takes(workspace, session, bench, monkeypatch):

@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -22,6 +24,8 @@ from repro.codegen.targets import CPU
 from repro.codegen.templates import render_common
 from repro.problems.matrix import Matrix
 from repro.problems.problem import describe_pattern
+from repro.sparse.compound.device_packing import DeviceCsr, DevicePacker, PackedOnDevice
+from repro.sparse.compound.variants import Layout
 from support.small_case import NAME, STUDY, config, quiet, run
 
 pytestmark = pytest.mark.medium
@@ -59,6 +63,28 @@ def test_what_is_tried_is_compiled_and_nothing_again(problem: Matrix) -> None:
     again = run(search="random", budget=0.1, **PART)["search"]
     assert list(again["key"]) == list(first["key"])  # rows of the store, as after a killed run
     assert before == {path: path.stat().st_mtime_ns for path in SINGLE.rglob("*.clbin")}
+
+
+def test_the_host_packs_nothing_that_the_device_packs(problem: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed, uploaded = set(), []
+    pack, upload = DevicePacker.pack, DeviceCsr.upload.__func__
+
+    def noted(self: DevicePacker, matrix: DeviceCsr, layout: Layout, *rest: Any) -> PackedOnDevice:
+        packed.add(layout.ordering)
+        return pack(self, matrix, layout, *rest)
+
+    monkeypatch.setattr("repro.sparse.compound.product.pack", lambda *_: pytest.fail("the host packs"))
+    monkeypatch.setattr(DevicePacker, "pack", noted)
+    monkeypatch.setattr(DeviceCsr, "upload", classmethod(lambda *given: uploaded.append(given) or upload(*given)))
+    kept = np.repeat(problem.row_lengths < 20, problem.row_lengths)  # with the long row, slices are mostly padding
+    indptr = np.concatenate([[0], np.cumsum(kept)])[problem.indptr].astype(np.int32)
+    short = replace(problem, indptr=indptr, indices=problem.indices[kept], values=problem.values[kept])
+    short.save(Path(f"results/c/problems/{NAME}.npz"))
+    layouts = ("Sl-8-AoSoA-AoS", "Sl-8-AoSoA-AoS@clustered", "Sl-32-AoSoA-AoS@sigma")
+    search = run(search="random", budget=0.05, compile="on_demand", layouts=layouts)["search"]
+    assert set(search["status"]) == {"ok"} and search["packing"].min() > 0
+    assert {"natural", "clustered", "sigma", "rcm"} <= packed
+    assert len(uploaded) == len(packed - {"clustered", "sigma"})  # a matrix for each order of the unknowns
 
 
 @pytest.mark.exhaustive

@@ -1,12 +1,13 @@
-"""Packing on the device: bit for bit what the host packs."""
+"""Packing on the device, of operators and of campaigns: bit for bit what the host packs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repro.codegen.build_cache import compile_module
+from repro.bench.runnable import Workspace
+from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, Device, Program
 from repro.entries import entries, get_entry
@@ -32,9 +34,11 @@ from repro.sparse.compound.device_packing import (
     render_packing,
 )
 from repro.sparse.compound.outer import outer_formats
-from repro.sparse.compound.packing import pack
-from repro.sparse.compound.variants import CLUSTERED, INNER, Layout
+from repro.sparse.compound.packing import Packed, PackedFacts, pack
+from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.variants import CLUSTERED, INNER, Layout, Schedule, VariantId
 from repro.sparse.device_primitives import keep
+from repro.sparse.operands import ProductOperands
 from repro.sparse.ordering import cluster_rows, long_rows, sort_rows
 from repro.sparse.spgemm.csr_arrays import CsrArrays
 from support.emulated_cuda import EmulatedCuda, compile_kernels
@@ -95,8 +99,25 @@ def read(device: Device, buffer: Buffer, like: np.ndarray) -> np.ndarray:
     return array
 
 
+def require_equal(device: Device, facts: PackedFacts, arrays: Mapping[str, Buffer], packed: Packed) -> None:
+    assert facts == packed.facts
+    for name, array in packed.arrays.items():
+        np.testing.assert_array_equal(read(device, arrays[name], array), array, name)
+
+
+@contextmanager
+def campaign(device: Device, problem: Matrix, scalar: np.dtype) -> Iterator[Workspace]:
+    """Open a workspace with the matrix."""
+    rows, columns = (np.zeros((length, get_entry(problem.entry).size)) for length in problem.shape)
+    precision = "single" if scalar == np.float32 else "double"
+    operands = ProductOperands(problem, precision, columns.astype(scalar), rows, rows)
+    workspace = Workspace(SimpleNamespace(first=device), operands)
+    yield workspace
+    workspace.release()
+
+
 def check(device: Device, packer: DevicePacker, problem: Matrix, layout: Layout, rows: np.ndarray | None) -> None:
-    """Compare with what the host packs, fill in other values, and read the matrix back."""
+    """Compare with what the host packs, in a campaign too; fill in other values, and read the matrix back."""
     values = problem.values.astype(packer.scalar)
     ordered = sort_rows(problem) if layout.ordering == "sigma" else rows
     expected = pack(problem, values, layout, device.target.warp, ordered)
@@ -107,9 +128,7 @@ def check(device: Device, packer: DevicePacker, problem: Matrix, layout: Layout,
             matrix = DeviceCsr.upload(device, problem, numbers)
             keep(stack, matrix)
             packed = packer.pack(matrix, layout, stack, rows, last)
-            assert packed.facts == expected.facts
-            for name, array in expected.arrays.items():
-                np.testing.assert_array_equal(read(device, packed.arrays[name], array), array, f"{layout}: {name}")
+            require_equal(device, packed.facts, packed.arrays, expected)
             pointers = matrix.pointers.buffer
             packer.fill(packed, pointers, keep(stack, device.upload(-numbers)), numbers.dtype)
             filled = read(device, packed.arrays["values"], expected.arrays["values"])
@@ -118,6 +137,14 @@ def check(device: Device, packer: DevicePacker, problem: Matrix, layout: Layout,
             packer.unpack(packed, pointers, *back)
             np.testing.assert_array_equal(read(device, back[0], problem.indices), problem.indices)
             np.testing.assert_array_equal(read(device, back[1], values), -values)
+    with campaign(device, problem, packer.scalar) as workspace:
+        workspace.cached(("row order", "bisected"), lambda: rows)
+        module, id = (
+            SimpleNamespace(program=lambda workspace: packer._program),
+            VariantId(layout, Schedule("static", 32, 1)),
+        )
+        variant = Variant(id, Module("ok", "", "", ()), Path(), packer=module)
+        require_equal(device, *variant.packed(workspace), expected)
 
 
 SHAPES = st.one_of(

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
@@ -88,8 +88,9 @@ class Runnable:
         """Compile a module that is compiled on demand. Several threads call it at once, each for another runnable."""
 
     def pack(self, workspace: Workspace) -> None:
-        """Pack operands on the host with `Workspace.pack` while other processes use the device. Errors appear in
-        `prepare`.
+        """Do what takes long on the host, such as `Workspace.upload_packed`, which lends the device to other processes.
+
+        Errors appear in `prepare`.
         """
 
     def prepare(self, workspace: Workspace) -> None:
@@ -299,14 +300,6 @@ class CommonModule:
     flags: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Packed:
-    packing: Hashable
-    facts: Any
-    arrays: Mapping[str, NDArray[Any]]
-    seconds: float
-
-
 class Workspace:
     """Operands of a problem, and device memory that runnables share: packed operands, loaded programs, buffers.
 
@@ -344,7 +337,7 @@ class Workspace:
         #: limit because it prepares one runnable at a time. None: packed operands may all be in use, and only
         #: `kept_packings` limits them.
         self.packing_bytes: int | None = None
-        #: Seconds that `pack` needed for the packed operands uploaded so far.
+        #: Seconds of all packing so far.
         self.packed_seconds = 0.0
         #: Seconds to make each packed operand, where it is packed, including the cached values that it needs; copies
         #: from the host to the device do not count.
@@ -352,7 +345,6 @@ class Workspace:
         self.guards = Guards(devices.first)
         self._modules = modules
         self._lend = lend
-        self._packed: _Packed | None = None
         self._packings: OrderedDict[Hashable, tuple[Any, Mapping[str, Buffer], ExitStack]] = OrderedDict()
         self._refused: dict[Hashable, str] = {}
         self._programs: OrderedDict[tuple[int, Path], Program] = OrderedDict()
@@ -386,17 +378,6 @@ class Workspace:
             ) from None
         return CommonModule(self.device.load(binary), binary, module.hash, module.compiler, module.flags)
 
-    def pack(self, packing: Hashable, pack: Callable[[], tuple[Any, Mapping[str, NDArray[Any]]]]) -> None:
-        """Pack an operand on the host for a later `upload_packed`, which raises any error of packing."""
-        if packing in self._refused or packing in self._packings or (self._packed and self._packed.packing == packing):
-            return
-        self._packed = None  # the host keeps at most one packed operand
-        with self.device_lent(), suppress(Unsupported, MemoryError):
-            start = perf_counter()
-            with self.packing_noted(packing):
-                facts, arrays = pack()
-            self._packed = _Packed(packing, facts, arrays, perf_counter() - start)
-
     @contextmanager
     def device_lent(self) -> Iterator[None]:
         """Let other processes use the device while the body of the `with` statement works on the host."""
@@ -407,8 +388,12 @@ class Workspace:
     def upload_packed(
         self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
     ) -> tuple[T, Mapping[str, Buffer]]:
-        """Do as `packed_on_device` with an operand that the host packs, unless it has done so already."""
-        packed = cache(partial(self._packed_on_host, packing, pack))
+        """Do as `packed_on_device` with an operand that the host packs, while other processes may use the device."""
+
+        @cache
+        def packed() -> tuple[T, Mapping[str, NDArray[Any]]]:
+            with self.device_lent(), self.packing_noted(packing):
+                return pack()
 
         def upload(stack: ExitStack) -> tuple[T, Mapping[str, Buffer]]:
             facts, arrays = packed()
@@ -420,16 +405,6 @@ class Workspace:
             return facts, buffers
 
         return self.packed_on_device(packing, upload)
-
-    def _packed_on_host(
-        self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
-    ) -> tuple[T, Mapping[str, NDArray[Any]]]:
-        packed, self._packed = self._packed, None
-        if packed is not None and packed.packing == packing:
-            self.packed_seconds += packed.seconds
-            return packed.facts, packed.arrays
-        with self.packing_noted(packing):
-            return pack()
 
     def packed_on_device(
         self, packing: Hashable, pack: Callable[[ExitStack], tuple[T, Mapping[str, Buffer]]]
@@ -462,12 +437,14 @@ class Workspace:
 
         `Unsupported` is remembered, since otherwise every schedule of this layout would pack the operand again.
         """
-        start = self._clock()
+        start, began = self._clock(), perf_counter()
         try:
             yield
         except Unsupported as refusal:
             self._refused[packing] = str(refusal)
             raise
+        finally:
+            self.packed_seconds += perf_counter() - began
         self.packing_seconds[packing] = self._clock() - start
 
     def _clock(self) -> float:
@@ -488,7 +465,6 @@ class Workspace:
         for *_, memory in self._packings.values():
             memory.close()
         self._packings.clear()
-        self._packed = None
 
     def program(self, binary: Path, index: int = 0) -> Program:
         """Load a compiled module on device number `index`; raise `ModuleError` if its file is damaged."""

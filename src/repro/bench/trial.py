@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -184,6 +185,7 @@ class Bench:
         self._shared = DeviceSampleCache(device_samples)
         #: Number of timed launches of each runnable since its last verification.
         self._timed_launches: Counter[str] = Counter()
+        self._packed_ahead = 0.0
         operands, device = self.operands, self.device
         self._code = code
         self._surroundings = [self.devices.topology(), device.name, software, operands.checksum, operands.precision,
@@ -254,17 +256,24 @@ class Bench:
                 runnable.release()
         return self.measured_row(runnable, phase, effort, samples, error=error, preprocess=preprocess)
 
+    def pack(self, runnable: Runnable) -> None:
+        """Let a runnable pack, before `prepare`, which raises the exceptions again."""
+        before = self.workspace.packed_seconds
+        with suppress(*FAILURES):
+            runnable.pack(self.workspace)
+        self._packed_ahead = self.workspace.packed_seconds - before
+
     def prepare(self, runnable: Runnable) -> float:
-        """Prepare a runnable; return the seconds this took, including those of an earlier `Runnable.pack`."""
+        """Prepare a runnable; return the seconds this took, including what was packed in `pack` just before."""
         seconds = self._shared.cached_preparation(runnable)
         return self._prepare(runnable) if seconds is None else seconds
 
     def _prepare(self, runnable: Runnable) -> float:
-        start, packing_before = perf_counter(), self.workspace.packed_seconds
+        start, packed_ahead, self._packed_ahead = perf_counter(), self._packed_ahead, 0.0
         with runnable.contained():
             runnable.prepare(self.workspace)
             self.devices.synchronize()
-        seconds = perf_counter() - start + self.workspace.packed_seconds - packing_before
+        seconds = perf_counter() - start + packed_ahead
         self._shared.note_preparation(runnable, seconds)
         return seconds
 

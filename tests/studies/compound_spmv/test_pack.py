@@ -1,17 +1,19 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from repro.codegen.build_cache import Module
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
 from repro.sparse import operands, pairs
 from repro.sparse.compound import product
 from repro.sparse.compound.packing import count_bytes, pack
-from repro.sparse.compound.runnables import operand_packer
-from repro.sparse.compound.variants import Layout, all_layouts
+from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.variants import Layout, VariantId, all_layouts
 from repro.sparse.elementwise import pack_vector
 from repro.sparse.operands import symmetry_on
 from repro.sparse.symmetry import symmetry_of
@@ -127,7 +129,8 @@ def test_values_that_are_in_the_working_precision_are_not_copied(make_bench, sma
     monkeypatch.setattr(product, "pack", seen(pack))
     monkeypatch.setattr(operands, "symmetry_of", seen(symmetry_of))
     bench = make_bench(problem, "double")
-    operand_packer(bench.workspace, bench.operands, Layout("CSR", "AoS", "AoS"))()
+    id = VariantId.parse("CSR-AoS-AoS/static-32-1")
+    Variant(id, Module("ok", "", "", ()), Path()).packed(bench.workspace)
     symmetry_on(bench.workspace)
     bench.release()
     assert [np.shares_memory(values, problem.values) for values in given] == [True, True]

@@ -5,7 +5,7 @@ Variants, variants in chains of dependent launches, and streaming floors of pair
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -39,7 +39,6 @@ from repro.sparse.elementwise import in_order, pack_vector
 from repro.sparse.operands import (
     NAN_BYTE,
     CompiledProduct,
-    ProductOperands,
     operands_of,
     row_order_on,
     symmetry_on,
@@ -112,9 +111,46 @@ class Variant(CompiledProduct):
         ordering = layout.unknowns
         workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
         if self.packer is None:
-            workspace.pack(self.packing, operand_packer(workspace, operands, layout))
+            self.packed(workspace)
         elif layout.ordering == "clustered":
-            row_order_on(workspace, STORED_ORDERS["clustered"], lend_device=True)
+            with workspace.packing_noted(self.packing):
+                row_order_on(workspace, STORED_ORDERS["clustered"], lend_device=True)
+
+    def packed(self, workspace: Workspace) -> tuple[PackedFacts, Mapping[str, Buffer]]:
+        """Return the packed matrix on the device: its sizes, and its arrays in the order of `Packed.arrays`."""
+        if self.packer is None:
+            return workspace.upload_packed(self.packing, partial(self._pack_on_host, workspace))
+        return workspace.packed_on_device(self.packing, partial(self._pack_on_device, workspace, self.packer))
+
+    def _pack_on_device(
+        self, workspace: Workspace, packer: ModuleFile, stack: ExitStack
+    ) -> tuple[PackedFacts, Mapping[str, Buffer]]:
+        operands, device, layout, rows, last = operands_of(workspace), workspace.device, self.layout, None, 0
+
+        def upload() -> DeviceCsr:
+            matrix = operands.reordered(layout.unknowns)
+            return DeviceCsr.upload(device, matrix, matrix.values.astype(operands.dtype, copy=False))
+
+        csr = workspace.buffer(("CSR", layout.unknowns), upload)
+        device_packer = DevicePacker(device, packer.program(workspace), operands.problem.entry, operands.precision)
+        with workspace.packing_noted(self.packing):
+            if layout.ordering == "clustered":
+                rows, last = row_order_on(workspace, STORED_ORDERS["clustered"]), int(long_rows(operands.problem).sum())
+            packed = device_packer.pack(csr, layout, stack, rows, last, workspace.make_room)
+        return packed.facts, packed.arrays
+
+    def _pack_on_host(self, workspace: Workspace) -> tuple[PackedFacts, Mapping[str, NDArray[Any]]]:
+        operands, unknowns = operands_of(workspace), self.layout.unknowns
+        matrix = operands.reordered(unknowns)
+        packed = pack_layout(
+            matrix,
+            matrix.values.astype(operands.dtype, copy=False),
+            self.layout,
+            workspace.device.target.warp,
+            lambda: symmetry_on(workspace, unknowns),
+            lambda order: row_order_on(workspace, order),
+        )
+        return packed.facts, packed.arrays
 
     def prepare(self, workspace: Workspace) -> None:
         """Pack and upload the matrix, load the module, and bind the kernel.
@@ -145,10 +181,7 @@ class Variant(CompiledProduct):
         require_suitable(operands.problem.shape, operands.problem.entry, self.layout)
         if (fill_ratio := self._padding(workspace)) > MAX_PADDING:
             raise Unsupported(f"padded to {fill_ratio:.1f} times the entries, more than {MAX_PADDING}")
-        if self.packer is None:
-            facts, buffers = workspace.upload_packed(self.packing, operand_packer(workspace, operands, self.layout))
-        else:
-            facts, buffers = pack_on_device(workspace, self.layout, self.packing, self.packer)
+        facts, buffers = self.packed(workspace)
         entry_bytes = vector_entry_bytes(self.layout, operands.entry.size, operands.dtype.itemsize)
         product = CompoundProduct(
             device, self.program(workspace), self.id, facts, buffers, operands.problem.n, entry_bytes,
@@ -230,50 +263,6 @@ class DependentVariant(Variant):
         finally:
             chain.release()
         return words
-
-
-def pack_on_device(
-    workspace: Workspace, layout: Layout, packing: Hashable, packer: ModuleFile
-) -> tuple[PackedFacts, Mapping[str, Buffer]]:
-    """Return the matrix in a layout on the device, packed there unless it is known as `packing`.
-
-    The matrix stays there as CSR in the working precision, one for each order of the unknowns.
-    """
-    operands, device = operands_of(workspace), workspace.device
-
-    def upload() -> DeviceCsr:
-        matrix = operands.reordered(layout.unknowns)
-        return DeviceCsr.upload(device, matrix, matrix.values.astype(operands.dtype, copy=False))
-
-    def pack(stack: ExitStack) -> tuple[PackedFacts, Mapping[str, Buffer]]:
-        csr, rows, last = workspace.buffer(("CSR", layout.unknowns), upload), None, 0
-        packs = DevicePacker(device, packer.program(workspace), operands.entry.name, operands.precision).pack
-        with workspace.packing_noted(packing):
-            if layout.ordering == "clustered":
-                rows, last = row_order_on(workspace, STORED_ORDERS["clustered"]), int(long_rows(operands.problem).sum())
-            packed = packs(csr, layout, stack, rows, last, workspace.make_room)
-        return packed.facts, packed.arrays
-
-    return workspace.packed_on_device(packing, pack)
-
-
-def operand_packer(
-    workspace: Workspace, operands: ProductOperands, layout: Layout
-) -> Callable[[], tuple[PackedFacts, Mapping[str, NDArray[Any]]]]:
-    matrix = operands.reordered(layout.unknowns)  # done here, since renumbering the unknowns does not count as packing
-
-    def packed() -> tuple[PackedFacts, Mapping[str, NDArray[Any]]]:
-        packed_operand = pack_layout(
-            matrix,
-            matrix.values.astype(operands.dtype, copy=False),
-            layout,
-            workspace.device.target.warp,
-            lambda: symmetry_on(workspace, layout.unknowns),
-            lambda order: row_order_on(workspace, order),
-        )
-        return packed_operand.facts, packed_operand.arrays
-
-    return packed
 
 
 #: Column `kind` in the result rows of own floors: these stream the bytes of a layout, other floors the minimum bytes.

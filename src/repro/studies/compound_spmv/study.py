@@ -291,13 +291,13 @@ class CompoundSpmv(Study):
         if not problem.has_entries:
             return []
         entry = _entry(problem)
-        products = [
-            (f"{space}/{entry}-{precision}/{layout}", layout)
+        layouts = [
+            (space, layout)
             for space in (() if self.compiles_on_demand(settings) else settings.spaces)
             for layout in layouts_to_try(settings, space, entry, target)
         ]
-        inner_orders = dict.fromkeys(layout.inner for _, layout in products if can_pack(layout))
-        keys = [*dict(products), *(packing_key(entry, precision, inner) for inner in inner_orders)]
+        keys = [f"{space}/{entry}-{precision}/{layout}" for space, layout in layouts]
+        keys += dict.fromkeys(packing_key(entry, precision, layout.inner) for _, layout in layouts if can_pack(layout))
         return [*keys, *(_solver_keys(entry, precision) if self._solves(settings, entry, precision) else ())]
 
     def _solves(self, settings: StudySettings, entry: str, precision: str) -> bool:
