@@ -339,8 +339,7 @@ class Workspace:
         self.packing_bytes: int | None = None
         #: Seconds of all packing so far.
         self.packed_seconds = 0.0
-        #: Seconds to make each packed operand, where it is packed, including the cached values that it needs; copies
-        #: from the host to the device do not count.
+        #: Seconds to make each packed operand, including the cached values that it needs, without copies to the device.
         self.packing_seconds: dict[Hashable, float] = {}
         self.guards = Guards(devices.first)
         self._modules = modules
@@ -421,13 +420,12 @@ class Workspace:
         """
         if packing in self._refused:
             raise Unsupported(self._refused[packing])
-        if packing not in self._packings:
+        while packing not in self._packings:
             frees_others = self.packing_bytes is not None and self._packings
-            with suppress(OutOfDeviceMemory) if frees_others else nullcontext():
-                self._packings[packing] = _kept(pack)
-        if packing not in self._packings:
+            with suppress(OutOfDeviceMemory) if frees_others else nullcontext(), ExitStack() as stack:
+                self._packings[packing] = *pack(stack), stack.pop_all()
+                break
             self.drop_packings()
-            self._packings[packing] = _kept(pack)
         self._packings.move_to_end(packing)
         return self._packings[packing][:2]
 
@@ -522,11 +520,6 @@ class Workspace:
         self._programs.clear()
         self._buffers.clear()
         self._written.clear()
-
-
-def _kept(pack: Callable[[ExitStack], tuple[T, Mapping[str, Buffer]]]) -> tuple[T, Mapping[str, Buffer], ExitStack]:
-    with ExitStack() as stack:
-        return *pack(stack), stack.pop_all()
 
 
 def _release(buffers: Mapping[Any, Buffer | Guarded]) -> None:

@@ -31,14 +31,13 @@ from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, in_order
 
 @dataclass(frozen=True)
 class ModuleFile:
-    """Manifest of a compiled module, and the folder that contains it; paths of binaries are relative to the folder."""
+    """Manifest of a module, compiled at the latest when it is read, and its folder, to which binaries are relative."""
 
     _module: Module | ModuleOnDemand
     folder: Path
 
     @property
     def module(self) -> Module:
-        """Manifest of the module; a module that is compiled on demand is compiled first."""
         return self._module.built
 
     @classmethod

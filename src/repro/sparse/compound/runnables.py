@@ -21,6 +21,7 @@ from repro.codegen.build_cache import Module, ModuleOnDemand
 from repro.codegen.templates import StreamConfig
 from repro.devices.base import Buffer
 from repro.errors import IncorrectError, ModuleError, Unsupported
+from repro.problems.matrix import Matrix
 from repro.sparse.compound.device_packing import DeviceCsr, DevicePacker, can_pack
 from repro.sparse.compound.kernels import kernel_name
 from repro.sparse.compound.packing import PackedFacts
@@ -55,20 +56,16 @@ DEPENDENT = "dependent"
 class Variant(CompiledProduct):
     """A product by a generated kernel; the binary of `module` is relative to `folder`.
 
-    `packer` is the module of `render_packing` for the layout; without it, and pair formats, the host packs.
+    `packer` is the module of `render_packing` for the layout; without it, and in pairs, the host packs.
     """
 
     id: VariantId
     space: Space
 
     def __init__(
-        self,
-        id: VariantId,
-        module: Module | ModuleOnDemand,
-        folder: Path,
-        space: Space = PAPER,
+        self, id: VariantId, module: Module | ModuleOnDemand, folder: Path, space: Space = PAPER,
         packer: ModuleFile | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(module, folder)
         self.id, self.space = id, space
         self.layout, self.schedule = id.layout, id.schedule
@@ -122,16 +119,16 @@ class Variant(CompiledProduct):
             return workspace.upload_packed(self.packing, partial(self._pack_on_host, workspace))
         return workspace.packed_on_device(self.packing, partial(self._pack_on_device, workspace, self.packer))
 
+    def _matrix(self, workspace: Workspace) -> tuple[Matrix, NDArray[np.floating]]:
+        operands = operands_of(workspace)
+        matrix = operands.reordered(self.layout.unknowns)
+        return matrix, matrix.values.astype(operands.dtype, copy=False)
+
     def _pack_on_device(
         self, workspace: Workspace, packer: ModuleFile, stack: ExitStack
     ) -> tuple[PackedFacts, Mapping[str, Buffer]]:
         operands, device, layout, rows, last = operands_of(workspace), workspace.device, self.layout, None, 0
-
-        def upload() -> DeviceCsr:
-            matrix = operands.reordered(layout.unknowns)
-            return DeviceCsr.upload(device, matrix, matrix.values.astype(operands.dtype, copy=False))
-
-        csr = workspace.buffer(("CSR", layout.unknowns), upload)
+        csr = workspace.buffer(("CSR", layout.unknowns), lambda: DeviceCsr.upload(device, *self._matrix(workspace)))
         device_packer = DevicePacker(device, packer.program(workspace), operands.problem.entry, operands.precision)
         with workspace.packing_noted(self.packing):
             if layout.ordering == "clustered":
@@ -140,16 +137,10 @@ class Variant(CompiledProduct):
         return packed.facts, packed.arrays
 
     def _pack_on_host(self, workspace: Workspace) -> tuple[PackedFacts, Mapping[str, NDArray[Any]]]:
-        operands, unknowns = operands_of(workspace), self.layout.unknowns
-        matrix = operands.reordered(unknowns)
         packed = pack_layout(
-            matrix,
-            matrix.values.astype(operands.dtype, copy=False),
-            self.layout,
-            workspace.device.target.warp,
-            lambda: symmetry_on(workspace, unknowns),
-            lambda order: row_order_on(workspace, order),
-        )
+            *self._matrix(workspace), self.layout, workspace.device.target.warp,
+            lambda: symmetry_on(workspace, self.layout.unknowns), partial(row_order_on, workspace),
+        )  # fmt: skip
         return packed.facts, packed.arrays
 
     def prepare(self, workspace: Workspace) -> None:

@@ -57,8 +57,7 @@ def _split(key: str) -> tuple[Space | None, str, str, str]:
             "unknown module",
             where=f"study {STUDY_NAME}",
             expected=f"SPACE/ENTRY-PRECISION/LAYOUT with a space of {', '.join(SPACES)} and a precision of "
-            f"{', '.join(DTYPES)}, for example paper/block3-double/ELL-SoA-AoS, or "
-            f"{PACKING}/ENTRY-PRECISION/INNER with an inner order of {', '.join(INNER)}",
+            f"{', '.join(DTYPES)}, for example paper/block3-double/ELL-SoA-AoS, or {PACKING}/block3-double/AoS",
             actual=key,
         )
     get_entry(entry)

@@ -24,7 +24,7 @@ from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
-from repro.sparse.compound.device_packing import can_pack
+from repro.sparse.compound.device_packing import can_pack, render_packing
 from repro.sparse.compound.kernels import kernel_name, render_module
 from repro.sparse.compound.runnables import DependentVariant, Variant, own_floors
 from repro.sparse.compound.variants import (
@@ -475,10 +475,9 @@ def packers_on_demand(entry: str, precision: str, target: Target, templates: Pat
     """Return the modules that pack matrices by inner order, each compiled at its first use."""
     packers = {}
     for inner in INNER:
-        key = packing_key(entry, precision, inner)
-        path = manifest_path(target.name, STUDY_NAME, key)
-        module = ModuleOnDemand(partial(render_key, templates, key, target), target, path)
-        packers[inner] = ModuleFile(module, path.parent)
+        path = manifest_path(target.name, STUDY_NAME, packing_key(entry, precision, inner))
+        render = partial(render_packing, templates, entry, precision, inner, target, STUDY_NAME)
+        packers[inner] = ModuleFile(ModuleOnDemand(render, target, path), path.parent)
     return packers
 
 
@@ -487,12 +486,11 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
     variants = []
     for space in settings.spaces:
         for layout in layouts_to_try(settings, space, entry, target):
-            entry_module = read_module(target, STUDY_NAME, f"{space}/{entry}-{precision}/{layout}")
+            built = read_module(target, STUDY_NAME, f"{space}/{entry}-{precision}/{layout}")
             key = packing_key(entry, precision, layout.inner)
             packer = read_module(target, STUDY_NAME, key) if can_pack(layout) else None
             for schedule in schedules(target, space, layout):
-                id = VariantId(layout, schedule)
-                variants.append(Variant(id, entry_module.module, entry_module.folder, space, packer))
+                variants.append(Variant(VariantId(layout, schedule), built.module, built.folder, space, packer))
     return variants
 
 
@@ -525,11 +523,8 @@ def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session
         render = partial(
             render_module, session.templates, entry, precision, layout, [schedule], target, STUDY_NAME, dependent=True
         )
-        dependents.append(
-            DependentVariant(
-                variant.id, ModuleOnDemand(render, target, path), path.parent, variant.space, variant.packer
-            )
-        )
+        module = ModuleOnDemand(render, target, path)
+        dependents.append(DependentVariant(variant.id, module, path.parent, variant.space, variant.packer))
     session.compile(dependents)
     return dependents
 
