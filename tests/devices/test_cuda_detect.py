@@ -39,6 +39,7 @@ def test_without_nvml_there_are_no_gpus_and_no_readings(monkeypatch):
     assert selection.find_gpus() == []
     monitor = nvml.Monitor("0000:01:00.0")
     assert monitor.clocks() == (None, None)
+    assert monitor.joules() is None
     assert monitor.other_processes() == []
     assert set(monitor.settings().values()) == {None}
 
@@ -69,6 +70,11 @@ class Nvml(SimpleNamespace):
     def nvmlDeviceGetMigMode(self, handle):  # noqa: N802
         return [0, 1]
 
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle):  # noqa: N802
+        if self.millijoules is None:
+            raise self.NVMLError("not supported")
+        return self.millijoules
+
     def nvmlDeviceGetEccMode(self, handle):  # noqa: N802
         raise self.NVMLError("not supported")
 
@@ -88,6 +94,15 @@ def test_clocks_and_settings_are_put_into_words(monkeypatch):
     assert (settings["pcie_generation"], settings["divided"]) == (5, False)
     assert settings["ecc"] is None  # refused
     assert settings["persistence"] is None  # an old binding lacks the function
+
+
+def test_energy_is_in_joules_and_unknown_where_the_card_does_not_count_it(monkeypatch):
+    library = Nvml(millijoules=1_234)
+    monkeypatch.setattr(nvml, "_library", lambda: library)
+    monitor = nvml.Monitor("0000:01:00.0")
+    assert monitor.joules() == 1.234
+    library.millijoules = None  # before Volta, or without permission
+    assert monitor.joules() is None
 
 
 @pytest.mark.wording

@@ -1,7 +1,12 @@
 """Launches timed between events on a GPU that is none: in batches behind a blocker, and again where it gave up."""
 
+from __future__ import annotations
+
 import functools
+import sys
 from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -16,6 +21,7 @@ class Clock:
     def __init__(self):
         self.now = 0
         self.queued = []
+        self.worked = 0  # until when the device has worked, for queries of events
 
     def Event(self):  # noqa: N802
         return Event(self)
@@ -37,6 +43,9 @@ class Event:
         assert stream == "stream"
         self.at = self.clock.now
         self.clock.queued.append("event")
+
+    def query(self):
+        return self.clock.worked >= self.at
 
     def time_since(self, start):
         return float(self.at - start.at)
@@ -148,3 +157,41 @@ def test_a_launch_that_can_never_be_queued_behind_a_blocker_is_an_error(clock, t
 )
 def test_a_stream_is_not_blocked_under_tools_that_wait_for_each_launch(environment, expected):
     assert may_block(environment) is expected
+
+
+class Graph:
+    """Replays launches; `closed` are the graphs that were given back."""
+
+    closed: ClassVar[list[Graph]] = []
+
+    def __init__(self, stream, launch, launches, failure):
+        self.replay = lambda: [launch() for _ in range(launches)]
+
+    def close(self):
+        self.closed.append(self)
+
+
+@pytest.mark.parametrize(("polls", "replays"), [(1, 1), (2, 2), (4, 3), (5, 4), (12, 7)])
+def test_a_device_is_kept_busy_by_a_replay_ahead(clock, monkeypatch, polls, replays):
+    """A replay of ten launches is queued when the one before it begins; the device works 5 ms between two polls."""
+    bindings = ModuleType("repro.devices.cuda_bindings")
+    bindings.Graph = Graph
+    monkeypatch.setitem(sys.modules, "repro.devices.cuda_bindings", bindings)
+    stream = SimpleNamespace(handle=1)
+    monkeypatch.setattr(Event, "record", lambda self, _: setattr(self, "at", clock.now))
+    ahead = []
+
+    def goes_on():
+        if not ahead:
+            clock.worked = clock.now - 10  # the first replay begins
+        ahead.append(clock.now - clock.worked)
+        clock.worked += 5
+        return len(ahead) < polls
+
+    timer = Timer(clock, stream, lambda: None, LaunchError)
+    count, seconds = timer.keep_busy(clock.launch, 10, goes_on)
+    assert (count, seconds) == (10 * replays, pytest.approx(10e-3 * replays))
+    assert len(ahead) == polls
+    assert min(ahead) > 0  # the device always has work
+    assert len(Graph.closed) == 1
+    Graph.closed.clear()

@@ -16,6 +16,7 @@ from repro.bench.rows import (
     ALL_CLOCKS,
     COMMON_COLUMNS,
     COUNTED,
+    LATER_COLUMNS,
     PHASES,
     PRECISIONS,
     SCHEMA,
@@ -41,6 +42,14 @@ def schema_of(own: Mapping[str, ColumnType]) -> pa.Schema:
     return pa.schema([(name, _ARROW.get(kind, _ROUNDS)) for name, kind in columns.items()], metadata=metadata)
 
 
+def with_later_columns(row_table: pa.Table) -> pa.Table:
+    """Return a table of rows with all columns that records from before lack; they are empty."""
+    for column in schema_of({}):
+        if column.name in LATER_COLUMNS and column.name not in row_table.column_names:
+            row_table = row_table.append_column(column, pa.nulls(row_table.num_rows, column.type))
+    return row_table
+
+
 #: Allowed words for each column that has a fixed set of words.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "precision": PRECISIONS,
@@ -58,7 +67,7 @@ FULL = ("key", "study", "problem", "precision", "kind", "name", "status", "phase
 NAMES = ("key", "study", "problem", "kind", "name", "tuning", "environment")
 MAX_TEXT_LENGTH = 1000
 ENVIRONMENT = r"[A-Za-z0-9_-]{1,128}"
-MEASURED = ("preprocess", "packing", "sm_clock")
+MEASURED = ("preprocess", "packing", "sm_clock", *(name for name in LATER_COLUMNS if COMMON_COLUMNS[name] is float))
 #: Combinations of columns that must be unique: among rows, among choices, and among profiler results.
 IDENTITIES = (
     ("problem", "precision", "phase", "kind", "name", "cache", "protocol"),
@@ -96,7 +105,8 @@ def other_quantiles(row_table: pa.Table) -> Misfit | None:
 
 def other_columns(row_table: pa.Table, own: Mapping[str, ColumnType]) -> Misfit | None:
     """Return the first difference between a step's columns and the columns that the study declares."""
-    names, schema = set(row_table.column_names), schema_of(own)
+    row_table, schema = with_later_columns(row_table), schema_of(own)
+    names = set(row_table.column_names)
     if missing := [name for name in schema.names if name not in names]:
         return Misfit(f"columns {shown(', '.join(missing))}", "none of that name")
     if extra_columns := sorted(names - set(schema.names)):

@@ -59,7 +59,7 @@ _BY_NAME: Mapping[str, Any] = {kind.__name__: kind for kind in (*_TYPES, list)}
 
 #: Columns whose values must be 0 or more: counts and some measured numbers.
 COUNTED = ("bytes", "least_bytes", "operations", "registers", "spills", "discarded",
-           *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
+           "energy_launches", *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
 
 
 def median_column(clock: str) -> str:
@@ -107,6 +107,15 @@ class Row:
         Samples from which the quantiles are computed: one list of seconds for each valid round, in order of
         measurement; of long rounds an evenly spaced selection (`repro.bench.timing.sampled`). Only in rows of the phase
         `report`.
+    energy_task, energy_of
+        Of a row whose energy was measured: the task among several of a study, and whose solution this is: `ours`,
+        `papers`, `papers_tuned`, `library`, `floor`, or the name of a rival.
+    energy_joules, energy_joules_min, energy_joules_max
+        Joules of one launch, as the median over the shuffled rounds, the least and the largest.
+    energy_seconds, energy_launches
+        Seconds of one launch while the energy was measured (median), and number of launches in all rounds.
+    energy_watts, energy_idle_watts
+        Power of the device during these launches, and of the idle device right before and after (medians).
     error
         Largest ratio of error to bound (at most 1 if the status is `ok`).
     registers, spills
@@ -185,6 +194,15 @@ class Row:
     environment: str | None = None
     measured_at: str | None = None
     schema: int = SCHEMA
+    energy_task: str | None = None
+    energy_of: str | None = None
+    energy_joules: float | None = None
+    energy_joules_min: float | None = None
+    energy_joules_max: float | None = None
+    energy_seconds: float | None = None
+    energy_launches: int | None = None
+    energy_watts: float | None = None
+    energy_idle_watts: float | None = None
     own: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> Any:
@@ -244,6 +262,15 @@ class RecordedRow(dict[str, Any]):
     backend: str | None
     environment: str | None
     measured_at: str | None
+    energy_task: str | None
+    energy_of: str | None
+    energy_joules: float | None
+    energy_joules_min: float | None
+    energy_joules_max: float | None
+    energy_seconds: float | None
+    energy_launches: int | None
+    energy_watts: float | None
+    energy_idle_watts: float | None
 
     if not TYPE_CHECKING:
 
@@ -282,6 +309,8 @@ class RecordedRow(dict[str, Any]):
 COMMON_COLUMNS: dict[str, ColumnType | type[list[list[float]]]] = {
     item.name: _BY_NAME[str(item.type).split(" | ")[0].partition("[")[0]] for item in fields(Row) if item.name != "own"
 }
+#: Columns that records from before they were measured lack.
+LATER_COLUMNS = tuple(name for name in COMMON_COLUMNS if name.startswith("energy_"))
 #: Columns without a default.
 _REQUIRED = [item.name for item in fields(Row) if item.default is MISSING and item.default_factory is MISSING]
 

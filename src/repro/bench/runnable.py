@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.guards import Guarded, Guards
-from repro.bench.rows import ClockName
+from repro.bench.rows import OUTSIDE, ClockName
 from repro.bench.variant_id import BaseId
 from repro.bench.worker import ContextLost
 from repro.codegen.build_cache import MODULES, DamagedBinary, Module, check_binary
@@ -26,6 +26,11 @@ from repro.devices.base import Buffer, Device, LaunchError, OutOfDeviceMemory, P
 from repro.devices.device_group import Devices
 from repro.errors import ModuleError, ReproError, Unsupported
 from repro.extensions import is_of_extension
+from repro.words import EXTENDED, PAPER, PAPER_TUNED
+
+#: Whose solutions of a task are compared by their energy (`Runnable.contender`); rivals have their own names.
+OURS, PAPERS_TUNED, PAPERS, LIBRARY = CONTENDERS = ("ours", "papers_tuned", "papers", "library")
+_BY_SPACE: Mapping[Any, str] = {EXTENDED: OURS, PAPER_TUNED: PAPERS_TUNED, PAPER: PAPERS}
 
 
 class Runnable:
@@ -57,6 +62,8 @@ class Runnable:
         Minimum number of bytes that a launch moves; 0 if unknown. Set by `prepare`.
     device_only
         Whether times depend only on the device, not on the problem; a batch then measures them once.
+    before_is_free
+        Whether `before` only frees the last result, so that launches repeated with it use the energy of launches.
     """
 
     kind: str
@@ -68,6 +75,18 @@ class Runnable:
     devices: int = 1
     bytes_moved: int = 0
     device_only: bool = False
+    before_is_free: bool = False
+
+    @property
+    def contender(self) -> tuple[str, str] | None:
+        """A task, and whose solution of it this is: one of `CONTENDERS`, `floor`, or a rival's name.
+
+        Of each, the energy of the fastest is measured (`Timing.energy_seconds`); None: never.
+        """
+        whose = {"baseline": LIBRARY, OUTSIDE: self.name}.get(self.kind)
+        if self.kind == "variant":
+            whose = _BY_SPACE.get(self.columns.get("space"))
+        return ("", whose) if whose else None
 
     @property
     def columns(self) -> Mapping[str, Any]:

@@ -158,6 +158,8 @@ class SamplingPlan:
     cold: bool = False
     #: Screening only selects variants for full timing. Its times are never marked as noisy and never reported.
     screening: bool = False
+    #: Seconds for which a launch is repeated to measure its energy; 0: not measured.
+    energy_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any
 
 from repro.bench import timing
+from repro.bench.energy import EnergyMeter, NoEnergy
 from repro.bench.rows import NO_COLUMNS, REPORT, ColumnType, Row, split_columns
 from repro.bench.runnable import Candidate, Runnable, Workspace
 from repro.bench.timing import Samples, SamplingPlan, TooSlow
@@ -182,6 +183,7 @@ class Bench:
         #: Whether the device's context is lost; this process then cannot use the device any more.
         self.lost = False
         self.neighbours = ContentionMonitor(self.devices, idle)
+        self.meter = EnergyMeter(self.devices, timing.energy_seconds)
         self._shared = DeviceSampleCache(device_samples)
         #: Number of timed launches of each runnable since its last verification.
         self._timed_launches: Counter[str] = Counter()
@@ -327,6 +329,16 @@ class Bench:
         if samples.disturbed and (others := self.neighbours.list_other_processes()):
             samples = replace(samples, disturbed=f"{samples.disturbed}, beside {', '.join(others)}")
         return samples
+
+    def energy(self, runnable: Runnable, launch_seconds: float) -> tuple[float, float, int]:
+        """Measure as `EnergyMeter.measure` does; raise `NoEnergy` if another process uses the device as well."""
+        with runnable.contained():
+            measured = self.meter.measure(runnable, launch_seconds)
+        self._timed_launches[runnable.name] += measured[-1]
+        self.workspace.guards.check()
+        if others := self.neighbours.list_other_processes():
+            raise NoEnergy(f"the device is shared with {', '.join(others)}")
+        return measured
 
     def measured_row(
         self, runnable: Runnable, phase: str, effort: SamplingPlan, samples: Samples, **columns: Any

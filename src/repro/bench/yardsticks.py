@@ -31,6 +31,10 @@ class Floor(Runnable):
         self.name = f"{FLOOR}/{stream.block_size}-{stream.in_flight}"
         self._stream = stream
 
+    @property
+    def contender(self) -> tuple[str, str] | None:
+        return ("", FLOOR) if self.kind == FLOOR else None
+
     def streamed(self, operands: Operands) -> tuple[int, int]:
         return operands.min_bytes
 

@@ -224,6 +224,13 @@ class Timing(Model):
     )
     cpu_budget: float = Field(0.02, gt=0, description="The same on the CPU, where a launch takes long.")
     rounds: int = Field(5, ge=2, description="Shuffled rounds in which winners and baselines are timed again.")
+    energy_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=60,
+        description="Seconds in each round for which a launch of ours, of the papers' kernels and of the library's "
+        "fastest routine is repeated to measure its energy; 0: not measured.",
+    )
     tie: float = Field(0.01, ge=0, description="Times that differ by less than this are a tie.")
     timeout: float = Field(
         60.0,

@@ -50,6 +50,24 @@ def time_stages(
     return np.diff(readings, axis=1)
 
 
+def keep_busy(
+    launch: Callable[[], None],
+    launches: int,
+    goes_on: Callable[[], bool],
+    synchronize: Callable[[], None],
+    clock: Callable[[], float] = perf_counter,
+) -> tuple[int, float]:
+    """Queue batches of launches as `Clock.keep_busy` does, waiting for each."""
+    count, going, start = 0, True, clock()
+    while going:
+        for _ in range(launches):
+            launch()
+        count += launches
+        going = goes_on()  # while the device works
+        synchronize()
+    return count, clock() - start
+
+
 class Buffer(Protocol):
     """Memory on a device."""
 
@@ -225,6 +243,20 @@ class Clock(Protocol):
         of a few microseconds therefore appears as long as the host needs to queue it. On a CPU, the host's clock is
         read and each stage is waited for.
         """
+
+    def keep_busy(self, launch: Callable[[], None], launches: int, goes_on: Callable[[], bool]) -> tuple[int, float]:
+        """Replay a graph of launches (on a CPU: run batches of launches) again and again, without gaps.
+
+        `goes_on` is called often while the device works; once it returns False, no more are queued. Return the number
+        of launches and the seconds that they took.
+
+        Raises
+        ------
+        CaptureError
+        """
+
+    def joules(self) -> float | None:
+        """Return the energy used so far by a counter that only grows; None without such a counter."""
 
     def clocks(self) -> tuple[float | None, str | None]:
         """Return the SM clock in MHz and the reasons for throttling; None if not throttled or unknown."""

@@ -40,6 +40,14 @@ def _checked(answer: tuple[Any, ...]) -> Any:
     return check_cuda(answer, lambda name: (MemoryError if name == _FULL else Error)(name))
 
 
+def _is_over(answer: tuple[Any, ...]) -> bool:
+    """Return the result of a query; raise `Error` if queued work failed."""
+    if answer[0].name == "CUDA_ERROR_NOT_READY":
+        return False
+    _checked(answer)
+    return True
+
+
 class device_attribute(IntEnum):  # noqa: N801  # PyCUDA's name
     MULTIPROCESSOR_COUNT = 16
     L2_CACHE_SIZE = 38
@@ -155,6 +163,9 @@ class Event(_Owned):
     def synchronize(self) -> None:
         _checked(driver.cuEventSynchronize(self._handle))
 
+    def query(self) -> bool:
+        return _is_over(driver.cuEventQuery(self._handle))
+
     def time_since(self, start: Event) -> float:
         """Return the milliseconds since another event."""
         return float(_checked(driver.cuEventElapsedTime(start._handle, self._handle)))
@@ -168,11 +179,7 @@ class Stream(_Owned):
         _checked(driver.cuStreamSynchronize(self._handle))
 
     def is_done(self) -> bool:
-        (status,) = driver.cuStreamQuery(self._handle)
-        if status.name == "CUDA_ERROR_NOT_READY":
-            return False
-        _checked((status,))
-        return True
+        return _is_over(driver.cuStreamQuery(self._handle))
 
     def wait_for_event(self, event: Event) -> None:
         _checked(driver.cuStreamWaitEvent(self._handle, event._handle, 0))

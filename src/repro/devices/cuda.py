@@ -179,6 +179,36 @@ class Timer:
         finally:
             graph.close()
 
+    def keep_busy(self, launch: Callable[[], None], launches: int, goes_on: Callable[[], bool]) -> tuple[int, float]:
+        """Replay a graph as long as `goes_on` returns True; return launches and seconds. Raises `CaptureError`.
+
+        A replay is queued while the one before it runs, so that the device never waits for the host.
+        """
+        from repro.devices.cuda_bindings import Graph  # NVIDIA's Python bindings are optional
+
+        launch()
+        self._synchronize()
+        graph = Graph(int(self._stream.handle), launch, launches, self._failure)
+        start, *ends = (self._cuda.Event() for _ in range(3))
+        try:
+            graph.replay()
+            self._synchronize()
+            start.record(self._stream)
+            replays, going = 0, True
+            while going:
+                graph.replay()
+                last, replays = ends[replays % 2], replays + 1
+                last.record(self._stream)
+                previous = ends[replays % 2]
+                going = goes_on()
+                while going and replays > 1 and not previous.query():
+                    going = goes_on()
+            self._synchronize()
+            return replays * launches, last.time_since(start) * 1e-3
+        finally:
+            self._synchronize()
+            graph.close()
+
     def stages(
         self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
@@ -640,6 +670,13 @@ class CudaDevice:
     ) -> NDArray[np.float64]:
         with self._mapped():
             return self._timer.stages(stages, count, before)
+
+    def keep_busy(self, launch: Callable[[], None], launches: int, goes_on: Callable[[], bool]) -> tuple[int, float]:
+        with self._mapped():
+            return self._timer.keep_busy(launch, launches, goes_on)
+
+    def joules(self) -> float | None:
+        return self.monitor.joules()
 
     def clocks(self) -> tuple[float | None, str | None]:
         return self.monitor.clocks()

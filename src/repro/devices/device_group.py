@@ -168,6 +168,13 @@ class Devices:
         """Time as `Device.time_stages` does; each stage is timed from a common start until the last device ends."""
         return self.first.time_stages([self._fork_launch(stage) for stage in stages], count, self._join_before(before))
 
+    def keep_busy(self, launch: Callable[[], None], launches: int, goes_on: Callable[[], bool]) -> tuple[int, float]:
+        return self.first.keep_busy(self._fork_launch(launch), launches, goes_on)
+
+    def joules(self) -> float | None:
+        """Return the energy used so far; None for several devices, whose counters are updated at different times."""
+        return self.first.joules() if len(self) == 1 else None
+
     def _fork_launch(self, launch: Callable[[], None]) -> Callable[[], None]:
         if len(self) == 1:
             return launch

@@ -90,6 +90,13 @@ class Monitor:
         reasons = self._ask_device(lambda n, h: n.nvmlDeviceGetCurrentClocksThrottleReasons(h))
         return None if clock is None else float(clock), None if reasons is None else throttle_text(reasons)
 
+    def joules(self) -> float | None:
+        """Return the energy that the card has used since its driver was loaded; None without a counter (before Volta)
+        or permission.
+        """
+        millijoules = self._ask_device(lambda n, h: n.nvmlDeviceGetTotalEnergyConsumption(h))
+        return None if millijoules is None else millijoules / 1000
+
     def settings(self) -> dict[str, Any]:
         """Return settings that stay constant during a campaign: driver, maximum clocks, ECC, power limit, persistence
         mode, PCI Express generation and lanes, and whether the GPU is divided (MIG).

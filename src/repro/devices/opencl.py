@@ -35,6 +35,7 @@ from repro.devices.base import (
     LaunchSpec,
     OutOfDeviceMemory,
     Program,
+    keep_busy,
     time_host,
     time_stages,
 )
@@ -322,6 +323,12 @@ class OpenClDevice:
         self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:
         return time_stages(stages, count, self.synchronize, before)
+
+    def keep_busy(self, launch: Callable[[], None], launches: int, goes_on: Callable[[], bool]) -> tuple[int, float]:
+        return keep_busy(launch, launches, goes_on, self.synchronize)
+
+    def joules(self) -> None:
+        """Return None: OpenCL has no energy counter."""
 
     def clocks(self) -> tuple[float | None, str | None]:
         try:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from repro.bench import ncu
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import code_of, read_commits, read_environments, read_problems
-from repro.bench.row_tables import schema_of
+from repro.bench.row_tables import schema_of, with_later_columns
 from repro.bench.rows import CLOCKS, NO_COLUMNS, PRECISIONS, ClockName, ColumnType, RecordedRow
 from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
@@ -493,6 +493,7 @@ def _row_frame(table: pa.Table, study_columns: Mapping[str, ColumnType], where: 
     schema = schema_of(study_columns)
     if not table.num_rows:
         table = schema.empty_table()
+    table = with_later_columns(table)
     _missing_columns(table, schema.names, where)
     frame: pd.DataFrame = table.to_pandas(types_mapper=_DTYPES.get, ignore_metadata=True)
     # a variant can have a screening row and a fully timed row; sort the full one last, so that it is kept

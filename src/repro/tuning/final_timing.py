@@ -7,13 +7,14 @@ slower, the device is disturbed, and the round is repeated.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 
+from repro.bench.energy import Energy, NoEnergy, energy_columns, is_repeatable
 from repro.bench.rows import REPORT, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
@@ -119,6 +120,7 @@ def warm_rounds(timing: Timing) -> Rounds:
         -(-timing.launches // timing.rounds),
         timing.graph_launches,
         -(-timing.graph_replays // timing.rounds),
+        energy_seconds=timing.energy_seconds,
     )
     return Rounds("rounds", timing.rounds, effort)
 
@@ -210,13 +212,15 @@ class _RoundTimer:
                 samples_by_name[name].append(samples)
         self._retake_outliers(samples_by_name, todo, effort, rows)
         self._progress(rounds.name, rounds.count, rounds.count)
+        energies = self._energies(samples_by_name, rounds, todo, rows) if effort.energy_seconds else {}
         for runnable in list(todo.values()):
             with self._failing_alone(runnable, effort, todo, rows):
                 bench.check_again(runnable)
         for name, runnable in todo.items():
             preprocess, error = self._preparations[name]
             samples = join_rounds(samples_by_name[name], *self._tolerances(runnable))
-            row = bench.measured_row(runnable, REPORT, effort, samples, error=error, preprocess=preprocess)
+            columns = energy_columns(runnable, energies.get(name, []))
+            row = bench.measured_row(runnable, REPORT, effort, samples, error=error, preprocess=preprocess, **columns)
             rows[name] = self._store.add(row)
         return rows
 
@@ -268,6 +272,33 @@ class _RoundTimer:
                     )
                 far = {name: numbers for name, numbers in far.items() if name in todo}
 
+    def _energies(
+        self,
+        samples_by_name: Mapping[str, Sequence[Samples]],
+        rounds: Rounds,
+        todo: dict[str, Runnable],
+        rows: dict[str, Row],
+    ) -> dict[str, list[Energy]]:
+        """Measure the energy of a launch of the fastest contenders in shuffled rounds; empty if it is not possible."""
+        bench, meter = self._bench, self._bench.meter
+        seconds = fastest_contenders([*todo.values()], samples_by_name)
+        energies: dict[str, list[Energy]] = {name: [] for name in seconds}
+        try:
+            idle = meter.idle_watts() if seconds else 0.0
+            for number in range(rounds.count if seconds else 0):
+                self._progress("energy rounds", number, rounds.count)
+                busy = {}
+                for name in map(str, self._random.permutation(sorted({*seconds} & {*todo}))):
+                    with self._failing_alone(todo[name], rounds.effort, todo, rows):
+                        busy[name] = bench.energy(todo[name], seconds[name])
+                idle_before, idle = idle, meter.idle_watts()
+                for name, (watts, launch_seconds, launches) in busy.items():
+                    energies[name].append(Energy(watts, (idle_before + idle) / 2, launch_seconds, launches))
+        except NoEnergy as reason:
+            meter.say(reason)
+            return {}
+        return energies
+
     def _tolerances(self, runnable: Runnable) -> tuple[float, float, float]:
         """Return the arguments `tolerance`, `host_tolerance` and `waking` for `outlying_rounds`."""
         timing, devices = self._bench.timing, self._bench.devices
@@ -301,6 +332,27 @@ class _RoundTimer:
             if bench.lost:
                 raise ContextLost(f"{runnable.name}: {failure}") from None
             runnable.release()
+
+
+def fastest_contenders(
+    runnables: Sequence[Runnable], samples_by_name: Mapping[str, Sequence[Samples]]
+) -> dict[str, float]:
+    """Return by name the seconds of a launch of the fastest runnable of each contender whose energy can be measured.
+
+    The result is empty for a single contender, since energies are compared.
+    """
+    fastest: dict[tuple[str, str], tuple[float, str]] = {}
+    for runnable in runnables:
+        if (contender := runnable.contender) is not None and is_repeatable(runnable):
+            median = _median_seconds(samples_by_name[runnable.name])
+            fastest[contender] = min(fastest.get(contender, (np.inf, "")), (median, runnable.name))
+    return {name: seconds for seconds, name in fastest.values()} if len(fastest) > 1 else {}
+
+
+def _median_seconds(rounds: Sequence[Samples]) -> float:
+    """Return the median seconds of a launch by the first of the clocks graph, event and host that was used."""
+    clock = next(clock for clock in ("graph", "event", "host") if clock in rounds[0].seconds)
+    return float(np.median(np.concatenate([samples.seconds[clock] for samples in rounds if clock in samples.seconds])))
 
 
 def join_rounds(rounds: Sequence[Samples], tolerance: float, host_tolerance: float, waking: float = 0.0) -> Samples:

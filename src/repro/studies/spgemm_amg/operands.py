@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Runnable, VerifiedResults, Workspace, not_prepared
+from repro.bench.runnable import OURS, PAPERS, Runnable, VerifiedResults, Workspace, not_prepared
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.errors import IncorrectError, Unsupported
@@ -185,6 +185,15 @@ class SpgemmRunnable(StackedRunnable):
     bin: int | None = None
     #: True if entries that cancel to zero are left out.
     drops: bool = False
+
+    @property
+    def contender(self) -> tuple[str, str] | None:
+        """The product or its numeric phase, by the paper's methods, ours or another; None for the rows of one bin."""
+        columns, other = self.columns, super().contender
+        if self.bin is not None:
+            return None
+        whose = PAPERS if columns.get("method") in ("sort", "coordinates") else OURS
+        return f"{self.product} {columns['what']}", other[1] if other else whose
 
     @property
     def columns(self) -> Mapping[str, Any]:

@@ -204,6 +204,7 @@ class WholeProduct(Product):
     """A whole product from factors on the device to C on the device, with memory allocated during the launch."""
 
     clocks: tuple[ClockName, ...] = ("host",)
+    before_is_free = True
 
     def __init__(
         self,
@@ -301,6 +302,10 @@ class SingleKernel(Product):
     @property
     def columns(self) -> Mapping[str, Any]:
         return {"what": "product", "mode": "single", "method": "kernel", **super().columns}
+
+    @property
+    def contender(self) -> None:
+        """None: the kernel alone is no whole product."""
 
     def bind_product(self, work: KernelLauncher, factors: Factors) -> None:
         # a whole product finds the table's size for these row lengths
@@ -496,6 +501,7 @@ class CusparseProduct(LibraryProduct):
     """A product by cuSPARSE from factors on the GPU to C on the GPU, with memory from the same pool as for ours."""
 
     library = "cusparse"
+    before_is_free = True
 
     def __init__(self, product: ProductName, routine: str) -> None:
         super().__init__(product, routine)
