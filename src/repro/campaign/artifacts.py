@@ -160,6 +160,7 @@ def select_artifacts(config: Config, study_name: str, has_references: bool, kind
             "beside": has_references,
             "rivals": bool(contract.rivals_of(config.rivals)),
             "devices": config.has_several_devices,
+            "energy": settings.timing.energy_seconds > 0,
         }
         parts = contract.all_parts_of(settings)
         selected_artifacts = [

@@ -15,6 +15,7 @@ from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, JudgedBy, Measured, MissingCase, Quantity, StatisticName
 from repro.results.columns import ABBREVIATIONS
+from repro.results.energy import register_energy
 from repro.results.problem_lines import MethodTimes, ProblemLine, join_sentences, measurement_note, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
@@ -39,6 +40,7 @@ REORDERED_WITHOUT_PAIRS = Method("reordered_unpaired", "without pairs, any order
 _ANY_ORDERING = Method("reordered", "reordered", tuning="reordered")
 _ROUTINES = {"kind": "baseline", "ordering": "natural"}
 LIBRARY = Method("baseline", "fastest", columns=_ROUTINES)
+register_energy(STUDY_NAME)
 register_contests(STUDY_NAME, [Contest("SpMV", (OURS, PAPERS), LIBRARY)])
 LIBRARY_CSR = Method("library_csr", "CSR", columns={**_ROUTINES, "format": "csr"})
 PAPERS_CHOICE = Method("papers_choice", "papers’ choice", columns={**_ROUTINES, "papers_choice": True})

@@ -12,6 +12,7 @@ from statistics import median, stdev
 from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime
 from repro.results.claims import CaseNumber, ClaimQuantities, JudgedBy, Measured, Quantity, StatisticName
+from repro.results.energy import register_energy
 from repro.results.problem_lines import MethodTimes, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
@@ -37,6 +38,7 @@ _ROUTINES = {"kind": "baseline", "ordering": "natural"}
 CSR = Method("csr", "CSR", columns={**_ROUTINES, "format": "csr"})
 COO = Method("coo", "COO", columns={**_ROUTINES, "format": "coo"})
 LIBRARY = Method("library", "fastest", columns=_ROUTINES)
+register_energy(STUDY_NAME)
 register_contests(STUDY_NAME, [Contest("SpMV", (OURS, COMPRESSED_COO), LIBRARY)])
 PAPERS_CHOICE = Method("papers_choice", "default", columns={**_ROUTINES, "papers_choice": True})
 FLOOR = Method("floor", "floor", columns={"kind": "floor"})

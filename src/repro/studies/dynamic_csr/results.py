@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
+from repro.results.energy import register_energy
 from repro.results.problem_lines import ProblemLine, problem_lines, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
@@ -255,6 +256,7 @@ def _contest(operation: str, title: str, protocol: UpdateProtocol) -> Contest:
     return Contest(task_title, (own_method,), library, OPERATION_CLOCK, task_columns, ("batch",))
 
 
+register_energy(STUDY_NAME)
 register_contests(
     STUDY_NAME,
     [

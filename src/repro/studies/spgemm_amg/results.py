@@ -12,6 +12,7 @@ from repro.bench.rows import ClockName
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
 from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName
+from repro.results.energy import register_energy
 from repro.results.problem_lines import ProblemLine, recorded_lines
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
@@ -71,6 +72,7 @@ OUR_SET_UP, PAPERS_SET_UP, COORDINATE_SET_UP = SET_UPS = tuple(
 )
 LEVEL = Method("level", "set-up of a level", columns={"what": "level"}, clock=HOST)
 SOLUTION = Method("solve", "solution", columns={"what": "solve", "kind": "variant"}, clock=HOST)
+register_energy(STUDY_NAME)
 register_contests(
     STUDY_NAME,
     [
