@@ -80,6 +80,8 @@ BUILT_PER_SECOND = 1.5e6
 USABLE = 0.95
 #: Seconds that a `predicted` search needs to read earlier records and choose variants.
 PREDICTED = 3.0
+#: Contenders and rests in a round that measures energies, and seconds of each beside the configured ones.
+ENERGIES, ENERGY_SETTLING = 6, 0.2
 
 
 @dataclass(frozen=True)
@@ -461,4 +463,6 @@ def _seconds(
     prediction_seconds = PREDICTED if settings.search == "predicted" and not work.all_tried else 0.0
     packing = work.packing * tried_variants / work.variants
     other_seconds = cost_model.case_seconds + slowdown * cost_model.other_seconds * work.other_work
+    if timing.energy_seconds and backend == "cuda":
+        other_seconds += timing.rounds * ENERGIES * (timing.energy_seconds + ENERGY_SETTLING)
     return rates.start + prediction_seconds + packing + cost_model.launches * launched + other_seconds

@@ -180,10 +180,7 @@ class Timer:
             graph.close()
 
     def keep_busy(self, launch: Callable[[], None], launches: int, goes_on: Callable[[], bool]) -> tuple[int, float]:
-        """Replay a graph as long as `goes_on` returns True; return launches and seconds. Raises `CaptureError`.
-
-        A replay is queued while the one before it runs, so that the device never waits for the host.
-        """
+        """Replay a graph of launches as long as `goes_on` says, each replay queued while the one before it runs."""
         from repro.devices.cuda_bindings import Graph  # NVIDIA's Python bindings are optional
 
         launch()
@@ -203,11 +200,10 @@ class Timer:
                 going = goes_on()
                 while going and replays > 1 and not previous.query():
                     going = goes_on()
-            self._synchronize()
-            return replays * launches, last.time_since(start) * 1e-3
         finally:
             self._synchronize()
             graph.close()
+        return replays * launches, last.time_since(start) * 1e-3
 
     def stages(
         self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
