@@ -1,14 +1,19 @@
 import os
 import subprocess
 import sys
+import time
 from importlib import import_module
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from repro.bench.energy import SETTLING, EnergyMeter
+from repro.bench.runnable import Runnable
 from repro.codegen.build_cache import compile_module
 from repro.devices.base import CaptureError, LaunchError, OutOfDeviceMemory
 from repro.devices.cuda import Blocker, may_block
+from repro.devices.device_group import Devices
 from repro.devices.selection import find_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone]
@@ -129,6 +134,57 @@ def test_an_empty_kernel_reads_little_by_both_clocks(gpu, empty):
     if "H200" in gpu.name:
         assert np.median(graph) <= 1e-6
         assert np.median(event) <= 8e-6 or not may_block(os.environ)  # 3 where nothing else runs on the host
+
+
+@pytest.fixture
+def copying(gpu, gpu_module):
+    """A launch of a copy of 256 MiB on a GPU that counts its energy, and its seconds."""
+    if gpu.joules() is None:
+        pytest.skip("the GPU counts no energy, or may not be asked")
+    words = 1 << 24
+    source, target = gpu.upload(np.ones(4 * words, np.int32)), gpu.allocate(16 * words)
+    launch = gpu.bind(gpu_module.kernel("copy_256_4"), 2 * gpu.sm_count, 256, [np.int32(words), source, target])
+    yield launch, float(np.median(gpu.time_graph(launch, 5, 5)))
+    source.release()
+    target.release()
+
+
+def test_a_copy_uses_more_power_than_nothing_and_takes_as_long_as_in_a_graph(gpu, copying):
+    runnable = Runnable()
+    runnable.launch, launch_seconds = copying
+    powers = []
+    for seconds in (0.5, 1.5):
+        meter = EnergyMeter(Devices([gpu]), seconds)
+        idle = meter.idle_watts()
+        watts, repeated_seconds, launches = meter.measure(runnable, launch_seconds)
+        print(f"{seconds} s: {idle:.1f} W idle, {watts:.1f} W copying, {launches} launches of {repeated_seconds:.3g} s")
+        assert watts > idle > 0
+        assert repeated_seconds == pytest.approx(launch_seconds, rel=0.1)
+        assert launches * repeated_seconds > seconds
+        powers.append(watts)
+    assert powers[0] == pytest.approx(powers[1], rel=0.05)
+
+
+def test_the_power_has_settled_when_a_window_begins(gpu, copying):
+    """The counter's updates after a rest of a second show how fast it follows a step of the power."""
+    launch, launch_seconds = copying
+    time.sleep(1)
+    updates = [(time.perf_counter(), gpu.joules())]
+
+    def goes_on():
+        time.sleep(1e-3)
+        joules, now = gpu.joules(), time.perf_counter()
+        if joules != updates[-1][1]:
+            updates.append((now, joules))
+        return now - updates[0][0] < 2
+
+    gpu.keep_busy(launch, max(1, int(5e-3 / launch_seconds)), goes_on)
+    start, *later = updates
+    powers = [(end[0] - start[0], (end[1] - begin[1]) / (end[0] - begin[0])) for begin, end in pairwise(later)]
+    print("W until seconds after the start:", ", ".join(f"{watts:.0f} until {end:.3f}" for end, watts in powers))
+    settled = np.mean([watts for end, watts in powers if end > 1.5])
+    first = np.mean([watts for end, watts in powers if SETTLING + 0.1 < end < 0.7])
+    assert first == pytest.approx(settled, rel=0.05)
 
 
 def test_a_fill_and_a_kernel_are_timed_together(gpu, gpu_module, empty):
