@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -227,13 +228,18 @@ def as_dataclass(kind: type[Data], data: object) -> Data:
     """
     if not isinstance(data, dict):
         raise ValueError(f"no object, but {shown(data)}")
-    hints, values = get_type_hints(kind), {}
+    hints, values = _hints(kind), {}  # type: ignore[arg-type]
     for item in fields(kind):  # type: ignore[arg-type]
         if item.name in data:
             values[item.name] = _as(hints[item.name], data[item.name], item.name)
         elif item.default is MISSING and item.default_factory is MISSING:
             raise ValueError(f"{item.name}: field required")
     return kind(**values)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _as(hint: Any, value: Any, key: str) -> Any:

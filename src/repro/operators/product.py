@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -49,7 +49,14 @@ from repro.sparse.compound.device_packing import (
 )
 from repro.sparse.compound.kernels import TEMPLATES, columns_schedule, render_module, split_columns
 from repro.sparse.compound.packing import PackedFacts
-from repro.sparse.compound.product import CompoundProduct, Steps, pack_layout, require_suitable, vector_entry_bytes
+from repro.sparse.compound.product import (
+    CompoundProduct,
+    Steps,
+    pack_layout,
+    padding,
+    require_suitable,
+    vector_entry_bytes,
+)
 from repro.sparse.compound.variants import ROUTINES, STORED_ORDERS, Layout, RoutineId, VariantId
 from repro.sparse.device_primitives import keep
 from repro.sparse.elementwise import CallsInOrder
@@ -100,6 +107,7 @@ class MatrixSource:
     def _set(self, entry: str, shape: tuple[int, int], nnz: int) -> None:
         self.entry, self.shape, self.nnz, self.square = entry, shape, nnz, shape[0] == shape[1]
         self._csr: DeviceCsr | None = None
+        self._padding: dict[str, float] = {}
         #: The matrix before its values were replaced.
         self._outdated: Matrix | None = None
         #: Reads the matrix from the device, where it is: from CSR, and later from a product.
@@ -123,6 +131,12 @@ class MatrixSource:
     def rows(self) -> Rows:
         """Statistics of the rows; nothing is read from the device if they were measured there."""
         return (self._csr.rows if self._csr is not None else None) or Rows.of(self.row_lengths)
+
+    def padding(self, outer: str, warp: int) -> float:
+        """Return the number of slots per entry in an outer format; there are entries."""
+        if outer not in self._padding:
+            self._padding[outer] = padding(self.row_lengths, outer, warp)
+        return self._padding[outer]
 
     @property
     def problem(self) -> Matrix:
@@ -336,17 +350,20 @@ def device_packer(runtime: Runtime, entry: str, precision: str, inner: str) -> D
     return DevicePacker(runtime.device, program, entry, precision)
 
 
-def compiled(runtime: Runtime, entry: str, precision: str, id: VariantId, columns: int = 0) -> Program:
-    """Return the program of a variant; the first use compiles it, and with it what packs matrices in its layout.
+@lru_cache(maxsize=256)
+def variant_source(runtime: Runtime, entry: str, precision: str, id: VariantId, columns: int) -> tuple[str, str]:
+    """Return the source of a variant's module, and its name in the cache; `columns` is as in `render_module`."""
+    layout, schedule, target = id.layout, id.schedule, runtime.device.target
+    source = render_module(KERNELS, entry, precision, layout, [schedule], target, "operator", columns=columns)
+    suffix = f"-{columns}-columns" if columns else ""
+    return source, f"{TEMPLATES}/{entry}-{precision}/{layout.stored}-{schedule}{suffix}"
 
-    `columns` is as in `render_module`.
-    """
-    layout, schedule = id.layout, id.schedule
+
+def compiled(runtime: Runtime, entry: str, precision: str, id: VariantId, columns: int = 0) -> Program:
+    """Return the program of a variant; the first use compiles it, and with it what packs matrices in its layout."""
+    layout = id.layout
     with argument_errors():
-        source = render_module(
-            KERNELS, entry, precision, layout, [schedule], runtime.device.target, "operator", columns=columns
-        )
-    name = f"{TEMPLATES}/{entry}-{precision}/{layout.stored}-{schedule}" + f"-{columns}-columns" * bool(columns)
+        source, name = variant_source(runtime, entry, precision, id, columns)
     if can_pack(layout) and not columns:
         packing, packing_name = packing_source(runtime, entry, precision, layout.inner)
         runtime.compile_together({name: source, packing_name: packing})

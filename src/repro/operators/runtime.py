@@ -75,8 +75,15 @@ class Runtime:
 
     def compile_together(self, sources: Mapping[str, str]) -> None:
         """Compile, in parallel, those sources that the cache lacks; `sources` maps names to sources."""
-        with ThreadPoolExecutor(min(len(sources), len(os.sched_getaffinity(0)))) as pool:
-            for _ in pool.map(lambda name: self.compiled(sources[name], name), sources):
+        target = self.device.target
+        folder = cache_folder() / "modules" / target.name
+        missing = [
+            name for name, source in sources.items() if not compiled_before(source, target, folder / f"{name}.json")
+        ]
+        if len(missing) < 2:
+            return  # what uses the program compiles it
+        with ThreadPoolExecutor(min(len(missing), len(os.sched_getaffinity(0)))) as pool:
+            for _ in pool.map(lambda name: self.compiled(sources[name], name), missing):
                 pass
 
     def load(self, binary: Path) -> Program:

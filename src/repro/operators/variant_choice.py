@@ -24,7 +24,7 @@ from repro.misspellings import nearest
 from repro.operators.product import MatrixSource, Product, compiled, load_routine
 from repro.operators.runtime import Runtime
 from repro.sparse.compound.defaults import Rows, default_variant
-from repro.sparse.compound.product import MAX_PADDING, padding
+from repro.sparse.compound.product import MAX_PADDING
 from repro.sparse.compound.variants import ROUTINES, Layout, RoutineId, VariantId
 from repro.sparse.symmetry import symmetry_of
 from repro.sparse.tuning_features import OPERATOR, WINNERS, features
@@ -238,7 +238,7 @@ def _is_padding(matrix: MatrixSource, layout: Layout, warp: int) -> bool:
     return (
         bool(matrix.nnz)
         and not (layout.stores_pairs or layout.permutes_rows)
-        and padding(matrix.row_lengths, layout.outer, warp) > MAX_PADDING
+        and matrix.padding(layout.outer, warp) > MAX_PADDING
     )
 
 

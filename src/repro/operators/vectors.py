@@ -71,7 +71,10 @@ class Vectors:
 
     def zeros(self) -> DeviceArray:
         """Return a new vector of zeros."""
-        return self.runtime.put(np.zeros(self.size, self.dtype))
+        vector = self.empty()
+        with self.runtime.after():
+            self.runtime.device.fill(vector.buffer, 0)
+        return vector
 
     def put(self, host: ArrayLike) -> DeviceArray:
         """Copy a NumPy array in natural order, `(n·numbers,)`, to a new vector on the device."""

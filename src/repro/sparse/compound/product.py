@@ -64,6 +64,8 @@ MAX_PADDING = 4
 
 def padding(row_lengths: NDArray[np.int32], outer: str, warp: int) -> float:
     """Return the number of slots per entry of a matrix with rows of these lengths, `(n,)`; there are entries."""
+    if get_outer(outer).group_rows == 1:
+        return 1.0
     slots, _ = get_outer(outer).count(row_lengths, warp)
     return slots / int(row_lengths.sum(dtype=np.int64))
 
