@@ -39,6 +39,13 @@ pytestmark = pytest.mark.medium
 
 
 @pytest.mark.slow
+def test_unknowns_are_renumbered_only_if_that_part_is_asked_for(measuring):
+    found = run(parts=())
+    assert set(found["search"].ordering) == {"natural"}
+    assert "reordered" in set(found["choices"].tuning)  # of the matrix as it is
+
+
+@pytest.mark.slow
 def test_everything_is_measured_in_one_go_and_not_again(measuring):
     found = run()
     search, report = found["search"], found["report"]

@@ -52,7 +52,7 @@ from repro.sparse.symmetry import NOT_SYMMETRIC
 from repro.sparse.tuning_features import LIBRARIES, MEMORY, OPERATOR, WINNERS, Array, choose_by_memory
 from repro.sparse.tuning_features import features as features_of_a_product
 from repro.studies import CostModel, StepResult, Study, Workload
-from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES, STUDY_NAME
+from repro.studies.compound_spmv import CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES, REORDERED_MATRICES, STUDY_NAME
 from repro.studies.compound_spmv import REFERENCE as PAPERS
 from repro.studies.compound_spmv.kernels import packing_key, render_key
 from repro.tuning.recordings import Machine
@@ -222,7 +222,7 @@ class CompoundSpmv(Study):
     id_class = VariantId
     libraries = LIBRARIES
     columns = CompoundRow.own_columns()
-    parts = (CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES)
+    parts = (REORDERED_MATRICES, CONJUGATE_GRADIENTS, DEPENDENT_LAUNCHES)
     published: Mapping[str, tuple[str, ...]] = {
         "sizes": ("table", "gpu", "problem", "entry", "rows", "nonzeros"),
         "layouts": ("table", "gpu", "entry", "precision", "problem", "layout", "speedup"),
@@ -543,7 +543,7 @@ def solvers_of_products(products: Sequence[ProductRunnable], entry: str, precisi
 
 
 def _search(session: Session) -> tuple[list[Variant], list[Row]]:
-    """Search each space separately, then search reordered matrices with the fastest variants for the natural order.
+    """Search each space separately, then, if asked for, reordered matrices with the fastest variants so far.
 
     A rectangular matrix is not reordered, as that renumbers rows and columns alike.
     """
@@ -563,7 +563,8 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
         # layout tuning alone: time the best schedule of the reference layout in every other layout
         rows += session.search(strategy, candidates, f"{space} space", schedules_of_reference)
     best = [row.name for row in rank_rows(rows)[: session.timing.finalists]]
-    reordered = _reordered_variants(variants, best) if _matrix(session).square else []
+    may_reorder = REORDERED_MATRICES in STUDY.parts_of(settings, session.precision) and _matrix(session).square
+    reordered = _reordered_variants(variants, best) if may_reorder else []
     if reordered:
         rows += session.measure_all(reordered, "reordered")
     return [*variants, *reordered], rows
