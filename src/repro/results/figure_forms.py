@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from repro.results.significance import Interval
 
-    Handle = Line2D | Patch
-
 Case = TypeVar("Case")
+#: A sample in a legend.
+Handle: TypeAlias = "Line2D | Patch"
 #: "-" for a full line, "" for none, or the offset and the lengths of dashes and gaps.
 Dashes = Literal["-", "--", ""] | tuple[float, tuple[float, ...]]
 DASHED: Dashes = (0, (4, 2))
@@ -81,6 +81,11 @@ class Reference:
     pen: Pen = PUBLISHED_LINE
     #: Text beside the line in the first row, which is a heading.
     name: str = ""
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The value, or the ends of the band."""
+        return self.value if isinstance(self.value, tuple) else (self.value,)
 
     def draw(self, axes: Axes, *, is_upright: bool) -> None:
         if isinstance(self.value, tuple):
@@ -236,7 +241,7 @@ class Row(Generic[Case]):
     cases: Sequence[Case] = ()
     #: Mean of the numbers of several cases.
     mean: Callable[[Iterable[float | None]], float | None] | None = None
-    #: Why it has no number, if it has none.
+    #: Why it has no bar, if it has none.
     reason: str | None = None
     #: Whether its printed numbers have a star.
     has_star: bool = False
@@ -447,7 +452,12 @@ class Rows(Generic[Case]):
 
     @property
     def is_empty(self) -> bool:
-        return not any(map(self._ends, self.rows))
+        measured = [*self.bars, *(marks for marks in self.marks if marks.pen != PUBLISHED_MARK)]
+        return not any(series.ends(row) for row in self.rows for series in measured)
+
+    def _reason(self, row: Row[Case]) -> str | None:
+        """Return why a row has no bar, or in a panel of marks no mark."""
+        return None if any(series.ends(row) for series in self.bars or self.marks) else row.reason
 
     def _ends(self, row: Row[Case]) -> list[float]:
         """Return all numbers of a row."""
@@ -477,7 +487,7 @@ class Rows(Generic[Case]):
     def _numbers(self) -> list[float]:
         """All numbers that the axis has to contain."""
         ends = [end for row in self.rows for end in self._ends(row)]
-        return [*ends, *self.within, *np.ravel([line.value for line in self.references])]
+        return [*ends, *self.within, *(end for line in self.references for end in line.ends)]
 
     def draw(self, axes: Axes, *, is_left: bool) -> None:
         axes.set_xscale(self.scale, **(SYMLOG if self.scale == "symlog" else {}))
@@ -485,16 +495,16 @@ class Rows(Generic[Case]):
         figure_style.rows_axis(
             axes,
             [row.label for row in self.rows],
-            reasons=[row.reason if not self._ends(row) else None for row in self.rows],
+            reasons=[*map(self._reason, self.rows)],
         )
         axes.tick_params(axis="y", labelleft=is_left)
-        for y, (row, text) in enumerate(zip(self.rows, axes.get_yticklabels(), strict=True)):
-            text.set_fontweight("bold" if row.mean or not row.cases else "normal")
-            text.set_color("black" if row.cases else GREY)
+        for y, (row, tick) in enumerate(zip(self.rows, axes.yaxis.get_major_ticks(), strict=True)):
+            tick.label1.set_fontweight("bold" if row.mean or not row.cases else "normal")
+            tick.label1.set_color("black" if row.cases else GREY)
             if row.cases:
                 self._draw_row(axes, y, row, right)
             if y and (self.has_lines or not row.cases):
-                axes.axhline(y - 0.5, color=GREY, linewidth=0.4, zorder=1)
+                axes.axhline(y - 0.5, color=figure_style.PALE if row.cases else GREY, linewidth=0.4, zorder=1)
         for line in self.references:
             line.draw(axes, is_upright=True)
         self._name_references(axes)

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Any
 
-from repro.results import figure_style, plotting
+from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Method, brief_reason
+from repro.results.figure_forms import (
+    DASHED,
+    PUBLISHED_MARK,
+    UNITY,
+    Bars,
+    Handle,
+    Marks,
+    Pen,
+    Reference,
+    Row,
+    Rows,
+    Segment,
+    Stack,
+    draw_panels,
+    patch,
+)
+from repro.results.figure_style import GREY, LIBRARY, OURS, PAPERS, Look
 from repro.results.problem_lines import (
     cpu_note,
     join_sentences,
@@ -32,58 +48,24 @@ from repro.results.tables import Figure
 from repro.sparse.tuning_features import library_of
 from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME, results, study
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
+ProductMarks = Marks[results.ProductTimes]
 
 
-#: Height of one row in inches, and the share of it over which the marks are spread.
-FLOPS_ROW, SPREAD = 0.34, 0.7
-
-
-@dataclass(frozen=True)
-class RateSeries:
-    """The marks of one method, one for each product."""
-
-    label: str
-    colour: str
-    marker: str
-    method: Method
-    hollow: bool = False
-
-    def points(self, x: Sequence[float], y: Sequence[float]) -> Line2D:
-        """Return the marks, also the legend's, for which there are no places."""
-        return plotting.Line2D(
-            x, y, linestyle="", marker=self.marker, markersize=3.6 if self.hollow else 4.2, label=self.label, zorder=3,
-            color=self.colour, markerfacecolor="white" if self.hollow else self.colour, markeredgewidth=0.8,
-            markeredgecolor=self.colour if self.hollow else "white",
-        )  # fmt: skip
-
-
-def rate_series(library: str) -> list[RateSeries]:
-    """Return the series from the top of a row to its bottom; marks of ours that is not in one launch are hollow."""
-    ours = figure_style.OURS.colour
-    return [
-        RateSeries("sort of all products", figure_style.GREY, "X", results.COORDINATES),
-        RateSeries(
-            figure_style.PAPERS.label, figure_style.PAPERS.colour, figure_style.PAPERS.marker, results.PAPER_KERNELS
-        ),
-        RateSeries("ours, two phases", ours, "D", results.TWO_TUNED, hollow=True),
-        RateSeries("ours, one phase", ours, "v", results.ONE, hollow=True),
-        RateSeries("ours, one phase, tuned", ours, "h", results.ONE_TUNED, hollow=True),
-        RateSeries("ours, one launch", ours, figure_style.OURS.marker, results.SINGLE),
-        RateSeries(f"{library}, fastest", figure_style.LIBRARY.colour, figure_style.LIBRARY.marker, results.LIBRARY),
-    ]
-
-
-def other_routines(x: Sequence[float], y: Sequence[float], label: str | None = None) -> Line2D:
-    """Return the ticks of the library's routines that are not its fastest."""
-    return plotting.Line2D(
-        x, y, linestyle="", marker="|", markersize=4.5, markeredgewidth=0.9, color=figure_style.LIBRARY.colour,
-        label=label, zorder=2.5,
-    )  # fmt: skip
+def rate_marks(library: str) -> dict[Method, ProductMarks]:
+    """Return the marks of methods from the top of a row to its bottom; ours that is not in one launch is hollow."""
+    series = {
+        results.COORDINATES: ("sort of all products", Pen(GREY, "X", size=4.2)),
+        results.PAPER_KERNELS: (PAPERS.label, Pen(PAPERS.colour, PAPERS.marker, size=4.2)),
+        results.TWO_TUNED: ("ours, two phases", Pen(OURS.colour, "D", is_hollow=True, size=3.6)),
+        results.ONE: ("ours, one phase", Pen(OURS.colour, "v", is_hollow=True, size=3.6)),
+        results.ONE_TUNED: ("ours, one phase, tuned", Pen(OURS.colour, "h", is_hollow=True, size=3.6)),
+        results.SINGLE: ("ours, one launch", Pen(OURS.colour, OURS.marker, size=4.2)),
+        results.LIBRARY: (f"{library}, fastest", Pen(LIBRARY.colour, LIBRARY.marker, size=4.2)),
+    }
+    return {
+        method: Marks(label, pen, partial(results.ProductTimes.gflops, method=method), "apart")
+        for method, (label, pen) in series.items()
+    }
 
 
 @figure(STUDY_NAME, "figure-gflops", title="GFLOPS of the products", numbering="ours")
@@ -104,46 +86,42 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_flops(cases, library, mark_meanings(lines)), join_sentences(caption), clock=results.HOST)
-
-
-def draw_flops(cases: Sequence[results.ProblemTimes], library: str, mark: str | None) -> Canvas:
-    """Draw the panels side by side; `mark` is the footnote for marked names."""
     products = {name: [case.product(name) for case in cases] for name in PRODUCTS}
-    all_times_of_products = [times for product_times in products.values() for times in product_times]
-    shown_series = [
-        series
-        for series in rate_series(library)
-        if any(times[series.method] for times in all_times_of_products)
-        and not (series.method is results.ONE_TUNED and searched_sorts_alone(cases))
+    routines = results.routines_of([times for all_times in products.values() for times in all_times])
+    marks = rate_marks(library)
+    if searched_sorts_alone(cases):
+        del marks[results.ONE_TUNED]
+
+    def other_routines(times: results.ProductTimes) -> list[float]:
+        fastest = times.gflops(results.LIBRARY) or 0.0
+        return [rate for routine in routines if (rate := times.gflops(routine)) and rate < fastest]
+
+    others = Pen(LIBRARY.colour, "|", size=4.5, zorder=2.5)
+    ticks = ProductMarks(f"{library}, other routines", others, other_routines, marks[results.LIBRARY].label)
+    panels = [
+        Rows(
+            [Row(times.line.label, [times], reason=_missing_product(times)) for times in products[product]],
+            "GFLOPS: 2 × products / time",
+            marks=[*marks.values(), ticks],
+            title=title,
+            scale="log",
+            steps=(1, 3),
+            row_height=0.34,
+            has_lines=True,
+        )
+        for product, title in PRODUCTS.items()
     ]
-    if not shown_series:
-        return figure_style.empty_canvas("no product was measured in this campaign")
-    routines = results.routines_of(all_times_of_products)
-    drawing = figure_style.canvas(
-        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.15, per_row=FLOPS_ROW)
+    empty = "no product was measured in this campaign"
+    return Figure(
+        lambda: draw_panels(panels, empty, mark=mark_meanings(lines)), join_sentences(caption), clock=results.HOST
     )
-    names = [case.line.label for case in cases]
-    panels = drawing.subplots(1, len(PRODUCTS))
-    for number, (product, axes) in enumerate(zip(PRODUCTS, panels, strict=True)):
-        missing_reasons = [
-            _draw_flops_row(axes, y, times, shown_series, routines) for y, times in enumerate(products[product])
-        ]
-        axes.set_xscale("log")
-        axes.autoscale_view()
-        figure_style.log_ticks(axes.xaxis, (1, 3))
-        axes.grid(axis="x")
-        axes.set_title(PRODUCTS[product])
-        axes.set_xlabel("GFLOPS: 2 × products / time")
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
-        for y in range(1, len(cases)):
-            axes.axhline(y - 0.5, color=figure_style.PALE, linewidth=0.4, zorder=1)
-    handles = [series.points([], []) for series in shown_series]
-    if len(routines) > 1:
-        handles.append(other_routines([], [], f"{library}, other routines"))
-    drawing.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.0, columnspacing=1.4)
-    figure_style.write_footnote(drawing, mark)
-    return drawing
+
+
+def _missing_product(times: results.ProductTimes) -> str:
+    """Return the reason why a problem's product has no mark."""
+    if times.case.is_measured:
+        return "not timed" if times.rows else "not made coarser"
+    return brief_reason(times.case.why_not())
 
 
 def searched_sorts_alone(cases: Sequence[results.ProblemTimes]) -> bool:
@@ -151,42 +129,15 @@ def searched_sorts_alone(cases: Sequence[results.ProblemTimes]) -> bool:
     return not any(case.case.searched.select(what="bin", mode="one", method="hash") for case in cases)
 
 
-def _draw_flops_row(
-    axes: Axes, y: int, times: results.ProductTimes, shown_series: Sequence[RateSeries], routines: Sequence[Method]
-) -> str | None:
-    """Draw the marks of one problem's product; if there are none, return the reason."""
-    rates = {series: rate for series in shown_series if (rate := times.gflops(series.method))}
-    if not rates:
-        if times.case.is_measured:
-            return "not timed" if times.rows else "not made coarser"
-        return brief_reason(times.case.why_not())
-    for index, series in enumerate(shown_series):
-        if series in rates:
-            mark_y = y + SPREAD * (index / max(len(shown_series) - 1, 1) - 0.5)
-            axes.add_line(series.points([rates[series]], [mark_y]))
-            if series.method is results.LIBRARY:
-                others = [rate for routine in routines if (rate := times.gflops(routine)) and rate < rates[series]]
-                axes.add_line(other_routines(others, [mark_y] * len(others)))
-    return None
-
-
-#: Height of one row in inches, and the share of it that bars fill.
-PHASE_ROW, STAGE_FILLED = 0.26, 0.7
-COLOURS = {
-    "galerkin": figure_style.VIOLET,
-    "radius": figure_style.PINK,
-    "aggregates": figure_style.GREEN,
-    "tentative": "#f0e442",
-    "prolongator": figure_style.PALE,
-    "transpose": figure_style.GREY,
+#: Colours of the set-up's stages, and patterns of those that look alike in greyscale.
+STAGES = {
+    "galerkin": (figure_style.VIOLET, ""),
+    "radius": (figure_style.PINK, "////"),
+    "aggregates": (figure_style.GREEN, ""),
+    "tentative": ("#f0e442", ""),
+    "prolongator": (figure_style.PALE, "---"),
+    "transpose": (GREY, "xxxx"),
 }
-#: Hatch patterns of stages whose colours look alike in greyscale.
-HATCHES = {"radius": "////", "prolongator": "---", "transpose": "xxxx"}
-
-
-def stage_style(name: str) -> dict[str, Any]:
-    """Return the fill of a stage's bar: its colour and, if other stages look alike in greyscale, a hatch pattern."""
-    return {"facecolor": COLOURS[name], "hatch": HATCHES.get(name), "edgecolor": "white", "linewidth": 0}
 
 
 @figure(STUDY_NAME, "figure-setup", title="Phases of the set-up", numbering="ours")
@@ -209,8 +160,50 @@ def setup(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    band = None if campaign.on_cpu else share
-    return Figure(lambda: draw_stages(cases, band, mark_meanings(lines)), join_sentences(caption), clock=results.EVENT)
+    rows = [Row(case.line.label, [case], reason=brief_reason(case.why_not(results.LEVEL))) for case in cases]
+    keys: list[Handle] = [patch(SETUP_STAGES[name], *look) for name, look in STAGES.items()]
+    if any(len(case.levels) > 1 for case in cases):
+        keys.append(Pen("black", dashes="-", width=0.9).line(label="between two levels"))
+    ends = [] if campaign.on_cpu or share is None else [100 * end for end in share]
+    entry, pen = f"published Galerkin share, {study.GPU}", Pen("black", dashes=DASHED, width=0.9, zorder=4)
+    panels = [
+        Rows(rows, "time of the phases, level by level [ms]", [Stack(_milliseconds, keys)], row_height=STAGES_ROW),
+        Rows(
+            rows,
+            "share of all phases [%]",
+            [Stack(_shares)],
+            references=[Reference(end, entry, pen) for end in ends],
+            right=100,
+            row_height=STAGES_ROW,
+        ),
+    ]
+    empty = "no set-up was timed phase by phase in this campaign"
+    return Figure(
+        lambda: draw_panels(panels, empty, mark=mark_meanings(lines)), join_sentences(caption), clock=results.EVENT
+    )
+
+
+STAGES_ROW = 0.26
+
+
+def _milliseconds(case: results.ProblemTimes) -> list[list[Segment]]:
+    """Return the stages of each level, by their times."""
+    return [
+        [
+            Segment(SETUP_STAGES[name], results.MILLI * seconds, *STAGES[name])
+            for name, seconds in results.stages_of(level.row).items()
+        ]
+        for level in case.levels
+    ]
+
+
+def _shares(case: results.ProblemTimes) -> list[list[Segment]]:
+    """Return the stages of all levels by their shares in percent; that of the Galerkin products is written."""
+    if not case.stages:
+        return []
+    shares = {name: 100 * case.stages[name] / sum(case.stages.values()) for name in STAGES}
+    texts = {"galerkin": f"{shares['galerkin']:.0f} %"}  # left of the published range
+    return [[Segment(SETUP_STAGES[name], shares[name], *look, texts.get(name, "")) for name, look in STAGES.items()]]
 
 
 def _published_share(share: tuple[float, float] | None, is_cpu: bool) -> str:
@@ -223,95 +216,11 @@ def _published_share(share: tuple[float, float] | None, is_cpu: bool) -> str:
     )
 
 
-def draw_stages(cases: Sequence[results.ProblemTimes], band: tuple[float, float] | None, mark: str | None) -> Canvas:
-    """Draw both panels; `band` is the published range of the Galerkin products' share, drawn if given."""
-    if not any(case.stages for case in cases):
-        return figure_style.empty_canvas("no set-up was timed phase by phase in this campaign")
-    drawing = figure_style.canvas(
-        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.35, per_row=PHASE_ROW)
-    )
-    times, shares = drawing.subplots(1, 2)
-    for y, case in enumerate(cases):
-        if case.stages:
-            _draw_times(times, y, case)
-            _draw_shares(shares, y, case)
-    times.set_xlabel("time of the phases, level by level [ms]")
-    shares.set_xlabel("share of all phases [%]")
-    shares.set_xlim(0, 100)
-    if band:
-        for end in band:
-            shares.axvline(100 * end, zorder=4, **_ENDS)
-    times.set_xlim(left=0)
-    times.grid(axis="x")
-    missing_reasons = [None if case.stages else brief_reason(case.why_not(results.LEVEL)) for case in cases]
-    figure_style.rows_axis(times, [case.line.label for case in cases], reasons=missing_reasons)
-    figure_style.rows_axis(shares, [""] * len(cases), reasons=[])
-    handles: list[Patch | Line2D] = [plotting.Patch(label=SETUP_STAGES[name], **stage_style(name)) for name in COLOURS]
-    if any(len(case.levels) > 1 for case in cases):
-        handles.append(plotting.Line2D([], [], label="between two levels", **_BETWEEN))
-    if band:
-        handles.append(plotting.Line2D([], [], label=f"published Galerkin share, {study.GPU}", **_ENDS))
-    drawing.legend(handles=handles, loc="outside upper left", ncols=-(-len(handles) // 2), handlelength=1.1)
-    figure_style.write_footnote(drawing, mark)
-    return drawing
-
-
-_BETWEEN: dict[str, Any] = {"color": "black", "linewidth": 0.9}
-_ENDS: dict[str, Any] = {"color": "black", "linewidth": 0.9, "linestyle": (0, (4, 2))}
-
-
-def _draw_times(axes: Axes, y: int, case: results.ProblemTimes) -> None:
-    begin = 0.0
-    for number, level in enumerate(case.levels):
-        if number:
-            axes.plot([begin, begin], [y - 0.5, y + 0.5], zorder=4, **_BETWEEN)
-        for name, seconds in results.stages_of(level.row).items():
-            width = results.MILLI * seconds
-            axes.barh(y, width, left=begin, height=STAGE_FILLED, zorder=2, **stage_style(name))
-            begin += width
-
-
-def _draw_shares(axes: Axes, y: int, case: results.ProblemTimes) -> None:
-    stages, begin = case.stages, 0.0
-    total = sum(stages.values())
-    for name in COLOURS:
-        width = 100 * stages[name] / total
-        axes.barh(y, width, left=begin, height=STAGE_FILLED, zorder=2, **stage_style(name))
-        if name == "galerkin":
-            axes.text(
-                1.5, y, f"{width:.0f} %", va="center", fontsize=6, color="white", zorder=5
-            )  # left of the published range
-        begin += width
-
-
-#: Height of one row in inches, and the share of it that bars fill.
-SPEEDUP_ROW, SPEEDUP_FILLED = 0.36, 0.8
 #: Markers of the two products within the set-up, which are hollow.
 MARKS: Mapping[str, str] = {"AP": "o", "RAP": "s"}
 Number = Callable[[results.ProblemTimes], float | None]
-
-
-@dataclass(frozen=True)
-class Series:
-    """A series with one bar in each row, its interval, and marks at the bar's height."""
-
-    label: str
-    style: figure_style.Look
-    number: Number
-    interval: Callable[[results.ProblemTimes], Interval | None]
-    marks: Mapping[str, Number] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One panel (half) of the figure: title, bars, and the paper's stated numbers per problem and for all problems."""
-
-    title: str
-    series: tuple[Series, ...]
-    missing: str
-    diamonds: Mapping[str, float]
-    band: tuple[float, float] | None = None
-    best: float | None = None
+ProblemBars = Bars[results.ProblemTimes]
+ProblemMarks = Marks[results.ProblemTimes]
 
 
 def _pairs_of_times(
@@ -350,30 +259,26 @@ def _galerkin_interval(method: Method, *products: str) -> Callable[[results.Prob
     return interval
 
 
-def _set_up(style: figure_style.Look, method: Method) -> Series:
-    return Series(
-        style.label,
-        style,
-        lambda times: ratio_of(times[results.COORDINATE_SET_UP], times[method]),
-        lambda times: interval_of_ratio(times[results.COORDINATE_SET_UP], times[method]),
+def product_bars(look: Look, method: Method) -> ProblemBars:
+    """Return the bars of both Galerkin products together."""
+    return Bars(look.label, look.fill, _galerkin(method, *MARKS), _galerkin_interval(method, *MARKS))
+
+
+def product_mark(look: Look, method: Method, product: str) -> ProblemMarks:
+    """Return the marks of one Galerkin product on the bars of both."""
+    pen = Pen(look.colour, MARKS[product], is_hollow=True, size=3, zorder=5)
+    return Marks(f"{look.label}, {PRODUCTS[product]} alone", pen, _galerkin(method, product), look.label, has_key=False)
+
+
+def set_up_bars(look: Look, method: Method) -> ProblemBars:
+    """Return the bars of the whole set-up."""
+
+    def times(case: results.ProblemTimes) -> tuple[results.Time | None, results.Time | None]:
+        return case[results.COORDINATE_SET_UP], case[method]
+
+    return Bars(
+        look.label, look.fill, lambda case: ratio_of(*times(case)), lambda case: interval_of_ratio(*times(case))
     )
-
-
-def _products(style: figure_style.Look, method: Method, label: str = "") -> Series:
-    marks = {product: _galerkin(method, product) for product in MARKS}
-    return Series(label or style.label, style, _galerkin(method, *MARKS), _galerkin_interval(method, *MARKS), marks)
-
-
-def product_series(library: str) -> tuple[Series, ...]:
-    """Return the series of the Galerkin products."""
-    return (
-        _products(figure_style.OURS, results.OURS),
-        _products(figure_style.PAPERS, results.PAPER_KERNELS),
-        _products(figure_style.LIBRARY, results.LIBRARY, f"{library}, fastest"),
-    )
-
-
-SET_UP_SERIES = (_set_up(figure_style.OURS, results.OUR_SET_UP), _set_up(figure_style.PAPERS, results.PAPERS_SET_UP))
 
 
 @figure(
@@ -389,22 +294,59 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     omitted_problems = [case.line.problem for case in all_cases if case not in cases]
     is_gpu = not campaign.on_cpu
     band = study.published_range(published, study.SHORT_MIN, study.SHORT_MAX)
-    panels = (
-        Panel(
+    best = study.published_value(published, study.BEST)
+    looks = {
+        results.OURS: OURS,
+        results.PAPER_KERNELS: PAPERS,
+        results.LIBRARY: LIBRARY._replace(label=f"{library_of(campaign)}, fastest"),
+    }
+    set_ups = [set_up_bars(OURS, results.OUR_SET_UP), set_up_bars(PAPERS, results.PAPERS_SET_UP)]
+    bars = {
+        "A·P and R·(A·P)": [product_bars(look, method) for method, look in looks.items()],
+        "set-up": set_ups,
+    }
+
+    def panel(
+        task: str, title: str, quantity: str, missing: str, marks: Sequence[ProblemMarks], lines: list[Reference]
+    ) -> Rows[results.ProblemTimes]:
+        stated = _stated(published, quantity) if is_gpu else {}
+        diamonds = ProblemMarks(
+            f"published, {study.GPU}", PUBLISHED_MARK, lambda case: stated.get(case.line.published or "")
+        )
+        rows = [
+            Row(case.line.label, [case], reason=missing if case.case.is_measured else brief_reason(case.case.why_not()))
+            for case in cases
+        ]
+        return Rows(
+            rows,
+            "speedup over the sort of all products",
+            bars[task],
+            [*marks, diamonds],
+            title,
+            [*lines, Reference(1, pen=UNITY)],
+            scale="log",
+            within=(0.9, 2.0),
+            row_height=0.36,
+        )
+
+    panels = [
+        panel(
+            "A·P and R·(A·P)",
             "the first level’s A·P and R·(A·P)",
-            product_series(library_of(campaign)),
+            study.BEST,
             "products were not timed",
-            _stated(published, study.BEST) if is_gpu else {},
-            band if is_gpu else None,
-            study.published_value(published, study.BEST) if is_gpu else None,
+            [product_mark(look, method, product) for method, look in looks.items() for product in MARKS],
+            [
+                *([Reference(best, "published best")] if is_gpu and best is not None else []),
+                *([Reference(band, "published, rows ≤ 2,048")] if is_gpu and band else []),
+            ],
         ),
-        Panel(
-            "the set-up of all levels",
-            SET_UP_SERIES,
-            "set-ups were not timed",
-            _stated(published, study.SET_UP) if is_gpu else {},
-        ),
-    )
+        panel("set-up", "the set-up of all levels", study.SET_UP, "set-ups were not timed", [], []),
+    ]
+    keys = [
+        Pen(GREY, marker, is_hollow=True, size=3).line(label=f"{PRODUCTS[product]} alone")
+        for product, marker in MARKS.items()
+    ]
     lines = [case.line for case in cases]
     caption = [
         "How many times faster than with all products sorted by row and column, the method that the paper compares",
@@ -414,9 +356,9 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "in bins by their products, sorted in shared memory. Ours: products by the fastest of ours in one phase and in",
         "two, the set-up by the kernels that are expected to be the fastest, in one phase.",
         f"{library_of(campaign)}: its fastest routine for each product, which the paper does not compare with.",
-        WHISKERS if any(series.interval(case) for panel in panels for series in panel.series for case in cases) else "",
+        WHISKERS if any(bar.interval(case) for series in bars.values() for bar in series for case in cases) else "",
         f"Neither was tried of {', '.join(omitted_problems)}: not drawn." if omitted_problems else "",
-        _means(panels, cases),
+        _means(bars, cases),
         _published_speedups(published, is_gpu),
         cpu_note(campaign),
         f"{results.precision_of(campaign).capitalize()} precision.",
@@ -424,8 +366,11 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
+    empty = "neither products nor set-ups were measured in this campaign"
     return Figure(
-        lambda: draw_speedups(panels, cases, mark_meanings(lines)), join_sentences(caption), clock=results.HOST
+        lambda: draw_panels(panels, empty, keys=keys, mark=mark_meanings(lines)),
+        join_sentences(caption),
+        clock=results.HOST,
     )
 
 
@@ -439,14 +384,14 @@ def _stated(published: Published, quantity: str) -> dict[str, float]:
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-def _means(panels: Sequence[Panel], cases: Sequence[results.ProblemTimes]) -> str:
+def _means(bars: Mapping[str, Sequence[ProblemBars]], cases: Sequence[results.ProblemTimes]) -> str:
     """Return the sentence with the geometric means; empty if there are none."""
-    texts = []
-    for task, panel in zip(("A·P and R·(A·P)", "set-up"), panels, strict=True):
-        for series in panel.series:
-            mean = geometric_mean(series.number(case) for case in cases)
-            if mean:
-                texts.append(f"{task}, {series.label}: {mean:.2f}×")
+    means = {
+        f"{task}, {bar.label}": geometric_mean(map(bar.number, cases))
+        for task, series in bars.items()
+        for bar in series
+    }
+    texts = [f"{label}: {mean:.2f}×" for label, mean in means.items() if mean]
     return f"Geometric means: {'; '.join(texts)}." if texts else ""
 
 
@@ -469,79 +414,3 @@ def _published_speedups(published: Published, is_gpu: bool) -> str:
         f"products no row of which has more than 2,048, and {', '.join(ratios)}: {drawn}. Its other bars are in the "
         "figure alone."
     )
-
-
-def draw_speedups(panels: Sequence[Panel], cases: Sequence[results.ProblemTimes], mark: str | None) -> Canvas:
-    """Draw the panels side by side; `mark` is the footnote for marked names."""
-    if not any(series.number(case) for panel in panels for series in panel.series for case in cases):
-        return figure_style.empty_canvas("neither products nor set-ups were measured in this campaign")
-    drawing = figure_style.canvas(
-        figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=1.2, per_row=SPEEDUP_ROW)
-    )
-    names = [case.line.label for case in cases]
-    for number, (panel, axes) in enumerate(zip(panels, drawing.subplots(1, len(panels)), strict=True)):
-        missing_reasons = [_draw_speedup_row(axes, panel, y, case) for y, case in enumerate(cases)]
-        if panel.band:
-            axes.axvspan(*panel.band, color=figure_style.BAND, zorder=0)
-        if panel.best is not None:
-            axes.axvline(panel.best, zorder=1, **figure_style.PUBLISHED_LINE)
-        axes.axvline(1, color="black", linewidth=0.7, zorder=4)
-        axes.set_xscale("log")
-        axes.set_xlim(min(0.9, axes.get_xlim()[0]), max(2.0, axes.get_xlim()[1]))
-        figure_style.log_ticks(axes.xaxis)
-        axes.grid(axis="x")
-        axes.set_xlabel("speedup over the sort of all products")
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
-        axes.set_title(panel.title)
-    handles = _handles(panels)
-    drawing.legend(handles=handles, loc="outside upper left", ncols=4, handlelength=1.2, columnspacing=1.4)
-    figure_style.write_footnote(drawing, mark)
-    return drawing
-
-
-def _draw_speedup_row(axes: Axes, panel: Panel, y: int, case: results.ProblemTimes) -> str | None:
-    """Draw the bars of one problem; if there are none, return the reason."""
-    thickness, has_bar = SPEEDUP_FILLED / len(panel.series), False
-    for index, series in enumerate(panel.series):
-        bar_y = y + (index - (len(panel.series) - 1) / 2) * thickness
-        number = series.number(case)
-        if number is not None:
-            has_bar = True
-            axes.barh(bar_y, number - 1, left=1, height=thickness, color=series.style.fill, linewidth=0, zorder=2)
-            figure_style.draw_whisker(axes, series.interval(case), bar_y)
-        for product, ratio_of_product in series.marks.items():
-            product_ratio = ratio_of_product(case)
-            if product_ratio is not None:
-                axes.plot([product_ratio], [bar_y], **_mark(product, series.style.colour))
-    published_mark = panel.diamonds.get(case.line.published or "")
-    if published_mark is not None:
-        axes.plot([published_mark], [y], **figure_style.PUBLISHED_MARK)
-    if has_bar:
-        return None
-    if case.case.is_measured:
-        return panel.missing
-    return brief_reason(case.case.why_not())
-
-
-def _mark(product: str, colour: str) -> dict[str, Any]:
-    return {
-        "marker": MARKS[product], "markersize": 3.0, "markerfacecolor": "white", "markeredgecolor": colour,
-        "markeredgewidth": 0.8, "linestyle": "", "zorder": 5,
-    }  # fmt: skip
-
-
-def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
-    """Return the legend's handles; the first panel has all series of bars."""
-    handles: list[Patch | Line2D] = [
-        plotting.Patch(color=series.style.fill, label=series.label) for series in panels[0].series
-    ]
-    for product in MARKS:
-        style = _mark(product, figure_style.GREY)
-        handles.append(plotting.Line2D([], [], label=f"{PRODUCTS[product]} alone", **style))
-    if any(panel.diamonds for panel in panels):
-        handles.append(plotting.Line2D([], [], label=f"published, {study.GPU}", **figure_style.PUBLISHED_MARK))
-    if any(panel.best is not None for panel in panels):
-        handles.append(plotting.Line2D([], [], label="published best", **figure_style.PUBLISHED_LINE))
-    if any(panel.band for panel in panels):
-        handles.append(plotting.Patch(color=figure_style.BAND, label="published, rows ≤ 2,048"))
-    return handles
