@@ -471,7 +471,8 @@ class Rows(Generic[Case]):
     @property
     def _own_handles(self) -> list[Handle]:
         series = [*self.drawn_bars, *(marks for marks in self.marks if any(map(marks.ends, self.rows)))]
-        return [handle for one in series for handle in one.handles] + [line.handle for line in self.references]
+        samples = [handle for one in series for handle in one.handles]
+        return _without_repeats([*samples, *(line.handle for line in self.references)])
 
     @property
     def handles(self) -> Sequence[Handle]:

@@ -14,8 +14,7 @@ from matplotlib.text import Text
 from repro.results import figure_style
 from repro.results.published import Published
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
-from repro.studies.dynamic_csr.figures import scaling
-from repro.studies.dynamic_csr.figures_products import ONE_DEVICE
+from repro.studies.dynamic_csr.figures import ONE_DEVICE, scaling
 from repro.studies.dynamic_csr.tables_products import devices, exchange
 from support.benches import OWN
 from support.campaigns import Recorder
@@ -134,7 +133,7 @@ def test_a_panel_a_problem_with_the_papers_numbers(campaign):
     drawn_lines = [[*zip(*line.get_data(), strict=True)] for line in first.get_lines()]
     assert [ONE_DEVICE, (2, pytest.approx(1.6)), (4, pytest.approx(2.5))] in drawn_lines
     assert drawn_lines.count([ONE_DEVICE, (2, pytest.approx(2.0)), (4, pytest.approx(3.2))]) == 2
-    assert [(2, 1.94)] in drawn_lines and [(4, 3.55)] in drawn_lines and [(8, 6.03)] not in drawn_lines
+    assert [(2, 1.94), (4, 3.55)] in drawn_lines  # and none for more devices than were measured
     texts = {text.get_text() for text in drawn.findobj(Text)}
     assert {
         "overlapped",

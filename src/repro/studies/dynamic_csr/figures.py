@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
 
-from repro.results import figure_style, plotting
-from repro.results.campaign_data import Campaign, brief_reason
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign, Method, brief_reason
+from repro.results.figure_forms import (
+    PUBLISHED_MARK,
+    UNITY,
+    Axis,
+    Bars,
+    Curve,
+    Curves,
+    Marks,
+    Pen,
+    Reference,
+    Row,
+    Rows,
+    draw_panels,
+)
+from repro.results.figure_style import GREY, LIBRARY, OURS, PAPERS
 from repro.results.problem_lines import (
-    ProblemLine,
     cpu_note,
     join_sentences,
     launch_note,
@@ -34,106 +46,45 @@ from repro.studies.dynamic_csr import (
     stated_device_means,
     stated_graph_speedups,
     stated_product_means,
-)
-from repro.studies.dynamic_csr.figures_products import (
-    draw_flops,
-    draw_scaling,
+    stated_speedups,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-
-#: Height of one row of the figure in inches, and the share of it that bars fill.
-UPDATES_ROW, UPDATES_FILLED = 0.3, 0.8
 PUBLISHED_GPU = "K20c"
+PickTimes = Callable[[results.DynamicCase], results.TimePair]
+UpdateBars = Bars[results.DynamicCase]
 
 
-@dataclass(frozen=True)
-class UpdateSeries:
-    """A series with one bar in each row: the ratio of two times, the first over the second."""
+def _as_published(times: PickTimes) -> PickTimes:
+    """Return the same times of the campaign of the paper's updates as published, where there is one."""
 
-    label: str
-    colour: str
-    times: Callable[[results.DynamicCase], results.TimePair]
-    #: Pattern of the bars, for a second series of the same role.
-    hatch: str = ""
-    #: Whether the times are those of `Campaign.as_published`, where there is one: the paper's updates as published.
-    as_published: bool = False
+    def published_times(case: results.DynamicCase) -> results.TimePair:
+        judging = case.campaign.as_published
+        return times(results.DynamicCase(judging, case.problem, case.precision) if judging else case)
 
-    @property
-    def fill(self) -> dict[str, Any]:
-        """Style of the bars."""
-        return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": "white", "linewidth": 0}
-
-    def number(self, case: results.DynamicCase) -> float | None:
-        """Return the ratio; None if either time is missing."""
-        return ratio_of(*self.pair(case))
-
-    def pair(self, case: results.DynamicCase) -> results.TimePair:
-        """Return the two times of a case, in the campaign that has the series."""
-        judging = case.campaign.as_published if self.as_published else None
-        return self.times(results.DynamicCase(judging, case.problem, case.precision) if judging else case)
+    return published_times
 
 
-@dataclass(frozen=True)
-class UpdatePanel:
-    """One panel (half) of the figure.
-
-    Attributes
-    ----------
-    title
-        Title above the panel.
-    series
-        Series of bars.
-    marks
-        Published number for each of the paper's problems.
-    lines
-        Numbers stated in the paper's text, by legend entry.
-    operations
-        Names of the operations (`what` of a row) that the panel shows.
-    missing
-        Text for a measured problem that has no bar although nothing failed.
-    """
-
-    title: str
-    series: tuple[UpdateSeries, ...]
-    operations: tuple[str, ...]
-    missing: str
-    marks: Mapping[str, float] = field(default_factory=dict)
-    lines: Mapping[str, float] = field(default_factory=dict)
+def _bars(label: str, colour: str, times: PickTimes, hatch: str = "") -> UpdateBars:
+    """Return bars of the ratio of two times, the first over the second."""
+    return Bars(label, colour, lambda case: ratio_of(*times(case)), lambda case: interval_of_ratio(*times(case)), hatch)
 
 
-PAPERS_FILL = figure_style.PAPERS.fill
-ITERATIVE_SERIES = (
-    UpdateSeries("ours", figure_style.OURS.fill, results.iterative_pair(results.DCSR)),
-    UpdateSeries(
-        figure_style.PAPERS.label, PAPERS_FILL, results.iterative_pair(results.DCSR_PUBLISHED), as_published=True
-    ),
-    UpdateSeries("CSR rebuilt", figure_style.GREY, results.iterative_pair(results.REBUILD)),
-    UpdateSeries("cuSPARSE csrgeam2", figure_style.LIBRARY.fill, results.iterative_pair(results.GEAM)),
+ITERATIVE_BARS = (
+    _bars(OURS.label, OURS.fill, results.iterative_pair(results.DCSR)),
+    _bars(PAPERS.label, PAPERS.fill, _as_published(results.iterative_pair(results.DCSR_PUBLISHED))),
+    _bars("CSR rebuilt", GREY, results.iterative_pair(results.REBUILD)),
+    _bars("cuSPARSE csrgeam2", LIBRARY.fill, results.iterative_pair(results.GEAM)),
 )
-STREAMING_SERIES = (
-    UpdateSeries("ours, by row", figure_style.OURS.fill, results.streaming_pair(results.SORTED)),
-    UpdateSeries("ours, any order", figure_style.OURS.fill, results.streaming_pair(results.ANY), hatch="////"),
-    UpdateSeries(
-        "papers’, by row",
-        PAPERS_FILL,
-        results.streaming_pair(results.SORTED, results.DCSR_PUBLISHED),
-        as_published=True,
-    ),
-    UpdateSeries(
-        "papers’, any order",
-        PAPERS_FILL,
-        results.streaming_pair(results.ANY, results.DCSR_PUBLISHED),
-        "////",
-        as_published=True,
-    ),
+_PUBLISHED_STREAMS = (
+    _as_published(results.streaming_pair(order, results.DCSR_PUBLISHED)) for order in (results.SORTED, results.ANY)
 )
-PAPERS_SERIES = [series for series in (*ITERATIVE_SERIES, *STREAMING_SERIES) if series.as_published]
+STREAMING_BARS = (
+    _bars("ours, by row", OURS.fill, results.streaming_pair(results.SORTED)),
+    _bars("ours, any order", OURS.fill, results.streaming_pair(results.ANY), "////"),
+    _bars("papers’, by row", PAPERS.fill, next(_PUBLISHED_STREAMS)),
+    _bars("papers’, any order", PAPERS.fill, next(_PUBLISHED_STREAMS), "////"),
+)
+PAPERS_BARS = (ITERATIVE_BARS[1], *STREAMING_BARS[2:])
 
 
 @figure(STUDY_NAME, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {CITED}")
@@ -147,32 +98,55 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         published.quantity(f"speedup of {updates} updates over HYB, {rank}", gpu=PUBLISHED_GPU)
         for updates, rank in (("streaming", "mean"), ("streaming", "largest"), ("iterative", "largest"))
     )
-    has_whiskers = any(
-        interval_of_ratio(*series.pair(case))
-        for series in (*ITERATIVE_SERIES, *STREAMING_SERIES)
-        for case in cases
-        if not (series.as_published and campaign.as_published)
-    )
-    has_papers = any(series.number(case) for series in PAPERS_SERIES for case in cases)
+    own_bars = [
+        bars for bars in (*ITERATIVE_BARS, *STREAMING_BARS) if not (campaign.as_published and bars in PAPERS_BARS)
+    ]
+    has_whiskers = any(bars.interval(case) for bars in own_bars for case in cases)
+    has_papers = any(bars.number(case) for bars in PAPERS_BARS for case in cases)
     is_gpu = not campaign.on_cpu
     marks_text = "diamonds" if is_gpu else "they are not drawn beside a CPU’s"
-    panels = (
-        UpdatePanel(
-            f"iterative: a batch and {PRODUCTS_PER_BATCH} products",
-            ITERATIVE_SERIES,
-            ("iterate",),
-            "was not iterated with HYB",
-            lines={f"published largest, {max_rate}": float(max_rate)} if is_gpu else {},
-        ),
-        UpdatePanel(
-            "streaming: the whole matrix",
-            STREAMING_SERIES,
-            ("stream",),
-            "was not streamed into both",
-            marks=published_bars(published) if is_gpu else {},
-            lines={f"published: mean {mean}, largest {best}": float(mean), "": float(best)} if is_gpu else {},
-        ),
+    published_speedups = published_bars(published) if is_gpu else {}
+    by_problem = {line.problem: published_speedups.get(line.published or "") for line in lines}
+    diamonds = Marks[results.DynamicCase](
+        f"published, {PUBLISHED_GPU}", PUBLISHED_MARK, lambda case: by_problem[case.problem]
     )
+
+    def panel(
+        title: str, bars: Sequence[UpdateBars], operation: str, missing: str, *published_numbers: Reference
+    ) -> Rows[results.DynamicCase]:
+        def reason(case: results.DynamicCase) -> str:
+            if not case.is_measured:
+                return brief_reason(case.why_not())
+            return results.update_failure(case, (results.DCSR, results.HYB), operation) or missing
+
+        return Rows(
+            [Row(line.label, [case], reason=reason(case)) for line, case in zip(lines, cases, strict=True)],
+            "speedup over HYB",
+            bars,
+            [diamonds] if operation == "stream" and is_gpu else [],
+            title,
+            [*(published_numbers if is_gpu else ()), Reference(1, pen=UNITY)],
+            row_height=0.3,
+            has_own_legend=True,
+        )
+
+    panels = [
+        panel(
+            f"iterative: a batch and {PRODUCTS_PER_BATCH} products",
+            ITERATIVE_BARS,
+            "iterate",
+            "was not iterated with HYB",
+            Reference(float(max_rate), f"published largest, {max_rate}"),
+        ),
+        panel(
+            "streaming: the whole matrix",
+            STREAMING_BARS,
+            "stream",
+            "was not streamed into both",
+            Reference(float(mean), f"published: mean {mean}, largest {best}"),
+            Reference(float(best)),
+        ),
+    ]
     caption = [
         "How many times faster than HYB. Left (the paper’s upper half): batch after batch is inserted, each followed",
         f"by {PRODUCTS_PER_BATCH} products; the time of all of it, HYB’s over that of each format. Batches come by",
@@ -201,7 +175,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
     ]
     judging = campaign.as_published if has_papers else None
     return Figure(
-        lambda: draw_updates(panels, lines, cases, mark_meanings(lines)),
+        lambda: draw_panels(panels, "no updates were measured in this campaign", mark=mark_meanings(lines)),
         join_sentences(caption),
         clock=results.OPERATION_CLOCK,
         campaigns=(campaign.name, judging.name) if judging else (),
@@ -231,81 +205,27 @@ def published_bars(published: Published) -> dict[str, float]:
 def _means_sentence(cases: Sequence[results.DynamicCase]) -> str:
     """Return the sentence with the means and the largest ratios of ours and the paper's; empty if there are none."""
     texts = []
-    kinds = {"iterative": ITERATIVE_SERIES[:2], "streaming": STREAMING_SERIES}
-    for updates, series in ((updates, series) for updates, all_series in kinds.items() for series in all_series):
-        numbers = [number for case in cases if (number := series.number(case)) is not None]
-        if numbers:
-            mean = f"{fmean(numbers):.2f}× in the mean of {len(numbers)}"
-            texts.append(f"{updates}, {series.label}: {mean}, as much as {max(numbers):.2f}×")
+    for updates, all_bars in (("iterative", ITERATIVE_BARS[:2]), ("streaming", STREAMING_BARS)):
+        for bars in all_bars:
+            numbers = [number for case in cases if (number := bars.number(case)) is not None]
+            if numbers:
+                mean = f"{fmean(numbers):.2f}× in the mean of {len(numbers)}"
+                texts.append(f"{updates}, {bars.label}: {mean}, as much as {max(numbers):.2f}×")
     return f"Measured: {'; '.join(texts)}." if texts else ""
 
 
-def draw_updates(
-    panels: Sequence[UpdatePanel], lines: Sequence[ProblemLine], cases: Sequence[results.DynamicCase], mark: str | None
-) -> Canvas:
-    """Draw the panels side by side.
-
-    Parameters
-    ----------
-    mark
-        Meaning of the marks at names; None if no name is marked.
-    """
-    if not any(series.number(case) is not None for panel in panels for series in panel.series for case in cases):
-        return figure_style.empty_canvas("no updates were measured in this campaign")
-    drawing = figure_style.canvas(
-        figure_style.TEXT_WIDTH, figure_style.height(len(lines), extra_height=1.45, per_row=UPDATES_ROW)
-    )
-    for number, (panel, axes) in enumerate(zip(panels, drawing.subplots(1, len(panels)), strict=True)):
-        missing_reasons = [
-            _draw_bars(axes, panel, y, line, case) for y, (line, case) in enumerate(zip(lines, cases, strict=True))
-        ]
-        for value in panel.lines.values():
-            axes.axvline(value, zorder=1, **figure_style.PUBLISHED_LINE)
-        axes.axvline(1, color="black", linewidth=0.7, zorder=4)
-        axes.set_xlim(left=0)
-        axes.grid(axis="x")
-        axes.set_xlabel("speedup over HYB")
-        names = [line.label for line in lines]
-        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), reasons=missing_reasons)
-        _update_legend(axes, panel, cases)
-    figure_style.write_footnote(drawing, mark)
-    return drawing
+#: Products of each problem, and how their bars look.
+PRODUCT_LOOKS: Mapping[Method, tuple[str, str]] = {
+    results.CSR: ("CSR", GREY),
+    results.FRAGMENTED: ("papers’ DCSR, fragmented", PAPERS.fill),
+    results.DEFRAGMENTED: ("papers’ DCSR, defragmented", PAPERS.colour),
+    results.ADAPTIVE: ("papers’ ADCSR", figure_style.PINK),
+    results.HYB_PRODUCT: ("HYB", figure_style.GREEN),
+}
 
 
-def _draw_bars(axes: Axes, panel: UpdatePanel, y: int, line: ProblemLine, case: results.DynamicCase) -> str | None:
-    """Draw the bars of one problem; if there are none, return the reason."""
-    numbers = [series.number(case) for series in panel.series]
-    shown_bars = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
-    thickness = UPDATES_FILLED / max(len(shown_bars), 1)
-    for index, (series, number) in enumerate(shown_bars):
-        offset = (index - (len(shown_bars) - 1) / 2) * thickness
-        axes.barh(y + offset, number, height=thickness, zorder=2, **series.fill)
-        figure_style.draw_whisker(axes, interval_of_ratio(*series.pair(case)), y + offset)
-    published_mark = panel.marks.get(line.published or "")
-    if published_mark is not None:
-        axes.plot([published_mark], [y], **figure_style.PUBLISHED_MARK)
-    if shown_bars:
-        return None
-    if case.is_measured:
-        return results.update_failure(case, (results.DCSR, results.HYB), *panel.operations) or panel.missing
-    return brief_reason(case.why_not())
-
-
-def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[results.DynamicCase]) -> None:
-    handles: list[Patch | Line2D] = [
-        plotting.Patch(label=series.label, **series.fill)
-        for series in panel.series
-        if any(series.number(case) is not None for case in cases)
-    ]
-    if panel.marks:
-        handles.append(plotting.Line2D([], [], label=f"published, {PUBLISHED_GPU}", **figure_style.PUBLISHED_MARK))
-    handles += [plotting.Line2D([], [], label=label, **figure_style.PUBLISHED_LINE) for label in panel.lines if label]
-    columns = figure_style.legend_columns([str(handle.get_label()) for handle in handles])
-    axes.set_title(panel.title, pad=12 * -(-len(handles) // columns))
-    axes.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, handlelength=1.4, columnspacing=1.2,
-        borderaxespad=0.2,
-    )  # fmt: skip
+def _rate(method: Method) -> Callable[[results.ProductTimes], float | None]:
+    return lambda case: case.gflops(method)
 
 
 @figure(STUDY_NAME, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {CITED}")
@@ -331,8 +251,23 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
+    marks = [
+        Marks(f"{library_of(campaign)} CSR", Pen(LIBRARY.colour, "|", size=13, zorder=4), _rate(results.LIBRARY_CSR)),
+        Marks(OURS.label, Pen(OURS.colour, OURS.marker, size=4.2, zorder=5), _rate(results.OURS)),
+    ]
+    drawn = [
+        Rows(
+            [Row(case.line.label, [case], reason=case.case.why_not()) for case in panel],
+            "GFLOPS: 2 × entries / time",
+            [Bars(*look, _rate(method)) for method, look in PRODUCT_LOOKS.items()],
+            marks,
+            f"{precision} precision",
+            row_height=0.4,
+        )
+        for precision, panel in panels.items()
+    ]
     return Figure(
-        lambda: draw_flops(panels, library_of(campaign), mark_meanings(lines)),
+        lambda: draw_panels(drawn, "nothing was measured in this campaign", mark=mark_meanings(lines)),
         join_sentences(caption),
         clock=results.PRODUCT_CLOCK,
     )
@@ -353,6 +288,7 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
             if case.counts:
                 cases_by_problem.setdefault(case.line.problem, []).append(case)
     panels = [*cases_by_problem.values()]
+    most = max((count for cases in panels for case in cases for count in case.counts), default=1)
     lines = [cases[0].line for cases in panels]
     drawn_cases = [
         "A launch each: one product a launch, y stays distributed, as in the paper. Alone: the same, products that",
@@ -370,7 +306,13 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     return Figure(
-        lambda: draw_scaling(panels, published, mark_meanings(lines)),
+        lambda: draw_panels(
+            [_scaling_panel(cases, published, most) for cases in panels],
+            "nothing was measured over several devices in this campaign",
+            across=4,
+            labels=("devices", "speedup over one device"),
+            mark=mark_meanings(lines),
+        ),
         join_sentences(caption),
         not panels,
         clock=results.DEVICE_CLOCK,
@@ -385,4 +327,45 @@ def _published_sentence(published: Published) -> str:
     return (
         f"Published of two Tesla K20c, the mean of all graphs without an exchange: {means_text}. "
         f"{stated_graph_speedups(published)}"
+    )
+
+
+#: First point of each line: on one device nothing is exchanged, so the speed-up is 1.
+ONE_DEVICE = (1, 1.0)
+#: Label, look and number of each kind of product over several devices.
+SPEEDUP_CURVES: tuple[tuple[str, Pen, Callable[[results.DeviceTimes, int], float | None]], ...] = (
+    ("a launch each", Pen(GREY, "s"), lambda case, n: case.launch_speedup(n)),
+    ("without exchange", Pen(figure_style.VIOLET, "o"), lambda case, n: case.speedup(case.alone(n))),
+    ("with exchange", Pen(figure_style.PINK, "^"), lambda case, n: case.speedup(case.exchanged(n))),
+    ("overlapped", Pen(figure_style.GREEN, "v"), lambda case, n: case.speedup(case.overlapped(n))),
+)
+
+
+def _scaling_panel(cases: Sequence[results.DeviceTimes], published: Published, most: int) -> Curves:
+    """Return the panel of a problem, whose cases are one for each precision; `most` is the most devices of all."""
+    stated = [(n, float(text)) for n, text in stated_speedups(published, cases[0].line.published) if n <= most]
+    curves = [
+        Curve("speedup = number of devices", Pen(GREY, dashes=(0, (1, 1.5)), zorder=2), [ONE_DEVICE, (most, most)])
+    ]
+    for case in cases:
+        is_single = case.case.precision == "single"
+        for label, pen, speedup in SPEEDUP_CURVES:
+            numbers = [(n, number) for n in case.counts if (number := speedup(case, n)) is not None]
+            curves.append(
+                Curve(
+                    label + ", single precision" * is_single,
+                    pen._replace(dashes=(0, (3, 1.5)) if is_single else "-", size=3.2),
+                    [ONE_DEVICE, *numbers] if numbers else [],
+                    has_key=not is_single,
+                    has_value=not is_single and bool(numbers) and numbers[-1][0] == most,
+                )
+            )
+    curves.append(Curve("published, M2090", PUBLISHED_MARK, stated))
+    counts = {1, *(count for case in cases for count in case.counts)}
+    return Curves(
+        curves,
+        Axis(scale="log", ticks={count: str(count) for count in sorted(counts)}),
+        Axis(scale="log", ticks={2.0**power: f"{2.0**power:g}" for power in range(-2, most.bit_length())}),
+        cases[0].line.label,
+        height=1.65,
     )
