@@ -7,10 +7,10 @@ with one legend, the reasons for what is missing, and the footnote. What a bar o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from repro.results.significance import Interval
 
 Case = TypeVar("Case")
-#: A sample in a legend.
-Handle: TypeAlias = "Line2D | Patch"
 #: "-" for a full line, "" for none, or the offset and the lengths of dashes and gaps.
 Dashes = Literal["-", "--", ""] | tuple[float, tuple[float, ...]]
 DASHED: Dashes = (0, (4, 2))
@@ -54,7 +52,7 @@ class Pen(NamedTuple):
     def line(self, x: Sequence[float] = (), y: Sequence[float] = (), label: str = "", **style: Any) -> Line2D:
         """Return the marks at the given places; without places, their sample in a legend."""
         is_stroke = self.marker in "|_x+"
-        edge_width = 1.3 if is_stroke else 0.9 if self.is_hollow else 0.4
+        edge_width = 1.3 if is_stroke else 0.9 if self.is_hollow else 0.4 if self.size > 3 else 0
         return plotting.Line2D(
             x, y, label=label, color=self.colour, marker=self.marker or None, linestyle=self.dashes, zorder=self.zorder,
             linewidth=self.width, markersize=self.size, markeredgewidth=edge_width,
@@ -63,6 +61,22 @@ class Pen(NamedTuple):
             drawstyle="steps-post" if self.has_steps else "default", **style,
         )  # fmt: skip
 
+
+class Fill(NamedTuple):
+    """How bars look."""
+
+    colour: str
+    hatch: str = ""
+    edge: str = "white"
+
+    @property
+    def style(self) -> dict[str, Any]:
+        """Arguments of Matplotlib."""
+        return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": self.edge, "linewidth": 0}
+
+
+#: Entries of a legend.
+Keys = Mapping[str, Pen | Fill]
 
 #: A number that a paper states, as a mark and as a line; a line at 1, as fast as what is compared with.
 PUBLISHED_MARK = Pen(PUBLISHED.colour, PUBLISHED.marker, is_hollow=True, zorder=6)
@@ -96,20 +110,8 @@ class Reference:
             (axes.axvline if is_upright else axes.axhline)(self.value, zorder=pen.zorder, **style)
 
     @property
-    def handle(self) -> Handle:
-        """Its sample in a legend."""
-        return (
-            patch(self.label, figure_style.BAND) if isinstance(self.value, tuple) else self.pen.line(label=self.label)
-        )
-
-
-def patch(label: str, colour: str, hatch: str = "") -> Patch:
-    """Return the sample of a bar in a legend."""
-    return plotting.Patch(label=label, **_fill(colour, hatch))
-
-
-def _fill(colour: str, hatch: str = "") -> dict[str, Any]:
-    return {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+    def keys(self) -> Keys:
+        return {self.label: Fill(figure_style.BAND) if isinstance(self.value, tuple) else self.pen}
 
 
 class Panel(Protocol):
@@ -124,8 +126,8 @@ class Panel(Protocol):
         """Whether it has no number to draw."""
 
     @property
-    def handles(self) -> Sequence[Handle]:
-        """Samples for the legend."""
+    def keys(self) -> Keys:
+        """Entries of the legend."""
 
     def draw(self, axes: Axes, *, is_left: bool) -> None:
         """Draw it; if `is_left`, there is no panel at its left."""
@@ -133,6 +135,7 @@ class Panel(Protocol):
 
 #: Height in inches of a line of a legend, and of what is below all panels.
 LEGEND_LINE, FOOT = 0.14, 0.25
+LEGEND: dict[str, Any] = {"handlelength": 1.6, "columnspacing": 1.2}
 #: Width of a legend's sample with its gaps, in letters, and letters of legends in an inch.
 SAMPLE_LETTERS, LETTERS_PER_INCH = 6.5, 19.7
 
@@ -145,7 +148,7 @@ def draw_panels(
     width: float = TEXT_WIDTH,
     is_shared: bool | Literal["row"] = False,
     labels: tuple[str, str] = ("", ""),
-    keys: Sequence[Handle] = (),
+    keys: Keys | None = None,
     mark: str | None = None,
     bar: ColourBar | None = None,
 ) -> Canvas:
@@ -164,7 +167,7 @@ def draw_panels(
     labels
         Common labels below all panels and at the left of all.
     keys
-        Further samples in the legend.
+        Further entries of the legend.
     mark
         Meaning of the marks at names; None if no name is marked.
     bar
@@ -173,10 +176,10 @@ def draw_panels(
     if all(panel.is_empty for panel in panels):
         return figure_style.empty_canvas(empty)
     across = min(across or len(panels), len(panels))
-    handles = _without_repeats([*(handle for panel in panels for handle in panel.handles), *keys])
-    columns = legend_columns(handles, width)
+    keys = _joined([*(panel.keys for panel in panels), keys or {}])
+    columns = legend_columns([*keys], width)
     row_count = -(-len(panels) // across)
-    height = max(panel.height for panel in panels) * row_count + FOOT + LEGEND_LINE * -(-len(handles) // columns)
+    height = max(panel.height for panel in panels) * row_count + FOOT + LEGEND_LINE * -(-len(keys) // columns)
     drawing = figure_style.canvas(width, height)
     share_y: Literal["row"] | bool = is_shared
     grid = drawing.subplots(row_count, across, squeeze=False, sharex=bool(is_shared), sharey=share_y)
@@ -188,8 +191,8 @@ def draw_panels(
         _label_outer(grid)
     if bar:
         bar.draw(drawing, [axes for axes in grid.flat if axes.axison])
-    if handles:
-        drawing.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.6, columnspacing=1.2)
+    if keys:
+        drawing.legend(handles=samples(keys), loc="outside upper left", ncols=columns, **LEGEND)
     for text, write in zip(labels, (drawing.supxlabel, drawing.supylabel), strict=True):
         if text:
             write(text, fontsize=figure_style.RC["axes.labelsize"])
@@ -211,23 +214,30 @@ def _label_outer(grid: Any) -> None:
             axes.set_ylabel("")
 
 
-def legend_columns(handles: Sequence[Handle], width: float) -> int:
+def legend_columns(labels: Sequence[str], width: float) -> int:
     """Return the number of columns of a legend: as many as fit into so many inches."""
-    lengths = [SAMPLE_LETTERS + len(str(handle.get_label())) for handle in handles]
 
     def letters(columns: int) -> float:
-        ends = [-(-len(lengths) * index // columns) for index in range(columns + 1)]
-        return sum(max(lengths[start:end], default=0) for start, end in pairwise(ends))
+        ends = [-(-len(labels) * index // columns) for index in range(columns + 1)]
+        return sum(SAMPLE_LETTERS + max(map(len, labels[start:end]), default=0) for start, end in pairwise(ends))
 
-    return next((count for count in range(len(handles), 1, -1) if letters(count) <= LETTERS_PER_INCH * width), 1)
+    return next((count for count in range(len(labels), 1, -1) if letters(count) <= LETTERS_PER_INCH * width), 1)
 
 
-def _without_repeats(handles: Iterable[Handle]) -> list[Handle]:
-    """Return the handles with labels, the first of each label."""
-    by_label: dict[str, Handle] = {}
-    for handle in handles:
-        by_label.setdefault(str(handle.get_label()), handle)
-    return [handle for label, handle in by_label.items() if label and not label.startswith("_")]
+def _joined(all_keys: Iterable[Keys]) -> dict[str, Pen | Fill]:
+    """Return all entries of a legend, the first of each label."""
+    joined: dict[str, Pen | Fill] = {}
+    for label, look in (entry for keys in all_keys for entry in keys.items() if entry[0]):
+        joined.setdefault(label, look)
+    return joined
+
+
+def samples(keys: Keys) -> list[Line2D | Patch]:
+    """Return what Matplotlib draws into a legend."""
+    return [
+        look.line(label=label) if isinstance(look, Pen) else plotting.Patch(label=label, **look.style)
+        for label, look in keys.items()
+    ]
 
 
 # rows ----------------------------------------------------------------------------------------------------------------
@@ -269,8 +279,8 @@ class Bars(Generic[Case]):
     absent: str | None = None
 
     @property
-    def handles(self) -> Sequence[Handle]:
-        return [patch(self.label, self.colour, self.hatch)]
+    def keys(self) -> Keys:
+        return {self.label: Fill(self.colour, self.hatch)}
 
     def ends(self, row: Row[Case]) -> list[float]:
         """Return where the bar of a row ends, if it has one."""
@@ -283,7 +293,7 @@ class Bars(Generic[Case]):
         number = row.number(self.number)
         if number is not None:
             begin = 1 if axes.get_xscale() == "log" else 0
-            style = _fill(self.colour, self.hatch)
+            style = Fill(self.colour, self.hatch).style
             axes.barh(y, number - begin, left=begin, height=height, label=self.label, zorder=2, **style)
             figure_style.draw_whisker(axes, self.intervals(row), y, right)
 
@@ -305,7 +315,7 @@ class Stack(Generic[Case]):
 
     #: Groups of parts of a case; a line parts two groups.
     groups: Callable[[Case], Sequence[Sequence[Segment]]]
-    handles: Sequence[Handle] = ()
+    keys: Keys = field(default_factory=dict)
     label: str = ""
 
     def ends(self, row: Row[Case]) -> list[float]:
@@ -318,7 +328,7 @@ class Stack(Generic[Case]):
             if index:
                 axes.plot([begin, begin], [y - height * 0.7, y + height * 0.7], color="black", linewidth=0.9, zorder=4)
             for part in group:
-                style = _fill(part.colour, part.hatch)
+                style = Fill(part.colour, part.hatch).style
                 axes.barh(y, part.width, left=begin, height=height, label=part.label, zorder=2, **style)
                 axes.text(begin + 1.5, y, part.text, va="center", fontsize=6, color="white", zorder=5)
                 begin += part.width
@@ -329,7 +339,7 @@ class Boxes(Generic[Case]):
     """Quartiles in each row: the keys are min, q1, median, q3 and max."""
 
     quartiles: Callable[[Case], Mapping[str, float] | None]
-    handles: Sequence[Handle] = ()
+    keys: Keys = field(default_factory=dict)
     label: str = ""
 
     def ends(self, row: Row[Case]) -> list[float]:
@@ -374,8 +384,8 @@ class Marks(Generic[Case]):
     spread: float = 0.0
 
     @property
-    def handles(self) -> Sequence[Handle]:
-        return [self.pen.line(label=self.label)] if self.has_key else []
+    def keys(self) -> Keys:
+        return {self.label: self.pen} if self.has_key else {}
 
     def single(self, case: Case) -> float | None:
         numbers = self.number(case)
@@ -443,8 +453,8 @@ class Rows(Generic[Case]):
         """Columns and lines of a legend between title and panel."""
         if not self.has_own_legend:
             return 1, 0
-        columns = legend_columns(self._own_handles, TEXT_WIDTH / 2)
-        return columns, -(-len(self._own_handles) // columns)
+        columns = legend_columns([*self._all_keys], TEXT_WIDTH / 2)
+        return columns, -(-len(self._all_keys) // columns)
 
     @property
     def height(self) -> float:
@@ -469,14 +479,13 @@ class Rows(Generic[Case]):
         return [series for series in self.bars if any(map(series.ends, self.rows))]
 
     @property
-    def _own_handles(self) -> list[Handle]:
-        series = [*self.drawn_bars, *(marks for marks in self.marks if any(map(marks.ends, self.rows)))]
-        samples = [handle for one in series for handle in one.handles]
-        return _without_repeats([*samples, *(line.handle for line in self.references)])
+    def _all_keys(self) -> Keys:
+        drawn_marks = [marks for marks in self.marks if any(map(marks.ends, self.rows))]
+        return _joined(series.keys for series in (*self.drawn_bars, *drawn_marks, *self.references))
 
     @property
-    def handles(self) -> Sequence[Handle]:
-        return [] if self.has_own_legend else self._own_handles
+    def keys(self) -> Keys:
+        return {} if self.has_own_legend else self._all_keys
 
     @property
     def end(self) -> float:
@@ -514,8 +523,8 @@ class Rows(Generic[Case]):
         axes.set_title(self.title, pad=LEGEND_POINTS * self._own_legend_columns[1] + 6)
         if self.has_own_legend:
             axes.legend(
-                handles=self._own_handles, loc="lower left", bbox_to_anchor=(0, 1), handlelength=1.4,
-                ncols=self._own_legend_columns[0], columnspacing=1.2, borderaxespad=0.2,
+                handles=samples(self._all_keys), loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2,
+                ncols=self._own_legend_columns[0], **LEGEND,
             )  # fmt: skip
 
     def _draw_row(self, axes: Axes, y: int, row: Row[Case], right: float) -> None:
@@ -651,9 +660,9 @@ class Curve:
     has_value: bool = False
 
     @property
-    def handle(self) -> Handle:
-        """Its sample in a legend."""
-        return patch(self.label, self.pen.colour) if self.bar_width else self.pen.line(label=self.label)
+    def keys(self) -> Keys:
+        look = Fill(self.pen.colour) if self.bar_width else self.pen
+        return {self.label: look} if self.has_key else {}
 
     def draw(self, axes: Axes) -> None:
         x, y = [point[0] for point in self.points], [point[1] for point in self.points]
@@ -698,9 +707,9 @@ class Curves:
         return not any(curve.points for curve in self.curves)
 
     @property
-    def handles(self) -> Sequence[Handle]:
-        lines = [line.handle for line in (*self.references, *self.uprights)]
-        return [*(curve.handle for curve in self.drawn if curve.has_key), *lines]
+    def keys(self) -> Keys:
+        lines = (*self.references, *self.uprights)
+        return _joined([*(curve.keys for curve in self.drawn), *(line.keys for line in lines)])
 
     def draw(self, axes: Axes, *, is_left: bool) -> None:
         for curve in self.drawn:
@@ -780,10 +789,8 @@ class Field:
         return not np.isfinite(self.values).any()
 
     @property
-    def handles(self) -> Sequence[Handle]:
-        is_complete = bool(np.isfinite(self.values).all())
-        style: dict[str, Any] = {"facecolor": "white", "edgecolor": GREY, "hatch": "////", "linewidth": 0}
-        return [] if is_complete or not self.missing else [plotting.Patch(label=self.missing, **style)]
+    def keys(self) -> Keys:
+        return {} if np.isfinite(self.values).all() else {self.missing: Fill("white", "////", GREY)}
 
     def draw(self, axes: Axes, *, is_left: bool) -> None:
         axes.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label if is_left or self.limits is None else "")

@@ -13,7 +13,7 @@ from repro.results.figure_forms import (
     PUBLISHED_MARK,
     UNITY,
     Bars,
-    Handle,
+    Fill,
     Marks,
     Pen,
     Reference,
@@ -22,7 +22,6 @@ from repro.results.figure_forms import (
     Segment,
     Stack,
     draw_panels,
-    patch,
 )
 from repro.results.figure_style import GREY, LIBRARY, OURS, PAPERS, Look
 from repro.results.problem_lines import (
@@ -161,9 +160,9 @@ def setup(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     rows = [Row(case.line.label, [case], reason=brief_reason(case.why_not(results.LEVEL))) for case in cases]
-    keys: list[Handle] = [patch(SETUP_STAGES[name], *look) for name, look in STAGES.items()]
+    keys: dict[str, Pen | Fill] = {SETUP_STAGES[name]: Fill(*look) for name, look in STAGES.items()}
     if any(len(case.levels) > 1 for case in cases):
-        keys.append(Pen("black", dashes="-", width=0.9).line(label="between two levels"))
+        keys["between two levels"] = Pen("black", dashes="-", width=0.9)
     ends = [] if campaign.on_cpu or share is None else [100 * end for end in share]
     entry, pen = f"published Galerkin share, {study.GPU}", Pen("black", dashes=DASHED, width=0.9, zorder=4)
     panels = [
@@ -343,10 +342,9 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         ),
         panel("set-up", "the set-up of all levels", study.SET_UP, "set-ups were not timed", [], []),
     ]
-    keys = [
-        Pen(GREY, marker, is_hollow=True, size=3).line(label=f"{PRODUCTS[product]} alone")
-        for product, marker in MARKS.items()
-    ]
+    keys = {
+        f"{PRODUCTS[product]} alone": Pen(GREY, marker, is_hollow=True, size=3) for product, marker in MARKS.items()
+    }
     lines = [case.line for case in cases]
     caption = [
         "How many times faster than with all products sorted by row and column, the method that the paper compares",
