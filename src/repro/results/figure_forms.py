@@ -52,7 +52,9 @@ class Pen(NamedTuple):
     def line(self, x: Sequence[float] = (), y: Sequence[float] = (), label: str = "", **style: Any) -> Line2D:
         """Return the marks at the given places; without places, their sample in a legend."""
         is_stroke = self.marker in "|_x+"
-        edge_width = 1.3 if is_stroke else 0.9 if self.is_hollow else 0.4 if self.size > 3 else 0
+        edge_width = (
+            0.9 if self.marker == "x" else 1.3 if is_stroke else 0.9 if self.is_hollow else 0.4 if self.size > 3 else 0
+        )
         return plotting.Line2D(
             x, y, label=label, color=self.colour, marker=self.marker or None, linestyle=self.dashes, zorder=self.zorder,
             linewidth=self.width, markersize=self.size, markeredgewidth=edge_width,
@@ -221,7 +223,8 @@ def legend_columns(labels: Sequence[str], width: float) -> int:
         ends = [-(-len(labels) * index // columns) for index in range(columns + 1)]
         return sum(SAMPLE_LETTERS + max(map(len, labels[start:end]), default=0) for start, end in pairwise(ends))
 
-    return next((count for count in range(len(labels), 1, -1) if letters(count) <= LETTERS_PER_INCH * width), 1)
+    most = next((count for count in range(len(labels), 1, -1) if letters(count) <= LETTERS_PER_INCH * width), 1)
+    return -(-len(labels) // -(-len(labels) // most)) if labels else 1  # the same number of lines, evenly filled
 
 
 def _joined(all_keys: Iterable[Keys]) -> dict[str, Pen | Fill]:
@@ -618,8 +621,9 @@ class Axis:
     def set_up(self, axes: Axes, name: Literal["x", "y"]) -> None:
         """Give an axes this axis, after its curves were drawn."""
         axes.set(**{f"{name}scale": self.scale, f"{name}label": self.label})
-        axes.autoscale_view()
-        axes.set(**{f"{name}lim": self.limits})
+        axes.autoscale_view(scalex=name == "x", scaley=name == "y")
+        if self.limits != (None, None):  # auto=None: panels that share the axis still extend it
+            (axes.set_xlim if name == "x" else axes.set_ylim)(*self.limits, auto=None)
         axis: MatplotlibAxis = getattr(axes, f"{name}axis")
         if self.ticks is not None:
             low, high = axis.get_view_interval()
@@ -712,6 +716,12 @@ class Curves:
         return _joined([*(curve.keys for curve in self.drawn), *(line.keys for line in lines)])
 
     def draw(self, axes: Axes, *, is_left: bool) -> None:
+        axes.set_title(self.title, pad=8 if any(curve.crosses for curve in self.curves) else 6)
+        if self.reason:
+            figure_style.write_panel_reason(axes, self.reason)
+            if not self.drawn:
+                axes.set_axis_off()
+                return
         for curve in self.drawn:
             curve.draw(axes)
         for lines, is_upright in ((self.references, False), (self.uprights, True)):
@@ -719,11 +729,7 @@ class Curves:
                 line.draw(axes, is_upright=is_upright)
         self.x.set_up(axes, "x")
         self.y.set_up(axes, "y")
-        axes.grid()
-        axes.set_title(self.title, pad=8 if any(curve.crosses for curve in self.curves) else 6)
-        if self.reason:
-            figure_style.write_panel_reason(axes, self.reason)
-            axes.set_axis_off() if not self.drawn and not self.references else None
+        axes.grid(axis="y" if any(curve.bar_width for curve in self.curves) else "both")
         self._write_values(axes)
 
     def _write_values(self, axes: Axes) -> None:

@@ -275,15 +275,25 @@ def rows_axis(axes: Axes, names: Sequence[str], *, reasons: Sequence[str | None]
     write_missing_reasons(axes, reasons)
 
 
+#: Numbers that are written without powers of ten, and ratio of an axis's ends from which only these have ticks.
+PLAIN, WIDE = (1e-4, 1e6), 300.0
+
+
 def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
     """Put ticks with plain numbers on a logarithmic axis at `steps` in each decade, without minor ticks.
 
-    If the labels would overlap, only powers of ten, or some of them, are labelled.
+    If the labels would overlap, only powers of ten, or some of them, are labelled. Numbers that are very small or very
+    large are written as powers of ten.
     """
     from repro.results.ticks import Decades
 
+    low, high = axis.get_view_interval()
+    formatter: Any = plotting.FuncFormatter(lambda value, _: f"{value:g}")
+    if low < PLAIN[0] or high > PLAIN[1]:
+        formatter = plotting.LogFormatterSciNotation(10, minor_thresholds=(inf, inf))
+        steps = (1,) if high > WIDE * low else steps
     axis.set_major_locator(Decades(steps, TICK_POINTS))
-    axis.set_major_formatter(plotting.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(formatter)
     axis.set_minor_locator(plotting.NullLocator())
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib import colormaps, style
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import PathCollection
-    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm
+    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, to_hex
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
     from matplotlib.font_manager import get_font_names
@@ -38,11 +38,11 @@ __all__ = [
     "BarContainer", "BoundaryNorm", "Figure", "FixedLocator", "FuncFormatter", "Line2D", "ListedColormap",
     "LogFormatterSciNotation", "LogLocator", "LogNorm", "MaxNLocator", "NullLocator", "Patch",
     "PathCollection", "ScalarMappable", "ScaledTranslation", "VPacker",
-    "colormaps", "get_font_names", "style", "withStroke",
+    "colormaps", "get_font_names", "style", "to_hex", "withStroke",
 ]  # fmt: skip
 #: The module of Matplotlib that has each name.
 MODULES = {
-    **dict.fromkeys(("BoundaryNorm", "ListedColormap", "LogNorm"), "colors"),
+    **dict.fromkeys(("BoundaryNorm", "ListedColormap", "LogNorm", "to_hex"), "colors"),
     **dict.fromkeys(("FixedLocator", "FuncFormatter", "LogFormatterSciNotation", "LogLocator"), "ticker"),
     **dict.fromkeys(("MaxNLocator", "NullLocator"), "ticker"),
     "BarContainer": "container",

@@ -10,7 +10,7 @@ from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Table
 from repro.studies import get_study
 from repro.studies.dg_postprocessing import STUDY_NAME
-from repro.studies.dg_postprocessing.figures_accuracy import mesh_ticks, triangle_count_text
+from repro.studies.dg_postprocessing.figures.meshes import mesh_ticks, triangle_count_text
 from support.dg_campaign import NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
 from support.figure_flaws import flaws, laid_out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Figure, Table
@@ -51,7 +52,7 @@ def test_all_of_space_are_registered():
 
 def test_pairs_are_the_fastest_over_the_blocks_and_black_without_room(both):
     figure, texts, caption = drawn(both, "figure-4-4")
-    shown = np.ma.filled(panel(figure, SECOND).images[0].get_array(), np.nan)
+    shown = np.ma.filled(panel(figure, SECOND).collections[0].get_array(), np.nan)
     assert shown.shape == (10, 10) and np.isfinite(shown).sum() == len(width_region_pairs(2, target_of("cuda"))) == 63
     # two regions of a block, 16 threads each: 12 % from 8 regions
     assert shown[0, 0] == pytest.approx(1e3 * MICRO["vector"][2] * 1.12 / REGIONS)
@@ -67,8 +68,9 @@ def test_the_papers_mesh_is_no_addition_and_a_finer_one_is(both):
 def test_every_kernel_has_a_mark_whose_colour_is_its_regions(both):
     figure, texts, _ = drawn(both, "figure-4-5")
     for problem, degree, count in ((FIRST, 1, 100), (SECOND, 2, 63)):
-        marks = panel(figure, problem).collections[0]
-        places, ranks = np.asarray(marks.get_offsets()), np.asarray(marks.get_array())
+        lines = panel(figure, problem).get_lines()
+        places = np.concatenate([line.get_xydata() for line in lines])
+        ranks = np.concatenate([[rank] * len(line.get_xydata()) for rank, line in enumerate(lines)])
         assert len(places) == len(REGION_BLOCKS) * count
         # places of a width lie within it, its ranks from left to right
         widths = np.round(places[:, 0]).astype(int)
@@ -80,7 +82,7 @@ def test_every_kernel_has_a_mark_whose_colour_is_its_regions(both):
         assert places[fastest, 1] == pytest.approx(1e3 * MICRO["vector"][degree] / REGIONS)
         assert (WIDTHS[degree][widths[fastest]], ranks[fastest]) == (FASTEST[degree], 3)
     assert "regions of a block" in texts
-    colours = figure.axes[0].collections[0].get_facecolor()[:, :3]
+    colours = np.array([to_rgb(line.get_color()) for line in figure.axes[0].get_lines()])
     luminance = colours @ np.array([0.2126, 0.7152, 0.0722])
     assert luminance.max() < 0.75, "pale on white"
 
