@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure as Canvas
 
 from repro.bench.rows import RecordedRow
 from repro.bench.store import read_rows
 from repro.campaign.archive import pack
-from repro.results import figure_style
 from repro.results.campaign_data import Case, ReportedTime
 from repro.results.columns import microseconds, share, speedup
 from repro.results.output import as_csv, as_markdown
@@ -90,14 +88,6 @@ def test_the_csv_alone_has_two_more_columns_where_anything_has_an_interval() -> 
     assert "1.9" not in as_markdown(table)
     without = Table(columns, [(Cell("a"), unsure, unsure)], "Caption.")
     assert as_csv(without).splitlines()[0] == "name,us,speedup,notes,keys"
-
-
-def test_whiskers_are_drawn_where_there_is_an_interval() -> None:
-    axes = Canvas().add_subplot()
-    figure_style.draw_whisker(axes, None, 0)
-    assert not axes.lines
-    figure_style.draw_whisker(axes, (1.0, 2.0), 3)
-    assert [list(axes.lines[0].get_xdata()), list(axes.lines[0].get_ydata())] == [[1.0, 2.0], [3, 3]]
 
 
 def test_samples_come_back_from_what_was_recorded_merged_with_rows_that_have_none(tmp_path: Path) -> None:

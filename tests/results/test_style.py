@@ -29,17 +29,6 @@ def test_labels_of_a_logarithmic_axis_do_not_collide(limits, side):
     assert not [tick for tick in axis.get_minor_ticks() if tick.label1.get_text()]
 
 
-@pytest.mark.parametrize(("end", "arrow"), [(2.59, False), (40.0, True)])
-def test_a_whisker_ends_in_the_frame_or_in_an_arrow(end, arrow):
-    axes = figure_style.canvas(figure_style.COLUMN_WIDTH, 1.5).add_subplot()
-    right = figure_style.right_end([2.0, None], [(1.88, end), None], 1.05)
-    figure_style.draw_whisker(axes, (1.88, end), 0, right)
-    assert (right < end) == arrow and right <= 3.0
-    line, *arrows = axes.lines
-    assert line.get_xdata()[1] == min(end, right)
-    assert [mark.get_marker() for mark in arrows] == [">"] * arrow
-
-
 def test_a_number_has_as_many_digits_as_were_measured():
     numbers = (0.0004567, 0.004, 0.0456, 0.456, 4.567, 45.67, 456.7)
     assert [digits(number) for number in numbers] == ["0.00046", "0.0040", "0.046", "0.46", "4.57", "45.7", "457"]
@@ -85,14 +74,13 @@ def test_words_with_dollars_are_no_mathematics(words, tmp_path):
         axes.set_xlabel("threads $n_t$")
         axes.set_title(words)
         axes.legend()
-        figure_style.rows_axis(axes, ["one", "two"], reasons=[words, None])
         figure_style.write_panel_reason(axes, words)
         figure_style.write_footnote(drawn, words)
         return drawn
 
     figure_style.save(Figure(draw, words, foot=words), [tmp_path / "figure.svg"], words, screen=True)
     svg = (tmp_path / "figure.svg").read_text()
-    assert svg.count(f">{words}</text>") == 6
+    assert svg.count(f">{words}</text>") == 5
     assert "$n_t$</text>" not in svg
 
     figure_style.save(Figure(lambda: figure_style.empty_canvas(words), ""), [tmp_path / "empty.svg"], "", screen=True)

@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from html import escape
-from itertools import pairwise
-from math import ceil, inf, isfinite
+from math import inf, isfinite
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -31,14 +30,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
 
-    FloatArray = npt.NDArray[np.float64]
 
-
-# in inches: widths of a column and of the text in a two-column paper, and height per row
+# in inches: widths of a column and of the text in a two-column paper
 COLUMN_WIDTH = 3.45
 TEXT_WIDTH = 7.1
-ROW_HEIGHT = 0.17
 
 
 class Look(NamedTuple):
@@ -64,19 +61,12 @@ PINK = "#cc79a7"
 VIOLET = "#5e3c99"
 GREY = "#6b6b6b"
 PALE = "#c8c8c8"
-#: Colour of a published range, and styles of a published number as a line and as a mark.
+#: Colour of a published range.
 BAND = "#e8e4d8"
-PUBLISHED_LINE: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (4, 2))}
-PUBLISHED_MARK: dict[str, Any] = {
-    "marker": PUBLISHED.marker, "markersize": 3.8, "markerfacecolor": PUBLISHED.fill,
-    "markeredgecolor": PUBLISHED.colour, "markeredgewidth": 0.8, "linestyle": "", "zorder": 6,
-}  # fmt: skip
 #: Colour and marker for each precision; distinguishable in greyscale too.
 PRECISIONS = {"single": (PINK, "s"), "double": (VIOLET, "o")}
 #: Symbols of bars and diamonds, used as heads of the columns of numbers beside a panel.
 DIAMOND = "◇"
-#: Largest end of a whisker that is drawn in full, as a multiple of the largest bar.
-LONGEST_WHISKER = 1.5
 # colour map with uniform luminance, safe for colour-blind readers; fast regions are bright
 HEAT = "cividis_r"
 
@@ -267,14 +257,6 @@ def figure_settings(*, screen: bool = False) -> AbstractContextManager[None]:
     return plotting.style.context(["default", RC, medium])
 
 
-def rows_axis(axes: Axes, names: Sequence[str], *, reasons: Sequence[str | None]) -> None:
-    """Label the rows of the y axis, the first on top, and write the reason into each row without data."""
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    write_missing_reasons(axes, reasons)
-
-
 #: Numbers that are written without powers of ten, and ratio of an axis's ends from which only these have ticks.
 PLAIN, WIDE = (1e-4, 1e6), 300.0
 
@@ -297,83 +279,15 @@ def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
     axis.set_minor_locator(plotting.NullLocator())
 
 
-def write_column(
-    axes: Axes, texts: Sequence[str | None], header: tuple[str, str], *, points: float = 3, bold: Sequence[int] = ()
-) -> None:
-    """Write a column of numbers to the right of an axes, one number per row, with a head if there are any numbers.
-
-    `header` has the name or symbol, and the colour, of the series of the numbers; `points` is the gap to the
-    axes; the numbers of the rows `bold` are bold.
-    """
-    name, colour = header
-    text_style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6, "annotation_clip": False}
-    if any(text is not None for text in texts):
-        axes.annotate(
-            name, (1, 1), xycoords="axes fraction", xytext=(points, 2), color=colour, va="bottom", **text_style
-        )
-    for row, text in enumerate(texts):
-        if text is not None:
-            axes.annotate(
-                text, (1, row), xycoords=axes.get_yaxis_transform(), xytext=(points, 0), va="center", color="black",
-                fontweight="bold" if row in bold else "normal", **text_style,
-            )  # fmt: skip
-
-
-def right_end(values: Iterable[float | None], intervals: Iterable[tuple[float, float] | None], room: float) -> float:
-    """Return the right end of a bar chart's axis: `room` times the largest value, or the end of the longest whisker.
-
-    Whiskers are cut off at `LONGEST_WHISKER` times the largest value, so that they do not make all bars short.
-    """
-    largest_value = max((value for value in values if value is not None), default=1.0)
-    ends = max((interval[1] for interval in intervals if interval is not None), default=0.0)
-    return max(room * largest_value, min(1.02 * ends, LONGEST_WHISKER * largest_value))
-
-
-def draw_whisker(axes: Axes, interval: tuple[float, float] | None, y: float, right: float = inf) -> None:
-    """Draw a confidence interval (None: nothing) over the end of a horizontal bar at height `y`.
-
-    An interval that extends beyond `right`, the end of the axis, ends there in an arrow.
-    """
-    if interval is None:
-        return
-    # a white outline makes thin lines visible on dark bars
-    outline = plotting.withStroke(linewidth=1.4, foreground="white")
-    marker_style: dict[str, Any] = {"color": "black", "markersize": 2.5, "zorder": 4, "path_effects": [outline]}
-    low, high = interval
-    axes.plot(
-        (low, min(high, right)),
-        (y, y),
-        linewidth=0.6,
-        marker="|",
-        markevery=[0] if high > right else None,
-        **marker_style,
-    )
-    if high > right:
-        axes.plot(right, y, linestyle="", marker=">", clip_on=False, **marker_style)
-
-
-def write_missing_reasons(axes: Axes, reasons: Sequence[str | None]) -> None:
-    """Write into each row without data the reason why it is missing."""
-    for row, reason in enumerate(reasons):
-        if reason:
-            axes.text(
-                0.015, row, reason, transform=axes.get_yaxis_transform(), va="center", color=GREY,
-                fontsize=6, style="italic", zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-            )  # fmt: skip
+#: Style of the reason why nothing is drawn.
+REASON: dict[str, Any] = {
+    "color": GREY, "style": "italic", "zorder": 5, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1},
+}  # fmt: skip
 
 
 def write_panel_reason(axes: Axes, reason: str) -> None:
-    """Write the reason `reason` nothing is drawn into the middle of an empty panel."""
-    axes.text(
-        0.5, 0.5, reason, transform=axes.transAxes, ha="center", va="center", color=GREY, style="italic",
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-    )  # fmt: skip
-
-
-def write_footnote(figure: Canvas, text: str | None) -> None:
-    """Write a line of text below the figure, if there is one."""
-    if text is not None:
-        _write_below(figure, text, "outside lower left")
+    """Write the reason why nothing is drawn into the middle of an empty panel."""
+    axes.text(0.5, 0.5, reason, transform=axes.transAxes, ha="center", va="center", **REASON)
 
 
 def _write_foot(figure: Canvas, foot: str, *, is_fitted: bool) -> None:
@@ -386,7 +300,7 @@ def _write_foot(figure: Canvas, foot: str, *, is_fitted: bool) -> None:
     is_beside = sum(len(text.get_text()) for text in footnotes) + len(foot) <= letters
     lines = "\n".join(wrap(foot, letters))
     if is_fitted or is_beside or not footnotes:
-        _write_below(figure, foot if is_fitted else lines, "outside lower right")
+        write_footnote(figure, foot if is_fitted else lines, "outside lower right")
     else:
         footnotes[0].set_text(f"{footnotes[0].get_text()}\n{lines}")
 
@@ -395,39 +309,16 @@ def _write_foot(figure: Canvas, foot: str, *, is_fitted: bool) -> None:
 FOOT = "foot"
 
 
-def _write_below(figure: Canvas, text: str, location: Literal["outside lower left", "outside lower right"]) -> None:
+def write_footnote(
+    figure: Canvas, text: str, location: Literal["outside lower left", "outside lower right"] = "outside lower left"
+) -> None:
     """Write a line of text below the figure, as a legend without handles, for which the layout reserves space."""
     handle = plotting.Line2D([], [], linestyle="")
     legend = figure.legend(
-        [handle],
-        [text],
-        loc=location,
-        handlelength=0,
-        handletextpad=0,
-        borderpad=0.1,
-        labelcolor=GREY,
+        [handle], [text], loc=location, handlelength=0, handletextpad=0, borderpad=0.1, labelcolor=GREY,
         fontsize=FOOT_POINTS,
-    )
+    )  # fmt: skip
     legend.set_gid(FOOT)
-
-
-#: Total number of letters of two legend labels that fit side by side into a panel of half the text width.
-LETTERS_BESIDE = 55
-
-
-def legend_columns(labels: Sequence[str], most: int = 2, letters: int = LETTERS_BESIDE) -> int:
-    """Return how many legend columns, `most` at most, have longest labels of no more than so many letters together."""
-
-    def column_letters(columns: int) -> int:
-        ends = [ceil(len(labels) * index / columns) for index in range(columns + 1)]
-        return sum(max(map(len, labels[start:end]), default=0) for start, end in pairwise(ends))
-
-    return next((columns for columns in range(most, 1, -1) if column_letters(columns) <= letters), 1)
-
-
-def height(n_rows: int, extra_height: float = 0.75, per_row: float = ROW_HEIGHT) -> float:
-    """Return the height in inches of a figure with a number of rows."""
-    return extra_height + per_row * max(n_rows, 2)
 
 
 def empty_canvas(reason: str) -> Canvas:
@@ -470,17 +361,26 @@ def _marks(axes: Axes) -> Iterator[tuple[Any, list[str]]]:
                 yield bar, [_text(container.get_label(), ((rows, centre), (values, value)))] if isfinite(value) else []
     for line in axes.lines:
         if line.get_marker() not in (None, "None", "", " "):
-            points = np.asarray(line.get_xydata(), float)
-            has_values = all(line.get_transform().contains_branch_seperately(axes.transData))  # no marks beside a panel
-            yield line, _points(axes, line.get_label(), points) if has_values else []
+            yield line, _points(axes, line.get_label(), line.get_xydata()) if _has_values(line, axes) else []
     for collection in axes.collections:
         if isinstance(collection, plotting.PathCollection):
-            yield collection, _points(axes, collection.get_label(), np.asarray(collection.get_offsets(), float))
+            yield collection, _points(axes, collection.get_label(), collection.get_offsets())
 
 
-def _points(axes: Axes, label: object, points: FloatArray) -> list[str]:
+def _has_values(line: Line2D, axes: Axes) -> bool:
+    """Return whether places of marks are numbers of the axes, perhaps shifted on the page, and not beside the panel."""
+    corners = np.transpose([axes.get_xlim(), axes.get_ylim()])
+    size, size_of_axes = (np.diff(t.transform(corners), axis=0) for t in (line.get_transform(), axes.transData))
+    return np.allclose(size, size_of_axes)
+
+
+def _points(axes: Axes, label: object, points: npt.ArrayLike) -> list[str]:
     """Return the text of each point of an (n, 2) array; those that are not finite are not drawn."""
-    return [_text(label, ((axes.xaxis, x), (axes.yaxis, y))) for x, y in points if isfinite(x) and isfinite(y)]
+    return [
+        _text(label, ((axes.xaxis, x), (axes.yaxis, y)))
+        for x, y in np.asarray(points, float)
+        if isfinite(x) and isfinite(y)
+    ]
 
 
 def _text(label: object, values: Iterable[tuple[Axis, float]]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
 
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
-from repro.results import figure_style, plotting
+from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case, Method, Selection, one_line
 from repro.results.columns import (
     ABBREVIATIONS,
@@ -21,23 +21,22 @@ from repro.results.columns import (
     speedup_column,
     time_column,
 )
+from repro.results.figure_forms import UNITY, Pen, Reference, draw_panels
+from repro.results.figure_rows import Marks, Row, Rows
 from repro.results.problem_lines import join_sentences, measurement_note, name_cell, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure, table
 from repro.results.significance import ratio_of
 from repro.results.tables import Cell, Column, Figure, Table, natural, table_of
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
-#: Colours and markers of the library and of rivals, in their order.
-MARKS = (
-    (figure_style.LIBRARY.colour, "|"),
-    (figure_style.GREEN, "o"),
-    (figure_style.VIOLET, "s"),
-    (figure_style.PINK, "D"),
-    ("black", "^"),
-    (figure_style.GREY, "v"),
+#: Marks of the library and of rivals, in their order.
+PENS = (
+    Pen(figure_style.LIBRARY.colour, "|", size=5),
+    Pen(figure_style.GREEN, "o", size=4),
+    Pen(figure_style.VIOLET, "s", size=4),
+    Pen(figure_style.PINK, "D", size=4),
+    Pen("black", "^", size=4),
+    Pen(figure_style.GREY, "v", size=4),
 )
 #: Maximum number of rivals that the note below the figure names.
 NAMED = 3
@@ -210,7 +209,10 @@ def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
             measurement_note(campaign, clock),
             unavailable_note(campaign),
         ]
-        return Figure(lambda: _draw(lines, len(contests) > 1), join_sentences(caption), is_empty=not lines, clock=clock)
+        panel, empty = _panel(lines, len(contests) > 1), "no rival has a time in this campaign"
+        return Figure(
+            lambda: draw_panels([panel], empty, mark=_cross_note(lines)), join_sentences(caption), not lines, clock
+        )
 
 
 def _untimed_sentence(lines: Sequence[RivalLine]) -> str:
@@ -220,47 +222,35 @@ def _untimed_sentence(lines: Sequence[RivalLine]) -> str:
     return f"Without a time: {', '.join(rival_counts)}." if rival_counts else ""
 
 
-def _draw(lines: Sequence[RivalLine], with_task: bool) -> Canvas:
-    if not lines:
-        return figure_style.empty_canvas("no rival was tried in this campaign")
+def _panel(lines: Sequence[RivalLine], with_task: bool) -> Rows[Sequence[RivalLine]]:
+    """Return a row for each case, with a mark for each rival and the library, and a cross for rivals without a time."""
     cases: dict[str, list[RivalLine]] = {}
     for line in lines:
         task = f", {line.title}" if with_task else ""
-        label = f"{line.case.problem} ({ABBREVIATIONS[line.case.precision]}{task})"
-        cases.setdefault(label, []).append(line)
+        cases.setdefault(f"{line.case.problem} ({ABBREVIATIONS[line.case.precision]}{task})", []).append(line)
+
+    def speedup(rival: str, case: Sequence[RivalLine]) -> float | None:
+        return next((ratio_of(line.ours, line.time) for line in case if line.rival == rival), None)
+
+    def reason(case: Sequence[RivalLine]) -> str:
+        return next((line.status for line in case if line.time is None), "nothing of ours has a time")
+
     names = list(dict.fromkeys(line.rival for line in lines))
-    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, figure_style.height(len(cases), extra_height=0.95))
-    axes = drawing.add_subplot()
-    reasons: list[str | None] = []
-    drawn_labels: set[str] = set()
-    for y, case_lines in enumerate(cases.values()):
-        ratios = {line.rival: ratio_of(line.ours, line.time) for line in case_lines}
-        ratios["library"] = ratio_of(case_lines[0].ours, case_lines[0].library)
-        for name, ratio in ratios.items():
-            if ratio:
-                drawn_labels.add(name)
-                colour, marker = _mark(name, names)
-                axes.plot(ratio, y, color=colour, marker=marker, markersize=4, linestyle="", zorder=3)
-        reason = next((line.status for line in case_lines if line.time is None), "nothing of ours has a time")
-        reasons.append(None if any(ratios.values()) else reason)
-        if any(ratios.values()) and any(line.time is None for line in case_lines):
-            at_the_axis = axes.get_yaxis_transform()
-            axes.plot(0.012, y, color="black", marker="x", markersize=4, linestyle="", transform=at_the_axis)
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    axes.set_xlim(min(low, 0.48), max(high, 2.1))  # ticks on both sides of 1
-    figure_style.log_ticks(axes.xaxis)
-    axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
-    axes.set_xlabel("times as fast as ours")
-    axes.grid(axis="x")
-    figure_style.rows_axis(axes, list(cases), reasons=reasons)
-    handles = []
-    for name in (name for name in ("library", *names) if name in drawn_labels):
-        colour, marker = _mark(name, names)
-        handles.append(plotting.Line2D([], [], color=colour, marker=marker, markersize=4, linestyle="", label=name))
-    drawing.legend(handles=handles, loc="outside upper left", ncols=4)
-    figure_style.write_footnote(drawing, _cross_note(lines))
-    return drawing
+    library = Marks[Sequence[RivalLine]]("library", PENS[0], lambda case: ratio_of(case[0].ours, case[0].library))
+    rivals = [
+        Marks(name, PENS[1 + index % (len(PENS) - 1)], partial(speedup, name)) for index, name in enumerate(names)
+    ]
+    return Rows(
+        [
+            Row(label, [case], reason=reason(case), has_cross=any(line.time is None for line in case))
+            for label, case in cases.items()
+        ],
+        "times as fast as ours",
+        marks=[library, *rivals],
+        references=[Reference(1, pen=UNITY)],
+        scale="log",
+        within=(0.48, 2.1),  # ticks on both sides of 1
+    )
 
 
 def _cross_note(lines: Sequence[RivalLine]) -> str | None:
@@ -268,7 +258,3 @@ def _cross_note(lines: Sequence[RivalLine]) -> str | None:
     without = list(dict.fromkeys(f"{line.rival} ({line.status})" for line in lines if line.time is None))
     rivals_text = ", ".join(without) if len(without) <= NAMED else f"{len(without)} rivals, which the caption names"
     return f"× no time: {rivals_text}" if without else None
-
-
-def _mark(name: str, names: Sequence[str]) -> tuple[str, str]:
-    return MARKS[0] if name == "library" else MARKS[1 + names.index(name) % (len(MARKS) - 1)]

@@ -15,8 +15,8 @@ from repro.results.published import Published
 from repro.results.registry import artifacts, get_artifact
 from repro.results.significance import geometric_mean
 from repro.results.tables import Figure, Table
-from repro.studies.compound_spmv.figures.performance import MEAN, speedup_bars
-from repro.studies.compound_spmv.results import all_times, paper_rows
+from repro.studies.compound_spmv.figures.performance import MEAN, over, speedup_rows
+from repro.studies.compound_spmv.results import FLOOR, LIBRARY, OURS, PAPERS, all_times, paper_rows
 from repro.studies.compound_spmv.tables.performance import CG_QUANTITIES, CHAIN_QUANTITIES, QUANTITIES
 from support.synthetic_campaign import EXTENDED, PROBLEMS, REORDERED, STUDY, Maker
 
@@ -157,18 +157,16 @@ def test_a_column_of_numbers_is_headed_by_the_name_of_its_bars(
 
 
 def test_bars(extended: Campaign, gpu: Campaign, published: Published) -> None:
-    rows = {
-        bar.label: bar
-        for bar in speedup_bars([s for s in all_times(extended, published) if s.case.precision == "single"])
-    }
-    assert [label for label, bar in rows.items() if bar.heading] == [
+    single = [case for case in all_times(extended, published) if case.case.precision == "single"]
+    rows = {row.label: row for row in speedup_rows(single)}
+    assert [label for label, row in rows.items() if not row.cases] == [
         "complex entries", "quaternion entries", "3×3 entries",
     ]  # fmt: skip
-    hubs = rows[f"{HUBS}‡"]
-    assert (hubs.ours, hubs.papers, hubs.floor) == pytest.approx((15 / 6, 1.5, 15 / 8))
-    assert rows["fem/NX_MotorH67k"].missing == "unavailable"
-    assert rows[MEAN].ours == pytest.approx(2.5)
-    assert rows["mhd1280b"].mostly_launch
+    speedups = [rows[f"{HUBS}‡"].number(over(LIBRARY, kernel)) for kernel in (OURS, PAPERS, FLOOR)]
+    assert speedups == pytest.approx([15 / 6, 1.5, 15 / 8])
+    assert rows["fem/NX_MotorH67k"].reason == "unavailable"
+    assert rows[MEAN].number(over(LIBRARY, OURS)) == pytest.approx(2.5)
+    assert rows["mhd1280b"].has_star
     assert "geometric means: single: 2.50× (ours; from 2.50 to 2.50×)" in figure(
         extended, published, "figure-speedup"
     ).caption.replace("Geometric", "geometric")

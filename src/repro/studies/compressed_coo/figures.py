@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from repro.bench.rows import TIMED
 from repro.results.campaign_data import Campaign, brief_reason
-from repro.results.figure_forms import UNITY, Bars, Marks, Pen, Reference, Row, Rows, draw_panels
+from repro.results.figure_forms import UNITY, Pen, Reference, draw_panels
+from repro.results.figure_rows import Bars, Marks, Row, Rows
 from repro.results.figure_style import LIBRARY, OURS, PALE, PAPERS, Look
 from repro.results.problem_lines import (
     join_sentences,
@@ -239,10 +240,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         bars=[ours, papers],
         marks=[*([defaults, judged] if is_gpu else []), *chips],
         title=f"{precision} precision",
-        references=[
-            Reference(1, pen=UNITY),
-            *published_lines("published median over the default", published_medians),
-        ],
+        references=[Reference(1, pen=UNITY), *published_lines("published median over the default", published_medians)],
     )
     medians_text = " and ".join(
         f"{value:g}× on {'an' if gpu[0] == 'A' else 'a'} {gpu}" for gpu, value in published_medians.items()

@@ -7,20 +7,8 @@ from statistics import fmean
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Method, brief_reason
-from repro.results.figure_forms import (
-    PUBLISHED_MARK,
-    UNITY,
-    Axis,
-    Bars,
-    Curve,
-    Curves,
-    Marks,
-    Pen,
-    Reference,
-    Row,
-    Rows,
-    draw_panels,
-)
+from repro.results.figure_forms import PUBLISHED_MARK, UNITY, Axis, Curve, Curves, Pen, Reference, draw_panels
+from repro.results.figure_rows import Bars, Marks, Row, Rows
 from repro.results.figure_style import GREY, LIBRARY, OURS, PAPERS
 from repro.results.problem_lines import (
     cpu_note,
@@ -112,7 +100,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
     )
 
     def panel(
-        title: str, bars: Sequence[UpdateBars], operation: str, missing: str, *published_numbers: Reference
+        title: str, bars: Sequence[UpdateBars], operation: str, missing: str, published_numbers: Sequence[Reference]
     ) -> Rows[results.DynamicCase]:
         def reason(case: results.DynamicCase) -> str:
             if not case.is_measured:
@@ -127,25 +115,14 @@ def updates(campaign: Campaign, published: Published) -> Figure:
             title,
             [*(published_numbers if is_gpu else ()), Reference(1, pen=UNITY)],
             row_height=0.3,
-            has_own_legend=True,
         )
 
+    entry = f"published: iterative largest {max_rate}; streaming mean {mean}, largest {best}"
+    iterative, streaming = ([Reference(float(text), entry) for text in texts] for texts in ((max_rate,), (mean, best)))
+    title = f"iterative: a batch and {PRODUCTS_PER_BATCH} products"
     panels = [
-        panel(
-            f"iterative: a batch and {PRODUCTS_PER_BATCH} products",
-            ITERATIVE_BARS,
-            "iterate",
-            "was not iterated with HYB",
-            Reference(float(max_rate), f"published largest, {max_rate}"),
-        ),
-        panel(
-            "streaming: the whole matrix",
-            STREAMING_BARS,
-            "stream",
-            "was not streamed into both",
-            Reference(float(mean), f"published: mean {mean}, largest {best}"),
-            Reference(float(best)),
-        ),
+        panel(title, ITERATIVE_BARS, "iterate", "was not iterated with HYB", iterative),
+        panel("streaming: the whole matrix", STREAMING_BARS, "stream", "was not streamed into both", streaming),
     ]
     caption = [
         "How many times faster than HYB. Left (the paper’s upper half): batch after batch is inserted, each followed",
@@ -274,11 +251,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
 
 
 @figure(
-    STUDY_NAME,
-    "figure-5-5",
-    title="Speed-up over several devices",
-    numbering=f"Figure 5.5 of {CITED}",
-    needs="devices",
+    STUDY_NAME, "figure-5-5", title="Speed-up over several devices", numbering=f"Figure 5.5 of {CITED}", needs="devices"
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """Speedup over the number of devices: a panel for each problem, a line for each kind of product and precision."""

@@ -8,21 +8,8 @@ from statistics import median
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Method, brief_reason
-from repro.results.figure_forms import (
-    DASHED,
-    PUBLISHED_MARK,
-    UNITY,
-    Bars,
-    Fill,
-    Marks,
-    Pen,
-    Reference,
-    Row,
-    Rows,
-    Segment,
-    Stack,
-    draw_panels,
-)
+from repro.results.figure_forms import DASHED, PUBLISHED_MARK, UNITY, Fill, Pen, Reference, draw_panels
+from repro.results.figure_rows import Bars, Marks, Row, Rows, Segment, Stack
 from repro.results.figure_style import GREY, LIBRARY, OURS, PAPERS, Look
 from repro.results.problem_lines import (
     cpu_note,
@@ -300,10 +287,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         results.LIBRARY: LIBRARY._replace(label=f"{library_of(campaign)}, fastest"),
     }
     set_ups = [set_up_bars(OURS, results.OUR_SET_UP), set_up_bars(PAPERS, results.PAPERS_SET_UP)]
-    bars = {
-        "A·P and R·(A·P)": [product_bars(look, method) for method, look in looks.items()],
-        "set-up": set_ups,
-    }
+    bars = {"A·P and R·(A·P)": [product_bars(look, method) for method, look in looks.items()], "set-up": set_ups}
 
     def panel(
         task: str, title: str, quantity: str, missing: str, marks: Sequence[ProblemMarks], lines: list[Reference]

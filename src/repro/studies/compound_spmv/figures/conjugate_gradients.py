@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from repro.results import figure_style, plotting
-from repro.results.campaign_data import Campaign, Method
+from repro.results.campaign_data import Campaign
 from repro.results.columns import MICRO
+from repro.results.figure_forms import DASHED, Axis, Curve, Curves, Pen, Reference, draw_panels
+from repro.results.figure_style import GREY, LIBRARY, OURS
 from repro.results.problem_lines import join_sentences, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
@@ -25,30 +24,8 @@ from repro.studies.compound_spmv.results import (
 )
 from repro.studies.compound_spmv.tables.conjugate_gradients import how_solved, missing_problems_note
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-    from matplotlib.lines import Line2D
-
-
 MEGA = 1e6
 MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class Series:
-    """A series of points: its legend text, its role, and whether its marks are hollow."""
-
-    label: str
-    style: figure_style.Look
-    hollow: bool = False
-
-    def points(self, x: Sequence[float], y: Sequence[float]) -> Line2D:
-        """Return marks of the series, also the legend's, for which there are no places."""
-        return plotting.Line2D(
-            x, y, linestyle="", marker=self.style.marker, markersize=4.2, markeredgewidth=0.9, label=self.label,
-            markerfacecolor="white" if self.hollow else self.style.fill, markeredgecolor=self.style.colour, zorder=3,
-        )  # fmt: skip
 
 
 @figure(
@@ -75,71 +52,53 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
         remarks([case.line for case in cases]),
         unavailable_note(campaign),
     ]  # fmt: skip
-    library = library_of(campaign)
+    line = Reference(chip / MEGA, f"shared memory, {chip / MIB:.0f} MiB", Pen(GREY, dashes=DASHED))
+    panels = [
+        Curves(
+            _curves([case for case in cases if case.case.precision == precision], library_of(campaign)),
+            Axis("matrix [MB]", "log"),
+            Axis("time of an iteration [µs]", "log"),
+            f"{precision} precision",
+            uprights=[line] if chip else [],
+            height=2.1,
+        )
+        for precision in campaign.precisions
+    ]
+    empty = "conjugate gradients were not timed in this campaign"
     return Figure(
-        lambda: _draw(cases, campaign.precisions, library, chip),
-        join_sentences(caption),
-        is_empty=not cases,
-        clock="graph",
+        lambda: draw_panels(panels, empty, is_shared=True), join_sentences(caption), is_empty=not cases, clock="graph"
     )
 
 
-def _draw(cases: Sequence[Times], precisions: Sequence[str], library: str, chip: int) -> Canvas:
-    if not cases:
-        return figure_style.empty_canvas("conjugate gradients were not timed in this campaign")
-    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 2.6)
-    panels = drawing.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
-    series = {
-        CHIP_CG: Series("ours, on the chip", figure_style.OURS),
-        OUR_CG: Series("ours, products in a graph", figure_style.OURS._replace(marker="v"), hollow=True),
-        LIBRARY_CG: Series(f"{library}, products in a graph", figure_style.LIBRARY),
-    }
-    partial_series = replace(series[CHIP_CG], label="ours, partly on the chip", hollow=True)
-    for axes, precision in zip(panels, precisions, strict=True):
-        for case in cases:
-            if case.case.precision == precision:
-                _draw_case(axes, case, series | {CHIP_CG: partial_series} if _is_partly_on_chip(case) else series)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        if chip:
-            axes.axvline(chip / MEGA, color=figure_style.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
-        axes.set_title(f"{precision} precision")
-        axes.set_xlabel("matrix [MB]")
-        figure_style.log_ticks(axes.xaxis)
-        figure_style.log_ticks(axes.yaxis)
-        axes.grid()
-    panels[0].set_ylabel("time of an iteration [µs]")
-    handles = [line.points([], []) for line in series.values()]
-    if any(map(_is_partly_on_chip, cases)):
-        handles.insert(1, partial_series.points([], []))
-    if chip:
-        label = f"shared memory, {chip / MIB:.0f} MiB"
-        handles.append(plotting.Line2D([], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=label))
-    drawing.legend(handles=handles, loc="outside upper left", ncols=4, handletextpad=0.4, columnspacing=1.2)
-    return drawing
+def _curves(cases: Sequence[Times], library: str) -> list[Curve]:
+    """Return the points of each solver, and lines that join the points of each problem."""
+    whole = [case for case in cases if not _is_partly_on_chip(case)]
+    partly = [case for case in cases if _is_partly_on_chip(case)]
+    # where times are equal, the solver on the chip covers others
+    on_chip = Pen(OURS.colour, OURS.marker, size=4.2, zorder=3.5)
+    curves = [
+        Curve(label, pen, [(_megabytes(case), MICRO * time.seconds) for case in of if (time := case.iteration(solver))])
+        for label, pen, solver, of in (
+            ("ours, on the chip", on_chip, CHIP_CG, whole),
+            ("ours, partly on the chip", on_chip._replace(is_hollow=True), CHIP_CG, partly),
+            ("ours, products in a graph", Pen(OURS.colour, "v", is_hollow=True, size=4.2), OUR_CG, cases),
+            (f"{library}, products in a graph", Pen(LIBRARY.colour, LIBRARY.marker, size=4.2), LIBRARY_CG, cases),
+        )
+    ]
+    for case in cases:
+        times = [MICRO * time.seconds for solver in (CHIP_CG, OUR_CG, LIBRARY_CG) if (time := case.iteration(solver))]
+        ends = [(_megabytes(case), end) for end in (min(times), max(times))]
+        curves.append(Curve("", Pen(GREY, dashes="-", width=0.3, zorder=1), ends))
+    return curves
+
+
+def _megabytes(case: Times) -> float:
+    """Return the size of the matrix as the solver on the chip stores it."""
+    chip = case[CHIP_CG]
+    return (chip.row.matrix_bytes or 0) / MEGA if chip else 0.0
 
 
 def _is_partly_on_chip(case: Times) -> bool:
     """Return whether the device has memory on the chip for the matrix, but only a part of the matrix stays there."""
     chip = case[CHIP_CG]
     return chip is not None and bool(chip.row.chip_bytes) and (case.kept or 0) < 1
-
-
-def _draw_case(axes: Axes, case: Times, series: Mapping[Method, Series]) -> None:
-    """Draw the points of one problem in a panel, joined by a line."""
-    chip = case[CHIP_CG]
-    megabytes = (chip.row.matrix_bytes or 0) / MEGA if chip else 0
-    solvers = (OUR_CG, LIBRARY_CG, CHIP_CG)  # drawn last, the solver on the chip covers others with equal times
-    points = [(time.seconds * MICRO, series[solver]) for solver in solvers if (time := case.iteration(solver))]
-    _draw_points(axes, megabytes, points)
-
-
-def _draw_points(axes: Axes, x: float, points: Sequence[tuple[float, Series]]) -> None:
-    """Draw the points of one problem (pairs of value and series) at the same x, joined by a line."""
-    if len(points) > 1:
-        values = [value for value, _ in points]
-        ends = [min(values), max(values)]
-        axes.plot([x, x], ends, color=figure_style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
-    for value, series in points:
-        axes.add_line(series.points([x], [value]))
-    axes.autoscale_view()

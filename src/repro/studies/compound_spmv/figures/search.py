@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.results import figure_style, plotting
+from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.columns import MICRO
 from repro.results.cross_campaign import campaign_label, conflict_note, others_note
+from repro.results.figure_forms import Axis, ColourBar, Curve, Curves, Field, Pen, draw_panels
+from repro.results.figure_rows import Marks, Row, Rows
+from repro.results.figure_style import COLUMN_WIDTH, GREY, PRECISIONS, TEXT_WIDTH
 from repro.results.problem_lines import (
     MARK,
     cpu_note,
@@ -46,52 +49,30 @@ from repro.studies.compound_spmv.tables.search import (
 from repro.tuning.strategies import SEEDS, Array, Evaluation, sample_note
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure as Canvas
 
-
-OFFSETS = {"single": -0.16, "double": 0.16}
-TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+Losses = Mapping[str, Sequence[float]]
 
 
-def draw_losses(rows: Mapping[str, Mapping[str, Sequence[float]]], label: str, empty: str) -> Canvas:
-    """Draw losses in percent, given by row name and precision, as dots, and a bar at the median.
+def loss_panel(rows: Mapping[str, Losses], unit: str) -> Rows[Losses]:
+    """Return losses in percent, given by row name and precision, as dots, and a bar at the median.
 
-    The axis is linear up to 1 % and logarithmic beyond. Without rows, the figure shows the text `empty`.
+    The axis is linear up to 1 % and logarithmic beyond.
     """
-    if not rows:
-        return figure_style.empty_canvas(empty)
-    drawing = figure_style.canvas(
-        figure_style.COLUMN_WIDTH, figure_style.height(len(rows), extra_height=0.9, per_row=0.36)
+
+    def dots(precision: str, colour: str, marker: str) -> list[Marks[Losses]]:
+        def median(losses: Losses) -> float | None:
+            return float(np.median(values)) if (values := losses.get(precision)) else None
+
+        return [
+            Marks(precision, Pen(colour, marker, size=2.6), lambda losses: losses.get(precision), "apart", spread=0.2),
+            Marks(f"median, {precision}", Pen(colour, "|", size=7), median, precision, has_key=False),
+        ]
+
+    marks = [series for precision, look in PRECISIONS.items() for series in dots(precision, *look)]
+    return Rows(
+        [Row(name, [losses]) for name, losses in rows.items()], unit, marks=marks, scale="symlog", row_height=0.36
     )
-    axes = drawing.add_subplot()
-    largest_loss = 1.0
-    for row, losses in enumerate(rows.values()):
-        for precision, (colour, marker) in figure_style.PRECISIONS.items():
-            values = losses.get(precision, ())
-            if not values:
-                continue
-            y = row + OFFSETS[precision]
-            spread = np.linspace(-0.09, 0.09, len(values))  # spread dots, so that equal losses do not hide each other
-            axes.plot(values, y + spread, marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.7)
-            axes.plot([np.median(values)] * 2, [y - 0.14, y + 0.14], color=colour, linewidth=1.6)
-            largest_loss = max(largest_loss, *values)
-    axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
-    axes.set_xlim(-0.1, 1.2 * largest_loss)
-    ticks = [tick for tick in TICKS if tick <= 1.2 * largest_loss]
-    axes.xaxis.set_major_locator(plotting.FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(plotting.NullLocator())
-    axes.set_xticklabels([str(tick) for tick in ticks])
-    axes.set_xlabel(label)
-    axes.grid(axis="x")
-    figure_style.rows_axis(axes, [*rows], reasons=[None] * len(rows))
-    handles = [
-        plotting.Line2D([], [], linestyle="", marker=marker, markersize=3, color=colour, label=precision)
-        for precision, (colour, marker) in figure_style.PRECISIONS.items()
-    ]
-    drawing.legend(handles=handles, loc="outside upper right", ncols=2, handletextpad=0.3)
-    return drawing
 
 
 PREFERRED = "fem/NX_MotorH67k"
@@ -113,6 +94,13 @@ class Surface:
     failed: NDArray[np.bool_]
     #: Number of times from a few screening launches only.
     screened: int
+
+    @property
+    def span(self) -> str:
+        """The range of the times in microseconds, for captions and titles; empty if there are none."""
+        if not np.isfinite(self.seconds).any():
+            return ""
+        return f": {digits(np.nanmin(self.seconds) * MICRO)} to {digits(np.nanmax(self.seconds) * MICRO)} µs"
 
 
 def surface(campaign: Campaign, problem_name: str, layout: str, kind: str) -> Surface:
@@ -158,11 +146,7 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
     record = campaign.problems[problem]
     label = f"{problem}{MARK}" if is_marked(record) else problem
     surfaces = [surface(campaign, problem, layout, kind) for layout, kind in pairs]
-    caption_counts = [
-        f"{s.title}: {digits(np.nanmin(s.seconds) * MICRO)} to {digits(np.nanmax(s.seconds) * MICRO)} µs"
-        for s in surfaces
-        if np.isfinite(s.seconds).any()
-    ]
+    caption_counts = [s.title + s.span for s in surfaces if s.span]
     failure_count = sum(int(s.failed.sum()) for s in surfaces)
     screened_count = sum(s.screened for s in surfaces)
     time_count = sum(int(np.isfinite(s.seconds).sum()) for s in surfaces)
@@ -200,30 +184,32 @@ def kinds(campaign: Campaign, published: Published) -> Figure:
     return _surface_figure(campaign, 7, pairs, "static and dynamic schedules in ELL-AoS-SoA")
 
 
-def _draw_surfaces(surfaces: list[Surface], title: str, unit: str) -> Canvas:
+def _draw_surfaces(surfaces: Sequence[Surface], title: str, unit: str) -> Canvas:
     times = np.concatenate([s.seconds[np.isfinite(s.seconds)] for s in surfaces]) * MICRO
     if not times.size:
         return figure_style.empty_canvas(f"no valid time of these layouts for {title}")
-    norm = plotting.LogNorm(times.min(), times.max() if times.max() > times.min() else times.min() * 1.01)
-    rows = max(len(s.blocks_per_sm) for s in surfaces)
-    panel = 0.19 * max(rows, 4)  # inches
-    drawing = figure_style.canvas(figure_style.TEXT_WIDTH, 1.0 + panel)
-    panels = drawing.subplots(1, len(surfaces), squeeze=False)[0]
-    for axes, surface in zip(panels, surfaces, strict=True):
-        _surface_panel(axes, surface, norm)
-    panels[0].set_ylabel(f"blocks per {unit} $n_b$")
-    bar = drawing.colorbar(
-        plotting.ScalarMappable(norm, figure_style.HEAT), ax=list(panels), label="median time [µs]", pad=0.02, aspect=25
-    )
-    bar.set_ticks(ticks := log_ticks(norm, 0.12 / panel), labels=[f"{x:g}" for x in ticks])
-    bar.ax.yaxis.set_minor_locator(plotting.NullLocator())
-    drawing.suptitle(title, fontsize=7.5)
-    return drawing
+    limits = float(times.min()), float(max(times.max(), times.min() * 1.01))
+    height = 0.19 * max(4, *(len(s.blocks_per_sm) for s in surfaces))  # inches
+    panels = [
+        Field(
+            s.seconds * MICRO,
+            [*map(str, s.block_sizes)],
+            [*map(str, s.blocks_per_sm)],
+            "threads per block $n_t$",
+            f"blocks per {unit} $n_b$",
+            s.title + s.span,
+            limits,
+            crosses=s.failed,
+            height=height + 0.65,
+        )
+        for s in surfaces
+    ]
+    bar = ColourBar("median time [µs]", limits, {tick: f"{tick:g}" for tick in log_ticks(*limits, 0.12 / height)})
+    return draw_panels(panels, "", bar=bar, title=title)
 
 
-def log_ticks(norm: LogNorm, gap: float) -> list[float]:
+def log_ticks(low: float, high: float, gap: float) -> list[float]:
     """Return ticks at both ends (three digits) and at round numbers, at least the fraction `gap` of the axis apart."""
-    low, high = norm.vmin or 1.0, norm.vmax or 1.0
     min_ratio = (high / low) ** gap
     ticks_in_use = [float(f"{x:.3g}") for x in (low, high)]
     for steps in ((1.0,), (2.0, 5.0), (1.5, 3.0, 4.0, 7.0)):
@@ -236,31 +222,8 @@ def log_ticks(norm: LogNorm, gap: float) -> list[float]:
     return sorted(set(ticks_in_use))
 
 
-def _surface_panel(axes: Axes, surface: Surface, norm: LogNorm) -> None:
-    finite = surface.seconds[np.isfinite(surface.seconds)] * MICRO
-    span = f": {digits(finite.min())} to {digits(finite.max())} µs" if finite.size else ""
-    axes.set_title(surface.title + span)
-    axes.set_xlabel("threads per block $n_t$")
-    axes.set_xticks(np.arange(len(surface.block_sizes)) + 0.5, [str(v) for v in surface.block_sizes], rotation=45)
-    axes.set_yticks(np.arange(len(surface.blocks_per_sm)) + 0.5, [str(v) for v in surface.blocks_per_sm])
-    axes.tick_params(length=0)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_visible(False)
-    if not surface.block_sizes:
-        axes.text(0.5, 0.5, "not searched", ha="center", color=figure_style.GREY, transform=axes.transAxes)
-        return
-    masked_times = np.ma.masked_invalid(surface.seconds * MICRO)
-    axes.pcolormesh(masked_times, cmap=figure_style.HEAT, norm=norm, edgecolors="white", linewidth=0.3)
-    for i, j in zip(*np.nonzero(surface.failed), strict=True):
-        axes.plot(j + 0.5, i + 0.5, "x", color="black", markersize=5, markeredgewidth=1)
-    if np.isfinite(surface.seconds).any():
-        i, j = np.unravel_index(int(np.nanargmin(surface.seconds)), surface.seconds.shape)
-        axes.plot(j + 0.5, i + 0.5, "*", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=8)
-
-
-#: Number of panels in a row, and height of a row in inches.
-COLUMNS, ROW = 3, 1.5
-LARGEST, SLOWEST = 2.0, 1.5  # ends of the axes, as multiples of the least bytes and of the best time
+#: Number of panels in a row, and ends of the axes, as multiples of the least bytes and of the best time.
+COLUMNS, LARGEST, SLOWEST = 3, 2.0, 1.5
 
 
 @figure(STUDY_NAME, "figure-pareto", title="Time over bytes of the matrix", numbering=f"open in {CITED}")
@@ -281,61 +244,37 @@ def panels(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, "event", "the search"),
         remarks(lines),
     ]
-    return Figure(lambda: _draw_fronts(points_by_problem, mark_meanings(lines)), join_sentences(caption), clock="event")
-
-
-def _draw_fronts(points_by_problem: Mapping[str, Mapping[str, TimesAndBytes]], mark: str | None) -> Canvas:
-    if not points_by_problem:
-        return figure_style.empty_canvas("nothing was searched in this campaign")
-    panel_columns = min(COLUMNS, len(points_by_problem))
-    rows = -(-len(points_by_problem) // panel_columns)
-    drawing = figure_style.canvas(
-        max(figure_style.COLUMN_WIDTH, figure_style.TEXT_WIDTH * panel_columns / COLUMNS), 0.55 + ROW * rows
+    columns = min(COLUMNS, len(points_by_problem))
+    return Figure(
+        lambda: draw_panels(
+            [_front_panel(problem, points) for problem, points in points_by_problem.items()],
+            "nothing was searched in this campaign",
+            across=columns,
+            width=max(COLUMN_WIDTH, TEXT_WIDTH * columns / COLUMNS),
+            is_shared=True,
+            labels=("bytes of the matrix, × least", "time, × best"),
+            mark=mark_meanings(lines),
+        ),
+        join_sentences(caption),
+        clock="event",
     )
-    grid = drawing.subplots(rows, panel_columns, squeeze=False, sharex=True, sharey=True)
-    all_axes = list(grid.flat)
-    for axes, (problem, points_by_precision) in zip(all_axes, points_by_problem.items(), strict=False):
-        _front_panel(axes, points_by_precision)
-        axes.set_title(problem)
-    for axes in all_axes[len(points_by_problem) :]:
-        axes.set_visible(False)
-    for axes in all_axes[max(0, len(points_by_problem) - panel_columns) : len(points_by_problem)]:
-        axes.tick_params(labelbottom=True)
-    drawing.supxlabel("bytes of the matrix, × least", fontsize=7)
-    drawing.supylabel("time, × best", fontsize=7)
-    handles = [
-        plotting.Line2D(
-            [], [], linestyle="-", drawstyle="steps-post", marker=marker, markersize=3, color=colour, label=precision
-        )
-        for precision, (colour, marker) in figure_style.PRECISIONS.items()
-    ]
-    drawing.legend(handles=handles, loc="outside upper right", ncols=2)
-    figure_style.write_footnote(drawing, mark)
-    return drawing
 
 
-def _front_panel(axes: Axes, points_by_precision: Mapping[str, TimesAndBytes]) -> None:
-    anything = False
-    for precision, points in points_by_precision.items():
-        colour, marker = figure_style.PRECISIONS[precision]
-        sizes, times = points.matrix_bytes / points.matrix_bytes.min(), points.seconds / points.seconds.min()
-        anything = anything or bool(((sizes <= LARGEST) & (times <= SLOWEST)).any())
-        axes.plot(sizes, times, marker, color=colour, markerfacecolor="none", markersize=3, markeredgewidth=0.6)
-        axes.plot(
-            sizes[points.front],
-            times[points.front],
-            color=colour,
-            drawstyle="steps-post",
-            marker=marker,
-            markersize=3.4,
-        )
-    if not anything:
-        figure_style.write_panel_reason(
-            axes, f"nothing up to {SLOWEST:g}× the best time\nhas up to {LARGEST:g}× the least bytes"
-        )
-    axes.set_xlim(0.95, LARGEST)
-    axes.set_ylim(0.95, SLOWEST)
-    axes.grid()
+def _front_panel(problem: str, points_by_precision: Mapping[str, TimesAndBytes]) -> Curves:
+    curves, is_bare = [], True
+    for precision, found in points_by_precision.items():
+        points = [*zip(found.matrix_bytes / found.matrix_bytes.min(), found.seconds / found.seconds.min(), strict=True)]
+        is_bare &= not any(size <= LARGEST and time <= SLOWEST for size, time in points)
+        pen = Pen(*PRECISIONS[precision], dashes="-", size=3.4, has_steps=True)
+        open_pen = pen._replace(dashes="", is_hollow=True, size=3)
+        front = [points[index] for index in found.front]
+        curves += [
+            Curve(f"{precision}, beaten", open_pen, [point for point in points if point not in front], has_key=False),
+            Curve(precision, pen, front),
+        ]
+    reason = f"nothing up to {SLOWEST:g}× the best time\nhas up to {LARGEST:g}× the least bytes" if is_bare else ""
+    axes = Axis(limits=(0.95, LARGEST)), Axis(limits=(0.95, SLOWEST))
+    return Curves(curves, *axes, problem, reason=reason, height=1.5)
 
 
 @figure(STUDY_NAME, "figure-portability", title="Winners of one GPU on another", numbering="ours", needs="beside")
@@ -361,8 +300,9 @@ def portability(campaign: Campaign, published: Published) -> Figure:
         others_note(campaign),
         conflict_note(campaign),
     ]
+    panel, empty = loss_panel(rows, "slower than the fastest [%]"), "no case was searched in two campaigns"
     return Figure(
-        lambda: draw_losses(rows, "slower than the fastest [%]", "no case was searched in two campaigns"),
+        lambda: draw_panels([panel], empty, width=COLUMN_WIDTH),
         join_sentences(caption),
         clock="event",
         campaigns=(campaign.name, *(reference.name for reference in campaign.beside)),
@@ -378,17 +318,11 @@ def _losses_by_precision(losses: Iterable[tuple[str, float | None]]) -> dict[str
     return percent_losses
 
 
-#: Colour and marker of each search: learned without this problem, without problems of its entry type, or random.
+#: Label and look of each search: learned without this problem, without problems of its entry type, or random.
 LOOKS = {
-    "problem_unknown": (figure_style.VIOLET, "o"),
-    "entry_unknown": (figure_style.PINK, "s"),
-    "random": (figure_style.GREY, "^"),
-}
-#: What a search has learnt from, in the legend.
-LEARNT_FROM = {
-    "problem_unknown": "learnt from other problems",
-    "entry_unknown": "learnt from other entries",
-    "random": "random",
+    "problem_unknown": ("learnt from other problems", Pen(figure_style.VIOLET, "o", "-", size=3, width=1.2)),
+    "entry_unknown": ("learnt from other entries", Pen(figure_style.PINK, "s", "-", size=3, width=1.2)),
+    "random": ("random", Pen(GREY, "^", "-", size=3, width=1.2)),
 }
 #: Number of markers on a line.
 MARKS = 8
@@ -425,8 +359,17 @@ def progress(campaign: Campaign, published: Published) -> Figure:
         sample_note(replays_by_space.values()),
         measurement_note(campaign, "event", "the search"),
     ]
+    last_step = max(map(_step_count, panel_replays.values()), default=0)
+    has_title = len(panel_replays) > 1
+    panels = [
+        _curve_panel(replays, SPACE_TITLES[space] * has_title, last_step) for space, replays in panel_replays.items()
+    ]
+    keys = {label: pen for panel in panels for label, pen in panel.keys.items()}
+    keys |= {"median": Pen(GREY, dashes="-"), "worst": Pen(GREY, dashes="--")}
+    reason = _missing_panel_reason(replays_by_space, empty_spaces)
+    width = TEXT_WIDTH if has_title else COLUMN_WIDTH
     return Figure(
-        lambda: _draw_curves(panel_replays, _missing_panel_reason(replays_by_space, empty_spaces)),
+        lambda: draw_panels(panels, reason, width=width, is_shared=True, keys=keys),
         join_sentences(caption),
         clock="event",
     )
@@ -457,45 +400,22 @@ def curves(replays: Sequence[Evaluation], key: str) -> Array | None:
     return 100 * np.array([curve[:step_count] for curve in losses]) if step_count else None
 
 
-def _draw_curves(replays_by_space: Mapping[str, Sequence[Evaluation]], reason: str) -> Canvas:
-    if not replays_by_space:
-        return figure_style.empty_canvas(reason)
-    drawing = figure_style.canvas(
-        figure_style.COLUMN_WIDTH if len(replays_by_space) == 1 else figure_style.TEXT_WIDTH, 2.5
-    )
-    panels = drawing.subplots(1, len(replays_by_space), squeeze=False, sharey=True)[0]
-    for axes, (space, replays) in zip(panels, replays_by_space.items(), strict=True):
-        _curve_panel(axes, replays, max(map(_step_count, replays_by_space.values())))
-        axes.set_title(SPACE_TITLES[space] if len(replays_by_space) > 1 else "")
-    panels[0].set_ylabel("slower than the fastest of\nthe exhaustive search [%]")
-    handles = [
-        plotting.Line2D([], [], color=colour, marker=marker, markersize=3, label=LEARNT_FROM[key], linewidth=1.2)
-        for key, (colour, marker) in LOOKS.items()
-        if any(
-            JUDGED[key][1](evaluation) is not None for replays in replays_by_space.values() for evaluation in replays
-        )
-    ]
-    handles.append(plotting.Line2D([], [], color=figure_style.GREY, linestyle="-", label="median"))
-    handles.append(plotting.Line2D([], [], color=figure_style.GREY, linestyle="--", label="worst"))
-    drawing.legend(handles=handles, loc="outside upper left", ncols=2 if len(replays_by_space) == 1 else 5)
-    return drawing
-
-
-def _curve_panel(axes: Axes, replays: Sequence[Evaluation], last_step: int) -> None:
-    for key, (colour, marker) in LOOKS.items():
+def _curve_panel(replays: Sequence[Evaluation], title: str, last_step: int) -> Curves:
+    drawn = []
+    for key, (label, pen) in LOOKS.items():
         losses = curves(replays, key)
-        if losses is None:
-            continue
-        step_numbers = np.arange(1, losses.shape[1] + 1)
-        mark_stride = -(-len(step_numbers) // MARKS)
-        line_style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3, "markevery": mark_stride}
-        axes.plot(step_numbers, np.median(losses, axis=0), linewidth=1.2, **line_style)
-        axes.plot(step_numbers, losses.max(axis=0), linestyle="--", **line_style)
-    axes.set_ylim(0, LIMIT)
-    axes.set_xlim(0.5, last_step + 0.5)
-    axes.xaxis.set_major_locator(plotting.MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
-    axes.grid()
-    axes.set_xlabel("variants measured")
+        if losses is not None:
+            stride = -(-losses.shape[1] // MARKS)
+            steps = range(1, losses.shape[1] + 1)
+            for word, dashed, numbers in (
+                ("", pen, np.median(losses, axis=0)),
+                (", worst", pen._replace(dashes="--", width=0.8), losses.max(axis=0)),
+            ):
+                points = [*zip(steps, numbers.tolist(), strict=True)]
+                drawn.append(Curve(label + word, dashed, points, mark_every=stride, has_key=not word))
+    y_label = "slower than the fastest of\nthe exhaustive search [%]"
+    x = Axis("variants measured", limits=(0.5, last_step + 0.5), is_count=True)
+    return Curves(drawn, x, Axis(y_label, limits=(0, LIMIT)), title, height=2.1)
 
 
 @figure(
@@ -538,8 +458,5 @@ def _order_figure(campaign: Campaign, orders: Mapping[str, Order], clause: str) 
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
     ]
-    return Figure(
-        lambda: draw_losses(rows, "slower than joint tuning [%]", "no problem of this campaign was searched in full"),
-        join_sentences(caption),
-        clock="event",
-    )
+    panel, empty = loss_panel(rows, "slower than joint tuning [%]"), "no problem of this campaign was searched in full"
+    return Figure(lambda: draw_panels([panel], empty, width=COLUMN_WIDTH), join_sentences(caption), clock="event")

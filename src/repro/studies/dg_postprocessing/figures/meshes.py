@@ -15,17 +15,14 @@ from repro.results.figure_forms import (
     PUBLISHED_MARK,
     UNITY,
     Axis,
-    Bars,
     Curve,
     Curves,
     Fill,
-    Marks,
     Pen,
     Reference,
-    Row,
-    Rows,
     draw_panels,
 )
+from repro.results.figure_rows import Bars, Marks, Row, Rows
 from repro.results.figure_style import COLUMN_WIDTH, GREY, OURS, PAPERS, TEXT_WIDTH
 from repro.results.problem_lines import cpu_note, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published
@@ -405,11 +402,7 @@ def draw_speedup(
 
 
 @figure(
-    STUDY_NAME,
-    "figure-3-12",
-    title="Speed-up over several GPUs",
-    numbering=f"Figure 3.12 of {CITED}",
-    needs="devices",
+    STUDY_NAME, "figure-3-12", title="Speed-up over several GPUs", numbering=f"Figure 3.12 of {CITED}", needs="devices"
 )
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """Speedup over several devices on the largest timed mesh: a panel per family, bars by degree, method, devices."""

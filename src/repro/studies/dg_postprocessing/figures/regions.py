@@ -25,14 +25,7 @@ from repro.results.problem_lines import cpu_note, join_sentences, mark_meanings,
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.tables import Figure
-from repro.studies.dg_postprocessing import (
-    CAPACITY_CONTRADICTS,
-    CITED,
-    MACHINE,
-    STUDY_NAME,
-    WIDTHS_CONTRADICT,
-    results,
-)
+from repro.studies.dg_postprocessing import CAPACITY_CONTRADICTS, CITED, MACHINE, STUDY_NAME, WIDTHS_CONTRADICT, results
 from repro.studies.dg_postprocessing.ids import CPU_REGIONS, REGIONS_PER_BLOCK, WIDTHS, full_width
 from repro.studies.dg_postprocessing.regions import region_formula
 

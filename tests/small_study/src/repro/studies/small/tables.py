@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure as Canvas
-
-from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case, ReportedTime
 from repro.results.columns import MICRO, PROBLEM, microseconds, number_cell
 from repro.results.common_tables import CaseRow
+from repro.results.figure_forms import draw_panels
+from repro.results.figure_rows import Bars, Row, Rows
+from repro.results.figure_style import COLUMN_WIDTH, OURS, PALE
 from repro.results.problem_lines import join_sentences, measurement_note, recorded_lines
 from repro.results.published import Published
 from repro.results.registry import figure, table
@@ -62,19 +62,13 @@ def ways(campaign: Campaign, published: Published) -> Table:
 @figure("small", "figure-ways", title="Both ways", numbering="ours")
 def drawn(campaign: Campaign, published: Published) -> Figure:
     """A group of bars a problem."""
-    lines = recorded_lines(campaign, published)
-    cases = [Case(campaign, line.problem, campaign.precisions[-1]) for line in lines]
+    cases = [Case(campaign, line.problem, campaign.precisions[-1]) for line in recorded_lines(campaign, published)]
 
-    def draw() -> Canvas:
-        canvas = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.height(len(lines)))
-        axes = canvas.add_subplot()
-        for at, case in enumerate(cases):
-            for way, offset, colour in zip(WAYS, (-0.2, 0.2), (figure_style.OURS.fill, figure_style.PALE), strict=True):
-                if time := timed(case, way):
-                    axes.barh(at + offset, 1e6 * time.seconds, height=0.38, color=colour)
-        axes.set_xlabel("µs by the host’s clock: exact (dark), bound (light)")
-        missing = [None if case.rows else case.why_not() for case in cases]
-        figure_style.rows_axis(axes, [line.label for line in lines], reasons=missing)
-        return canvas
+    def bars(way: str, colour: str) -> Bars[Case]:
+        return Bars(way, colour, lambda case: MICRO * time.seconds if (time := timed(case, way)) else None)
 
-    return Figure(draw, join_sentences(["Taking the large entries out.", measurement_note(campaign, "host")]))
+    rows = [Row(case.problem, [case], reason=case.why_not()) for case in cases]
+    colours = zip(WAYS, (OURS.fill, PALE), strict=True)
+    panel = Rows(rows, "µs by the host’s clock", [bars(way, colour) for way, colour in colours])
+    caption = join_sentences(["Taking the large entries out.", measurement_note(campaign, "host")])
+    return Figure(lambda: draw_panels([panel], "no way was timed in this campaign", width=COLUMN_WIDTH), caption)
