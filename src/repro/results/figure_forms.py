@@ -232,11 +232,15 @@ def legend_columns(labels: Sequence[str], width: float) -> int:
 
 
 def joined(all_keys: Iterable[Keys]) -> dict[str, Pen | Fill]:
-    """Return all entries of a legend, the first of each label."""
-    joined: dict[str, Pen | Fill] = {}
+    """Return all entries of a legend, the first of each label; lines and bands across panels come last."""
+    entries: dict[str, Pen | Fill] = {}
     for label, look in (entry for keys in all_keys for entry in keys.items() if entry[0]):
-        joined.setdefault(label, look)
-    return joined
+        entries.setdefault(label, look)
+    return dict(sorted(entries.items(), key=lambda entry: _crosses_panels(entry[1])))
+
+
+def _crosses_panels(look: Pen | Fill) -> bool:
+    return not look.marker if isinstance(look, Pen) else look.colour == figure_style.BAND
 
 
 def samples(keys: Keys) -> list[Line2D | Patch]:
