@@ -17,6 +17,8 @@ import numpy as np
 
 from repro.results import figure_style, plotting
 from repro.results.figure_style import GREY, PUBLISHED, TEXT_WIDTH
+from repro.results.problem_lines import join_sentences
+from repro.results.tables import Figure
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -140,6 +142,20 @@ LEGEND_LINE, FOOT = 0.14, 0.25
 LEGEND: dict[str, Any] = {"handlelength": 1.6, "columnspacing": 1.2}
 #: Width of a legend's sample with its gaps, in letters, and letters of legends in an inch.
 SAMPLE_LETTERS, LETTERS_PER_INCH = 6.5, 19.7
+
+
+def figure_of(
+    panels: Sequence[Panel],
+    empty: str,
+    caption: Sequence[str],
+    *,
+    is_empty: bool = False,
+    clock: str = "",
+    campaigns: tuple[str, ...] = (),
+    **layout: Any,
+) -> Figure:
+    """Return the figure of panels, laid out by `draw_panels`, with the sentences of its caption."""
+    return Figure(lambda: draw_panels(panels, empty, **layout), join_sentences(caption), is_empty, clock, campaigns)
 
 
 def draw_panels(

@@ -12,11 +12,12 @@ import numpy as np
 from repro.results import figure_style, plotting
 from repro.results.figure_forms import CROSS, PUBLISHED_MARK, Fill, Keys, Pen, Reference, joined
 from repro.results.figure_style import GREY
+from repro.results.significance import Interval, interval_of_ratio, ratio_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from repro.results.significance import Interval
+    from repro.results.campaign_data import ReportedTime
 
 Case = TypeVar("Case")
 
@@ -75,6 +76,20 @@ class Bars(Generic[Case]):
             style = Fill(self.colour, self.hatch).style
             axes.barh(y, number - begin, left=begin, height=height, label=self.label, zorder=2, **style)
             draw_whisker(axes, self.intervals(row), y, right)
+
+
+def ratio_bars(
+    label: str,
+    colour: str,
+    times: Callable[[Case], tuple[ReportedTime | None, ReportedTime | None]],
+    *,
+    hatch: str = "",
+    head: str | None = None,
+) -> Bars[Case]:
+    """Return bars of the ratio of two times of a case, the first over the second, with its interval."""
+    return Bars(
+        label, colour, lambda case: ratio_of(*times(case)), lambda case: interval_of_ratio(*times(case)), hatch, head
+    )
 
 
 class Segment(NamedTuple):

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         FixedLocator,
         FuncFormatter,
         LogFormatterSciNotation,
-        LogLocator,
         MaxNLocator,
         NullLocator,
     )
@@ -36,14 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BarContainer", "BoundaryNorm", "Figure", "FixedLocator", "FuncFormatter", "Line2D", "ListedColormap",
-    "LogFormatterSciNotation", "LogLocator", "LogNorm", "MaxNLocator", "NullLocator", "Patch",
+    "LogFormatterSciNotation", "LogNorm", "MaxNLocator", "NullLocator", "Patch",
     "PathCollection", "ScalarMappable", "ScaledTranslation", "VPacker",
     "colormaps", "get_font_names", "style", "to_hex", "withStroke",
 ]  # fmt: skip
 #: The module of Matplotlib that has each name.
 MODULES = {
     **dict.fromkeys(("BoundaryNorm", "ListedColormap", "LogNorm", "to_hex"), "colors"),
-    **dict.fromkeys(("FixedLocator", "FuncFormatter", "LogFormatterSciNotation", "LogLocator"), "ticker"),
+    **dict.fromkeys(("FixedLocator", "FuncFormatter", "LogFormatterSciNotation"), "ticker"),
     **dict.fromkeys(("MaxNLocator", "NullLocator"), "ticker"),
     "BarContainer": "container",
     "Figure": "figure",

@@ -21,7 +21,7 @@ from repro.results.columns import (
     speedup_column,
     time_column,
 )
-from repro.results.figure_forms import UNITY, Pen, Reference, draw_panels
+from repro.results.figure_forms import UNITY, Pen, Reference, figure_of
 from repro.results.figure_rows import Marks, Row, Rows
 from repro.results.problem_lines import join_sentences, measurement_note, name_cell, unavailable_note
 from repro.results.published import Published
@@ -210,9 +210,7 @@ def register_contests(study_name: str, contests: Sequence[Contest]) -> None:
             unavailable_note(campaign),
         ]
         panel, empty = _panel(lines, len(contests) > 1), "no rival has a time in this campaign"
-        return Figure(
-            lambda: draw_panels([panel], empty, mark=_cross_note(lines)), join_sentences(caption), not lines, clock
-        )
+        return figure_of([panel], empty, caption, is_empty=not lines, clock=clock, mark=_cross_note(lines))
 
 
 def _untimed_sentence(lines: Sequence[RivalLine]) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.columns import MICRO
-from repro.results.figure_forms import Axis, Curve, Curves, Dashes, Pen, draw_panels
-from repro.results.problem_lines import join_sentences, measurement_note
+from repro.results.figure_forms import Axis, Curve, Curves, Dashes, Pen, figure_of
+from repro.results.problem_lines import measurement_note
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.tables import Figure
@@ -67,4 +67,4 @@ def drawn(campaign: Campaign, published: Published) -> Figure:
         measurement_note(campaign, "host"),
     ]
     empty = "no product was called in this campaign"
-    return Figure(lambda: draw_panels([panel], empty), join_sentences(caption), is_empty=panel.is_empty, clock="host")
+    return figure_of([panel], empty, caption, is_empty=panel.is_empty, clock="host")

@@ -9,20 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from repro.bench.rows import TIMED
 from repro.results.campaign_data import Campaign, brief_reason
-from repro.results.figure_forms import UNITY, Pen, Reference, draw_panels
-from repro.results.figure_rows import Bars, Marks, Row, Rows
+from repro.results.figure_forms import UNITY, Pen, Reference, figure_of
+from repro.results.figure_rows import Bars, Marks, Row, Rows, ratio_bars
 from repro.results.figure_style import LIBRARY, OURS, PALE, PAPERS, Look
-from repro.results.problem_lines import (
-    join_sentences,
-    mark_meanings,
-    measurement_note,
-    remarks,
-    unavailable_note,
-    unconfirmed_note,
-)
+from repro.results.problem_lines import mark_meanings, measurement_note, remarks, unavailable_note, unconfirmed_note
 from repro.results.published import Published
 from repro.results.registry import figure
-from repro.results.significance import WHISKERS, interval_of_ratio, median_of, ratio_of
+from repro.results.significance import WHISKERS, median_of, ratio_of
 from repro.results.tables import Figure, digits
 from repro.sparse.tuning_features import library_of
 from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME, results
@@ -148,7 +141,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]  # fmt: skip
     mark = mark_meanings(lines, launched=any(row.has_star for row in rows))
-    return Figure(lambda: draw_panels([panel], EMPTY, mark=mark), join_sentences(caption), clock="graph")
+    return figure_of([panel], EMPTY, caption, clock="graph", mark=mark)
 
 
 @figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {CITED}")
@@ -188,7 +181,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]
-    return Figure(lambda: draw_panels([panel], EMPTY, mark=mark_meanings(lines)), join_sentences(caption))
+    return figure_of([panel], EMPTY, caption, mark=mark_meanings(lines))
 
 
 @figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {CITED}")
@@ -202,12 +195,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     judged_cases = {case.line.problem: case for case in results.all_times(judging, published, precision)}
 
     def bars(label: str, look: Look, pick: PickTime) -> Bars[results.Times]:
-        def interval(case: results.Times) -> tuple[float, float] | None:
-            return interval_of_ratio(case[results.LIBRARY_SOLVER], pick(case))
-
-        return Bars(
-            label, look.fill, lambda case: ratio_of(case[results.LIBRARY_SOLVER], pick(case)), interval, head=label
-        )
+        return ratio_bars(label, look.fill, lambda case: (case[results.LIBRARY_SOLVER], pick(case)), head=label)
 
     ours = bars(OURS.label, OURS, lambda case: case.ours_solver)
     papers = bars(papers_coo(campaign), PAPERS, lambda case: case[results.COMPRESSED_SOLVER])
@@ -270,11 +258,13 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
-    return Figure(
-        lambda: draw_panels([panel], EMPTY, mark=mark_meanings(lines)),
-        join_sentences(caption),
+    return figure_of(
+        [panel],
+        EMPTY,
+        caption,
         clock="graph",
         campaigns=(campaign.name, judging.name) if judging is not campaign and judged_median else (),
+        mark=mark_meanings(lines),
     )
 
 

@@ -7,12 +7,11 @@ from statistics import fmean
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Method, brief_reason
-from repro.results.figure_forms import PUBLISHED_MARK, UNITY, Axis, Curve, Curves, Pen, Reference, draw_panels
-from repro.results.figure_rows import Bars, Marks, Row, Rows
+from repro.results.figure_forms import PUBLISHED_MARK, UNITY, Axis, Curve, Curves, Pen, Reference, figure_of
+from repro.results.figure_rows import Bars, Marks, Row, Rows, ratio_bars
 from repro.results.figure_style import GREY, LIBRARY, OURS, PAPERS
 from repro.results.problem_lines import (
     cpu_note,
-    join_sentences,
     launch_note,
     mark_meanings,
     measurement_note,
@@ -22,7 +21,7 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published
 from repro.results.registry import figure
-from repro.results.significance import WHISKERS, interval_of_ratio, ratio_of
+from repro.results.significance import WHISKERS
 from repro.results.tables import Figure
 from repro.sparse.tuning_features import library_of
 from repro.studies.dynamic_csr import (
@@ -52,25 +51,20 @@ def _as_published(times: PickTimes) -> PickTimes:
     return published_times
 
 
-def _bars(label: str, colour: str, times: PickTimes, hatch: str = "") -> UpdateBars:
-    """Return bars of the ratio of two times, the first over the second."""
-    return Bars(label, colour, lambda case: ratio_of(*times(case)), lambda case: interval_of_ratio(*times(case)), hatch)
-
-
 ITERATIVE_BARS = (
-    _bars(OURS.label, OURS.fill, results.iterative_pair(results.DCSR)),
-    _bars(PAPERS.label, PAPERS.fill, _as_published(results.iterative_pair(results.DCSR_PUBLISHED))),
-    _bars("CSR rebuilt", GREY, results.iterative_pair(results.REBUILD)),
-    _bars("cuSPARSE csrgeam2", LIBRARY.fill, results.iterative_pair(results.GEAM)),
+    ratio_bars(OURS.label, OURS.fill, results.iterative_pair(results.DCSR)),
+    ratio_bars(PAPERS.label, PAPERS.fill, _as_published(results.iterative_pair(results.DCSR_PUBLISHED))),
+    ratio_bars("CSR rebuilt", GREY, results.iterative_pair(results.REBUILD)),
+    ratio_bars("cuSPARSE csrgeam2", LIBRARY.fill, results.iterative_pair(results.GEAM)),
 )
 _PUBLISHED_STREAMS = (
     _as_published(results.streaming_pair(order, results.DCSR_PUBLISHED)) for order in (results.SORTED, results.ANY)
 )
 STREAMING_BARS = (
-    _bars("ours, by row", OURS.fill, results.streaming_pair(results.SORTED)),
-    _bars("ours, any order", OURS.fill, results.streaming_pair(results.ANY), "////"),
-    _bars("papers’, by row", PAPERS.fill, next(_PUBLISHED_STREAMS)),
-    _bars("papers’, any order", PAPERS.fill, next(_PUBLISHED_STREAMS), "////"),
+    ratio_bars("ours, by row", OURS.fill, results.streaming_pair(results.SORTED)),
+    ratio_bars("ours, any order", OURS.fill, results.streaming_pair(results.ANY), hatch="////"),
+    ratio_bars("papers’, by row", PAPERS.fill, next(_PUBLISHED_STREAMS)),
+    ratio_bars("papers’, any order", PAPERS.fill, next(_PUBLISHED_STREAMS), hatch="////"),
 )
 PAPERS_BARS = (ITERATIVE_BARS[1], *STREAMING_BARS[2:])
 
@@ -151,11 +145,13 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     judging = campaign.as_published if has_papers else None
-    return Figure(
-        lambda: draw_panels(panels, "no updates were measured in this campaign", mark=mark_meanings(lines)),
-        join_sentences(caption),
+    return figure_of(
+        panels,
+        "no updates were measured in this campaign",
+        caption,
         clock=results.OPERATION_CLOCK,
         campaigns=(campaign.name, judging.name) if judging else (),
+        mark=mark_meanings(lines),
     )
 
 
@@ -243,10 +239,8 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         )
         for precision, panel in panels.items()
     ]
-    return Figure(
-        lambda: draw_panels(drawn, "nothing was measured in this campaign", mark=mark_meanings(lines)),
-        join_sentences(caption),
-        clock=results.PRODUCT_CLOCK,
+    return figure_of(
+        drawn, "nothing was measured in this campaign", caption, clock=results.PRODUCT_CLOCK, mark=mark_meanings(lines)
     )
 
 
@@ -278,17 +272,15 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         _published_sentence(published),
         unavailable_note(campaign),
     ]
-    return Figure(
-        lambda: draw_panels(
-            [_scaling_panel(cases, published, most) for cases in panels],
-            "nothing was measured over several devices in this campaign",
-            across=4,
-            labels=("devices", "speedup over one device"),
-            mark=mark_meanings(lines),
-        ),
-        join_sentences(caption),
-        not panels,
+    return figure_of(
+        [_scaling_panel(cases, published, most) for cases in panels],
+        "nothing was measured over several devices in this campaign",
+        caption,
+        is_empty=not panels,
         clock=results.DEVICE_CLOCK,
+        across=4,
+        labels=("devices", "speedup over one device"),
+        mark=mark_meanings(lines),
     )
 
 

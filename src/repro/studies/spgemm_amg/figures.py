@@ -8,25 +8,16 @@ from statistics import median
 
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Method, brief_reason
-from repro.results.figure_forms import DASHED, PUBLISHED_MARK, UNITY, Fill, Pen, Reference, draw_panels
-from repro.results.figure_rows import Bars, Marks, Row, Rows, Segment, Stack
+from repro.results.figure_forms import DASHED, PUBLISHED_MARK, UNITY, Fill, Pen, Reference, figure_of
+from repro.results.figure_rows import Bars, Marks, Row, Rows, Segment, Stack, ratio_bars
 from repro.results.figure_style import GREY, LIBRARY, OURS, PAPERS, Look
-from repro.results.problem_lines import (
-    cpu_note,
-    join_sentences,
-    mark_meanings,
-    measurement_note,
-    remarks,
-    unavailable_note,
-)
+from repro.results.problem_lines import cpu_note, mark_meanings, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.significance import (
     WHISKERS,
     Interval,
     geometric_mean,
-    interval_of_ratio,
-    ratio_of,
     relative_interval,
     scaled_interval,
 )
@@ -98,9 +89,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         for product, title in PRODUCTS.items()
     ]
     empty = "no product was measured in this campaign"
-    return Figure(
-        lambda: draw_panels(panels, empty, mark=mark_meanings(lines)), join_sentences(caption), clock=results.HOST
-    )
+    return figure_of(panels, empty, caption, clock=results.HOST, mark=mark_meanings(lines))
 
 
 def _missing_product(times: results.ProductTimes) -> str:
@@ -164,9 +153,7 @@ def setup(campaign: Campaign, published: Published) -> Figure:
         ),
     ]
     empty = "no set-up was timed phase by phase in this campaign"
-    return Figure(
-        lambda: draw_panels(panels, empty, mark=mark_meanings(lines)), join_sentences(caption), clock=results.EVENT
-    )
+    return figure_of(panels, empty, caption, clock=results.EVENT, mark=mark_meanings(lines))
 
 
 STAGES_ROW = 0.26
@@ -258,13 +245,7 @@ def product_mark(look: Look, method: Method, product: str) -> ProblemMarks:
 
 def set_up_bars(look: Look, method: Method) -> ProblemBars:
     """Return the bars of the whole set-up."""
-
-    def times(case: results.ProblemTimes) -> tuple[results.Time | None, results.Time | None]:
-        return case[results.COORDINATE_SET_UP], case[method]
-
-    return Bars(
-        look.label, look.fill, lambda case: ratio_of(*times(case)), lambda case: interval_of_ratio(*times(case))
-    )
+    return ratio_bars(look.label, look.fill, lambda case: (case[results.COORDINATE_SET_UP], case[method]))
 
 
 @figure(
@@ -349,11 +330,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]
     empty = "neither products nor set-ups were measured in this campaign"
-    return Figure(
-        lambda: draw_panels(panels, empty, keys=keys, mark=mark_meanings(lines)),
-        join_sentences(caption),
-        clock=results.HOST,
-    )
+    return figure_of(panels, empty, caption, clock=results.HOST, keys=keys, mark=mark_meanings(lines))
 
 
 def _was_tried(case: results.ProblemTimes) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from repro.results.campaign_data import Campaign
 from repro.results.columns import MICRO
-from repro.results.figure_forms import DASHED, Axis, Curve, Curves, Pen, Reference, draw_panels
+from repro.results.figure_forms import DASHED, Axis, Curve, Curves, Pen, Reference, figure_of
 from repro.results.figure_style import GREY, LIBRARY, OURS
-from repro.results.problem_lines import join_sentences, measurement_note, remarks, unavailable_note
+from repro.results.problem_lines import measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
 from repro.results.tables import Figure
@@ -65,9 +65,7 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
         for precision in campaign.precisions
     ]
     empty = "conjugate gradients were not timed in this campaign"
-    return Figure(
-        lambda: draw_panels(panels, empty, is_shared=True), join_sentences(caption), is_empty=not cases, clock="graph"
-    )
+    return figure_of(panels, empty, caption, is_empty=not cases, clock="graph", is_shared=True)
 
 
 def _curves(cases: Sequence[Times], library: str) -> list[Curve]:

@@ -11,15 +11,14 @@ from dataclasses import replace
 from itertools import groupby
 
 from repro.results.campaign_data import Campaign, Case, Method, brief_reason
-from repro.results.figure_forms import UNITY, Pen, Reference, draw_panels
-from repro.results.figure_rows import Bars, Boxes, Marks, Row, Rows
+from repro.results.figure_forms import UNITY, Pen, Reference, figure_of
+from repro.results.figure_rows import Bars, Boxes, Marks, Row, Rows, ratio_bars
 from repro.results.figure_style import COLUMN_WIDTH, DIAMOND, GREEN
 from repro.results.figure_style import LIBRARY as LIBRARY_LOOK
 from repro.results.figure_style import OURS as OUR_LOOK
 from repro.results.figure_style import PAPERS as PAPERS_LOOK
 from repro.results.problem_lines import (
     ProblemLine,
-    join_sentences,
     launch_note,
     mark_meanings,
     measurement_note,
@@ -30,7 +29,7 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published
 from repro.results.registry import figure
-from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
+from repro.results.significance import WHISKERS, geometric_mean, ratio_of
 from repro.results.tables import Figure
 from repro.sparse.tuning_features import library_of
 from repro.studies.compound_spmv import CITED, STUDY_NAME
@@ -98,9 +97,7 @@ def _box_figure(
         row_height=0.17,
     )
     empty = "no problem was built in this campaign"
-    return Figure(
-        lambda: draw_panels([panel], empty, width=COLUMN_WIDTH, mark=mark_meanings(lines)), join_sentences(caption)
-    )
+    return figure_of([panel], empty, caption, width=COLUMN_WIDTH, mark=mark_meanings(lines))
 
 
 NUMBERS = {5: "single", 6: "double"}
@@ -114,11 +111,7 @@ def over(base: Method, kernel: Method) -> Callable[[Times], float | None]:
 
 def bars_over_library(label: str, colour: str, kernel: Method, head: str | None = None) -> Bars[Times]:
     """Return bars of a kernel's speedup over the library's fastest routine."""
-
-    def interval(case: Times) -> Interval | None:
-        return interval_of_ratio(case[LIBRARY], case[kernel])
-
-    return Bars(label, colour, over(LIBRARY, kernel), interval, head=head)
+    return ratio_bars(label, colour, lambda case: (case[LIBRARY], case[kernel]), head=head)
 
 
 def baseline_rows(campaign: Campaign, published: Published, precision: str) -> list[Row[Times]]:
@@ -180,9 +173,7 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
         unavailable_note(campaign),
     ]  # fmt: skip
     mark = mark_meanings(lines, launched=any(row.has_star for row in rows))
-    return Figure(
-        lambda: draw_panels([panel], EMPTY, width=COLUMN_WIDTH, mark=mark), join_sentences(caption), clock="event"
-    )
+    return figure_of([panel], EMPTY, caption, clock="event", width=COLUMN_WIDTH, mark=mark)
 
 
 def _register(number: int) -> None:
@@ -274,4 +265,4 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         unavailable_note(campaign),
     ]  # fmt: skip
     mark = mark_meanings(lines, launched=marked_count > 0)
-    return Figure(lambda: draw_panels(panels, EMPTY, mark=mark), join_sentences(caption), clock="graph")
+    return figure_of(panels, EMPTY, caption, clock="graph", mark=mark)

@@ -18,7 +18,7 @@ from repro.results import figure_style
 from repro.results.campaign_data import Campaign
 from repro.results.columns import MICRO
 from repro.results.cross_campaign import campaign_label, conflict_note, others_note
-from repro.results.figure_forms import Axis, ColourBar, Curve, Curves, Field, Pen, draw_panels
+from repro.results.figure_forms import Axis, ColourBar, Curve, Curves, Field, Pen, draw_panels, figure_of
 from repro.results.figure_rows import Marks, Row, Rows
 from repro.results.figure_style import COLUMN_WIDTH, GREY, PRECISIONS, TEXT_WIDTH
 from repro.results.problem_lines import (
@@ -245,18 +245,16 @@ def panels(campaign: Campaign, published: Published) -> Figure:
         remarks(lines),
     ]
     columns = min(COLUMNS, len(points_by_problem))
-    return Figure(
-        lambda: draw_panels(
-            [_front_panel(problem, points) for problem, points in points_by_problem.items()],
-            "nothing was searched in this campaign",
-            across=columns,
-            width=max(COLUMN_WIDTH, TEXT_WIDTH * columns / COLUMNS),
-            is_shared=True,
-            labels=("bytes of the matrix, × least", "time, × best"),
-            mark=mark_meanings(lines),
-        ),
-        join_sentences(caption),
+    return figure_of(
+        [_front_panel(problem, points) for problem, points in points_by_problem.items()],
+        "nothing was searched in this campaign",
+        caption,
         clock="event",
+        across=columns,
+        width=max(COLUMN_WIDTH, TEXT_WIDTH * columns / COLUMNS),
+        is_shared=True,
+        labels=("bytes of the matrix, × least", "time, × best"),
+        mark=mark_meanings(lines),
     )
 
 
@@ -301,11 +299,13 @@ def portability(campaign: Campaign, published: Published) -> Figure:
         conflict_note(campaign),
     ]
     panel, empty = loss_panel(rows, "slower than the fastest [%]"), "no case was searched in two campaigns"
-    return Figure(
-        lambda: draw_panels([panel], empty, width=COLUMN_WIDTH),
-        join_sentences(caption),
+    return figure_of(
+        [panel],
+        empty,
+        caption,
         clock="event",
         campaigns=(campaign.name, *(reference.name for reference in campaign.beside)),
+        width=COLUMN_WIDTH,
     )
 
 
@@ -368,11 +368,7 @@ def progress(campaign: Campaign, published: Published) -> Figure:
     keys |= {"median": Pen(GREY, dashes="-"), "worst": Pen(GREY, dashes="--")}
     reason = _missing_panel_reason(replays_by_space, empty_spaces)
     width = TEXT_WIDTH if has_title else COLUMN_WIDTH
-    return Figure(
-        lambda: draw_panels(panels, reason, width=width, is_shared=True, keys=keys),
-        join_sentences(caption),
-        clock="event",
-    )
+    return figure_of(panels, reason, caption, clock="event", width=width, is_shared=True, keys=keys)
 
 
 def _missing_panel_reason(replays_by_space: Mapping[str, Sequence[Evaluation]], empty_spaces: Sequence[str]) -> str:
@@ -459,4 +455,4 @@ def _order_figure(campaign: Campaign, orders: Mapping[str, Order], clause: str) 
         measurement_note(campaign, "event", "the search"),
     ]
     panel, empty = loss_panel(rows, "slower than joint tuning [%]"), "no problem of this campaign was searched in full"
-    return Figure(lambda: draw_panels([panel], empty, width=COLUMN_WIDTH), join_sentences(caption), clock="event")
+    return figure_of([panel], empty, caption, clock="event", width=COLUMN_WIDTH)

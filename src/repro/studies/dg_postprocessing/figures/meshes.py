@@ -21,6 +21,7 @@ from repro.results.figure_forms import (
     Pen,
     Reference,
     draw_panels,
+    figure_of,
 )
 from repro.results.figure_rows import Bars, Marks, Row, Rows
 from repro.results.figure_style import COLUMN_WIDTH, GREY, OURS, PAPERS, TEXT_WIDTH
@@ -160,7 +161,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
         for count in counts
     ]
     empty = "no copies were counted in this campaign"
-    return Figure(lambda: draw_panels(panels, empty, across=len(counts), is_shared="row"), join_sentences(caption))
+    return figure_of(panels, empty, caption, across=len(counts), is_shared="row")
 
 
 @figure(STUDY_NAME, "figure-3-10", title="GFLOPS by the size of the mesh", numbering=f"Figure 3.10 of {CITED}")

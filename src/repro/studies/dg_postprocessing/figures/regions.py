@@ -19,6 +19,7 @@ from repro.results.figure_forms import (
     Pen,
     Reference,
     draw_panels,
+    figure_of,
 )
 from repro.results.figure_style import OURS, PAPERS
 from repro.results.problem_lines import cpu_note, join_sentences, mark_meanings, measurement_note, unavailable_note
@@ -81,10 +82,13 @@ def region_flops(campaign: Campaign, published: Published) -> Figure:
         for paper_points, own_points in [region_rates(item)]
         if paper_points or own_points
     ]
-    return Figure(
-        lambda: draw_panels(panels, NO_TIMES, across=ACROSS, mark=mark_meanings(item.line for item in items)),
-        join_sentences(caption),
+    return figure_of(
+        panels,
+        NO_TIMES,
+        caption,
         clock=results.REGION_CLOCK,
+        across=ACROSS,
+        mark=mark_meanings(item.line for item in items),
     )
 
 
@@ -212,11 +216,7 @@ def gains_by_width(campaign: Campaign, published: Published) -> Figure:
     panels = [gain_panel(item, {} if campaign.on_cpu else gains_of[item.degree]) for item in items]
     mark = mark_meanings(item.line for item in items)
     empty = "no width was timed beside the full one in this campaign"
-    return Figure(
-        lambda: draw_panels(panels, empty, across=ACROSS, mark=mark),
-        join_sentences(caption),
-        clock=results.REGION_CLOCK,
-    )
+    return figure_of(panels, empty, caption, clock=results.REGION_CLOCK, across=ACROSS, mark=mark)
 
 
 def gain_panel(item: results.WidthTimes, stated_gains: Mapping[int, float]) -> Curves:
