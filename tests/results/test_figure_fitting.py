@@ -62,7 +62,7 @@ def test_words_neither_meet_nor_leave_the_figure(width: float, font: str | None)
     assert misplaced(drawn) == []
     assert drawn.get_figwidth() == width
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("repro.results.figure_style.fit_texts", lambda drawn, width: drawn.set_figwidth(width))
+        patch.setattr("repro.results.figure_fitting.fit_texts", lambda drawn, width: drawn.set_figwidth(width))
         try:
             assert misplaced(laid_out(Figure(two_panels, ""), Shape(width, font))), "it has room without being fitted"
         except ReproError as error:

@@ -1,7 +1,9 @@
-"""Fit the texts of a figure to another width or font than it was drawn for, so that no texts overlap.
+"""Fit the texts of a figure, so that none overlap: its ticks, and all texts to another width or font.
 
-Legends get fewer columns; legends, titles and labels of horizontal axes are broken into lines; tick labels are rotated.
-The figure becomes higher, so that its panels keep their heights.
+For another width or font, legends get fewer columns; legends, titles and labels of horizontal axes are broken into
+lines; tick labels are rotated. The figure becomes higher, so that its panels keep their heights.
+
+Imported when a figure is drawn, since a class derives from one of Matplotlib.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from math import cos, radians, sin
+from math import ceil, cos, floor, log10, radians, sin
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from repro.results import plotting
 
@@ -225,3 +229,50 @@ def lift_common_label(drawing: Canvas, footnotes: Sequence[Legend]) -> None:
         )
         share = box.height / height
         engine.set(rect=(0, share, 1, 1 - share))
+
+
+#: Least gap between tick labels in points; width / height of a digit.
+MIN_TICK_SPACING, DIGIT_WIDTH = 3.0, 0.64
+
+
+class Decades(LogLocator):
+    """Tick locator for a logarithmic axis that omits ticks whose labels would overlap, but keeps at least two.
+
+    Parameters
+    ----------
+    steps
+        Positions of ticks in each decade, as multiples of its power of ten.
+    points
+        Font size of the labels.
+    """
+
+    def __init__(self, steps: Sequence[float], points: float) -> None:
+        super().__init__(10)
+        self.steps = steps
+        self.points = points
+
+    def __call__(self) -> Any:
+        axis = cast("Axis", self.axis)
+        low, high = sorted(axis.get_view_interval())
+        powers = [10.0**power for power in range(floor(log10(low)), ceil(log10(high)) + 1)]
+        finest = [[step * power for power in powers for step in steps] for steps in (self.steps, range(1, 10))]
+        # on an axis of less than a factor of 2 these can be too few; evenly spaced ticks are just as readable there
+        uniform_ticks = [
+            MaxNLocator(most_ticks, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high) for most_ticks in range(6, 0, -1)
+        ]
+        choices = [*finest, *(powers[::stride] for stride in range(1, len(powers) + 1)), *uniform_ticks]
+        visible_ticks = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
+        fit = [ticks for ticks in visible_ticks if not _meet(axis, ticks, self.points)]
+        return next((ticks for ticks in fit if len(ticks) > 1), fit[0])
+
+
+def _meet(axis: Axis, ticks: Sequence[float], height: float) -> bool:
+    """Return whether neighbouring tick labels of a font size (`height`, in points) would overlap."""
+    low, high = sorted(axis.get_view_interval())
+    is_horizontal = axis is axis.axes.xaxis
+    box, dpi = axis.axes.bbox, axis.axes.figure.dpi
+    points = 72 * (box.width if is_horizontal else box.height) / dpi
+    sizes = [height * (DIGIT_WIDTH * len(f"{tick:g}") if is_horizontal else 1.0) + MIN_TICK_SPACING for tick in ticks]
+    positions = [points * log10(tick / low) / log10(high / low) for tick in ticks]
+    pairs = zip(pairwise(positions), pairwise(sizes), strict=True)
+    return any(pair[1] - pair[0] < sum(size) / 2 for pair, size in pairs)

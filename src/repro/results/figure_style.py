@@ -22,7 +22,6 @@ import numpy as np
 from repro.errors import ReproError
 from repro.misspellings import suggestion
 from repro.results import plotting
-from repro.results.figure_fitting import fit_texts, lift_common_label
 from repro.results.tables import Figure
 
 if TYPE_CHECKING:
@@ -156,6 +155,8 @@ def draw_layout(figure: Figure, shape: Shape | None = None) -> Canvas:
     """Draw a figure with its foot below it, and fix its layout, so that all file formats look the same."""
     shape = shape or Shape()
     drawing = figure.draw()
+    from repro.results.figure_fitting import fit_texts, lift_common_label  # after Matplotlib, which `plotting` imports
+
     if not drawing.axes:  # no case has what it shows; Matplotlib would warn that there is nothing to lay out
         drawing.set_layout_engine(None)
     if figure.foot:
@@ -267,7 +268,7 @@ def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
     If the labels would overlap, only powers of ten, or some of them, are labelled. Numbers that are very small or very
     large are written as powers of ten.
     """
-    from repro.results.ticks import Decades
+    from repro.results.figure_fitting import Decades
 
     low, high = axis.get_view_interval()
     formatter: Any = plotting.FuncFormatter(lambda value, _: f"{value:g}")

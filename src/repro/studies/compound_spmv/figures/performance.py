@@ -1,7 +1,8 @@
-"""Matrices and performance: row statistics, and speedup over the library.
+"""Matrices and performance: row statistics, speedup over the library, and conjugate gradients.
 
 Figures 3 and 4 are box plots of row lengths and of bandwidths. Figures 5 and 6 are speedups over the library with and
-without layout tuning; `figure-speedup` adds ours and the speedup of a kernel at the streaming floor.
+without layout tuning; `figure-speedup` adds ours and the speedup of a kernel at the streaming floor. The last figure
+has the time of an iteration over the bytes of the matrix; a line marks the size of shared memory.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case, Method, brief_reason
-from repro.results.figure_forms import UNITY, Pen, Reference, figure_of
+from repro.results.columns import MICRO
+from repro.results.figure_forms import DASHED, UNITY, Axis, Curve, Curves, Pen, Reference, figure_of
 from repro.results.figure_rows import Bars, Boxes, Marks, Row, Rows, ratio_bars
-from repro.results.figure_style import COLUMN_WIDTH, DIAMOND, GREEN
-from repro.results.figure_style import LIBRARY as LIBRARY_LOOK
-from repro.results.figure_style import OURS as OUR_LOOK
-from repro.results.figure_style import PAPERS as PAPERS_LOOK
+from repro.results.figure_style import COLUMN_WIDTH, DIAMOND, GREEN, GREY
 from repro.results.problem_lines import (
     ProblemLine,
     launch_note,
@@ -32,21 +32,26 @@ from repro.results.registry import figure
 from repro.results.significance import WHISKERS, geometric_mean, ratio_of
 from repro.results.tables import Figure
 from repro.sparse.tuning_features import library_of
-from repro.studies.compound_spmv import CITED, STUDY_NAME
+from repro.studies.compound_spmv import CITED, CONJUGATE_GRADIENTS, STUDY_NAME
 from repro.studies.compound_spmv.results import (
+    CHIP_CG,
     ENTRY_WORDS,
     FLOOR,
     LIBRARY,
+    LIBRARY_CG,
+    OUR_CG,
     OURS,
     PAPERS,
     PAPERS_CHOICE,
     SCHEDULE,
     Times,
     all_times,
+    cases_of_conjugate_gradients,
     clock_note,
     kernels_note,
     papers_space,
 )
+from repro.studies.compound_spmv.tables.conjugate_gradients import how_solved, missing_problems_note
 from repro.words import PAPER, PAPER_TUNED
 
 BOX = "Boxes are quartiles with the median, whiskers the minimum and maximum."
@@ -133,8 +138,8 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
     cases = [row.cases[0] for row in rows]
     published_max = published.quantity("largest speedup over cuSPARSE", precision)
     library = library_of(campaign)
-    tuned = bars_over_library("papers’, layouts tuned too", PAPERS_LOOK.colour, PAPERS, "tuned")
-    pen = Pen(LIBRARY_LOOK.colour, "D", is_hollow=True, size=3.6, zorder=4)
+    tuned = bars_over_library("papers’, layouts tuned too", figure_style.PAPERS.colour, PAPERS, "tuned")
+    pen = Pen(figure_style.LIBRARY.colour, "D", is_hollow=True, size=3.6, zorder=4)
     diamonds = Marks("over the papers’ routine", pen, over(PAPERS_CHOICE, PAPERS), head=DIAMOND)
     references = [Reference(1, pen=UNITY)]
     if not campaign.on_cpu:
@@ -142,7 +147,7 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
     panel = Rows(
         rows,
         f"speedup over {library}, {precision} precision",
-        [tuned, bars_over_library("papers’, schedules alone", PAPERS_LOOK.fill, SCHEDULE)],
+        [tuned, bars_over_library("papers’, schedules alone", figure_style.PAPERS.fill, SCHEDULE)],
         [diamonds],
         references=references,
         columns=2,
@@ -195,7 +200,7 @@ for _number in NUMBERS:
 
 MEAN = "geometric mean"
 #: Legend text of the winner of each space of the papers' kernels.
-PAPERS_WORDS = {PAPER: PAPERS_LOOK.label, PAPER_TUNED: f"{PAPERS_LOOK.label}, tuned further"}
+PAPERS_WORDS = {PAPER: figure_style.PAPERS.label, PAPER_TUNED: f"{figure_style.PAPERS.label}, tuned further"}
 
 
 def speedup_rows(cases: Sequence[Times]) -> list[Row[Times]]:
@@ -222,8 +227,8 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     cases = all_times(campaign, published)
     library = library_of(campaign)
     extended = any(case[OURS] for case in cases)
-    ours = bars_over_library(OUR_LOOK.label, OUR_LOOK.fill, OURS, OUR_LOOK.label)
-    papers = bars_over_library(PAPERS_WORDS[papers_space(campaign)], PAPERS_LOOK.fill, PAPERS, "papers’")
+    ours = bars_over_library(figure_style.OURS.label, figure_style.OURS.fill, OURS, figure_style.OURS.label)
+    papers = bars_over_library(PAPERS_WORDS[papers_space(campaign)], figure_style.PAPERS.fill, PAPERS, "papers’")
     floor = Marks("floor of CSR’s bytes (pairs need fewer)", Pen(GREEN, "|", size=7, zorder=4), over(LIBRARY, FLOOR))
     panels = [
         Rows(
@@ -266,3 +271,82 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     ]  # fmt: skip
     mark = mark_meanings(lines, launched=marked_count > 0)
     return figure_of(panels, EMPTY, caption, clock="graph", mark=mark)
+
+
+MEGA = 1e6
+MIB = 1 << 20
+
+
+@figure(
+    STUDY_NAME,
+    "figure-conjugate-gradients",
+    title="Conjugate gradients: the time of an iteration",
+    numbering="ours",
+    part=CONJUGATE_GRADIENTS,
+)
+def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
+    """One panel per precision: solvers with the matrix kept on the chip, and with our and the library's products."""
+    everything = all_times(campaign, published)
+    cases = [case for case in cases_of_conjugate_gradients(everything) if case[CHIP_CG]]
+    chip = max((time.row.chip_bytes or 0 for case in cases if (time := case[CHIP_CG])), default=0)
+    caption = [
+        "Time of an iteration over the bytes of the matrix as the solver on the chip stores it, both on logarithmic",
+        f"axes: on the chip, and over the fastest of our products and of {library_of(campaign)}’s in a graph.",
+        how_solved(campaign),
+        f"The vertical line is what the multiprocessors’ shared memory holds, {chip / MIB:.0f} MiB; values that repeat"
+        " let more of a matrix fit." if chip else "",
+        "Hollow: a part of the matrix is kept there." if any(map(_is_partly_on_chip, cases)) else "",
+        missing_problems_note(campaign, everything),
+        measurement_note(campaign, "graph"),
+        remarks([case.line for case in cases]),
+        unavailable_note(campaign),
+    ]  # fmt: skip
+    line = Reference(chip / MEGA, f"shared memory, {chip / MIB:.0f} MiB", Pen(GREY, dashes=DASHED))
+    panels = [
+        Curves(
+            _curves([case for case in cases if case.case.precision == precision], library_of(campaign)),
+            Axis("matrix [MB]", "log"),
+            Axis("time of an iteration [µs]", "log"),
+            f"{precision} precision",
+            uprights=[line] if chip else [],
+            height=2.1,
+        )
+        for precision in campaign.precisions
+    ]
+    empty = "conjugate gradients were not timed in this campaign"
+    return figure_of(panels, empty, caption, is_empty=not cases, clock="graph", is_shared=True)
+
+
+def _curves(cases: Sequence[Times], library: str) -> list[Curve]:
+    """Return the points of each solver, and lines that join the points of each problem."""
+    whole = [case for case in cases if not _is_partly_on_chip(case)]
+    partly = [case for case in cases if _is_partly_on_chip(case)]
+    of_library = Pen(figure_style.LIBRARY.colour, figure_style.LIBRARY.marker, size=4.2)
+    # where times are equal, the solver on the chip covers others
+    on_chip = Pen(figure_style.OURS.colour, figure_style.OURS.marker, size=4.2, zorder=3.5)
+    curves = [
+        Curve(label, pen, [(_megabytes(case), MICRO * time.seconds) for case in of if (time := case.iteration(solver))])
+        for label, pen, solver, of in (
+            ("ours, on the chip", on_chip, CHIP_CG, whole),
+            ("ours, partly on the chip", on_chip._replace(is_hollow=True), CHIP_CG, partly),
+            ("ours, products in a graph", Pen(figure_style.OURS.colour, "v", is_hollow=True, size=4.2), OUR_CG, cases),
+            (f"{library}, products in a graph", of_library, LIBRARY_CG, cases),
+        )
+    ]
+    for case in cases:
+        times = [MICRO * time.seconds for solver in (CHIP_CG, OUR_CG, LIBRARY_CG) if (time := case.iteration(solver))]
+        ends = [(_megabytes(case), end) for end in (min(times), max(times))]
+        curves.append(Curve("", Pen(GREY, dashes="-", width=0.3, zorder=1), ends))
+    return curves
+
+
+def _megabytes(case: Times) -> float:
+    """Return the size of the matrix as the solver on the chip stores it."""
+    chip = case[CHIP_CG]
+    return (chip.row.matrix_bytes or 0) / MEGA if chip else 0.0
+
+
+def _is_partly_on_chip(case: Times) -> bool:
+    """Return whether the device has memory on the chip for the matrix, but only a part of the matrix stays there."""
+    chip = case[CHIP_CG]
+    return chip is not None and bool(chip.row.chip_bytes) and (case.kept or 0) < 1
