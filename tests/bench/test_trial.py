@@ -173,11 +173,13 @@ def test_what_was_packed_before_counts_to_what_it_took_to_prepare(bench):
     assert bench.prepare(runnable) < 0.05  # it is resident
 
 
-@pytest.mark.parametrize("refusal", [Unsupported("mostly padding"), MemoryError("full")])
+@pytest.mark.parametrize("refusal", [Unsupported("mostly padding"), MemoryError("full"), OutOfDeviceMemory("full")])
 def test_what_cannot_be_packed_is_said_when_it_is_prepared(bench, refusal):
+    pack = Mock(side_effect=refusal)
+
     class Packing(Fake):
         def pack(self, workspace):
-            workspace.upload_packed("matrix", Mock(side_effect=refusal))
+            workspace.upload_packed("matrix", pack)
 
         def prepare(self, workspace):
             self.pack(workspace)
@@ -186,6 +188,7 @@ def test_what_cannot_be_packed_is_said_when_it_is_prepared(bench, refusal):
     bench.pack(runnable)
     row = bench.try_once(runnable, "search", FULL)
     assert row.message == str(refusal)
+    assert pack.call_count == (2 if isinstance(refusal, MemoryError) else 1)
 
 
 def test_a_sticky_failure_marks_the_context_as_lost(make_bench, small_problem):

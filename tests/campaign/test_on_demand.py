@@ -83,6 +83,7 @@ def test_the_host_packs_nothing_that_the_device_packs(problem: Matrix, monkeypat
     layouts = ("Sl-8-AoSoA-AoS", "Sl-8-AoSoA-AoS@clustered", "Sl-32-AoSoA-AoS@sigma")
     search = run(search="random", budget=0.05, compile="on_demand", layouts=layouts)["search"]
     assert set(search["status"]) == {"ok"} and search["packing"].min() > 0
+    assert (search.groupby("layout")["packing"].nunique() == 1).all()  # each is packed once
     assert {"natural", "clustered", "sigma", "rcm"} <= packed
     assert len(uploaded) == len(packed - {"clustered", "sigma"})  # a matrix for each order of the unknowns
 

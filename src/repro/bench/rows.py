@@ -124,8 +124,9 @@ class Row:
         Seconds of preparation before the first launch: of the library's own analysis if a routine measures it, else of
         packing, upload and loading of the kernel, without work that an earlier runnable had already done.
     packing
-        Of a variant with a packed operand: host seconds of packing, including work that it shares with other packings
-        (clustering, symmetry), even if another variant did it. Without renumbering of the unknowns, and without upload.
+        Of a variant with a packed operand: seconds of packing, on the host or, until the device is idle, on the device,
+        including work that it shares with other packings (clustering, symmetry), even if another variant did it.
+        Without renumbering of the unknowns, and without upload.
     device_uuid
         Identifier of the GPU or, with several devices, of all GPUs.
     throttle

@@ -10,7 +10,6 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -188,6 +187,7 @@ class Bench:
         #: Number of timed launches of each runnable since its last verification.
         self._timed_launches: Counter[str] = Counter()
         self._packed_ahead = 0.0
+        self._exhausted: OutOfDeviceMemory | None = None
         operands, device = self.operands, self.device
         self._code = code
         self._surroundings = [self.devices.topology(), device.name, software, operands.checksum, operands.precision,
@@ -259,10 +259,14 @@ class Bench:
         return self.measured_row(runnable, phase, effort, samples, error=error, preprocess=preprocess)
 
     def pack(self, runnable: Runnable) -> None:
-        """Let a runnable pack, before `prepare`, which raises the exceptions again."""
-        before = self.workspace.packed_seconds
-        with suppress(*FAILURES):
+        """Let a runnable pack, before `prepare`, which raises the exceptions; the host packs nothing twice in vain."""
+        before, self._exhausted = self.workspace.packed_seconds, None
+        try:
             runnable.pack(self.workspace)
+        except OutOfDeviceMemory as failure:
+            self._exhausted = failure
+        except tuple(FAILURES):
+            pass
         self._packed_ahead = self.workspace.packed_seconds - before
 
     def prepare(self, runnable: Runnable) -> float:
@@ -271,7 +275,10 @@ class Bench:
         return self._prepare(runnable) if seconds is None else seconds
 
     def _prepare(self, runnable: Runnable) -> float:
-        start, packed_ahead, self._packed_ahead = perf_counter(), self._packed_ahead, 0.0
+        start, packed_ahead, exhausted = perf_counter(), self._packed_ahead, self._exhausted
+        self._packed_ahead, self._exhausted = 0.0, None
+        if exhausted is not None:
+            raise exhausted
         with runnable.contained():
             runnable.prepare(self.workspace)
             self.devices.synchronize()

@@ -137,7 +137,7 @@ class Study:
     packages
         Names of Python packages that affect the times of this study only.
     gpu_sharing
-        Whether packing operands (`Runnable.pack`) takes so long that other jobs may use the GPU meanwhile.
+        Whether work on the host (`Runnable.pack`) takes so long that other jobs may use the GPU meanwhile.
     calls_module
         Name of the module whose function `user_calls` makes the calls of public functions that the study times; empty
         if it times none. The module belongs to a layer above the studies, so the measuring command imports it.

@@ -110,7 +110,7 @@ class Variant(CompiledProduct):
         if self.packer is None:
             self.packed(workspace)
         elif layout.ordering == "clustered":
-            with workspace.packing_noted(self.packing):
+            with workspace.packing_noted("clusters"):  # by themselves; `packed` counts them too
                 row_order_on(workspace, STORED_ORDERS["clustered"], lend_device=True)
 
     def packed(self, workspace: Workspace) -> tuple[PackedFacts, Mapping[str, Buffer]]:
