@@ -27,9 +27,6 @@ class One(list):
         """Return it."""
         return self[0]
 
-    def synchronize(self) -> None:
-        """Wait for nothing."""
-
 
 class EmulatedWorkspace(Workspace):
     """A workspace of a GPU that is none; `source` is what its programs are compiled from."""

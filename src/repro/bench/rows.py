@@ -122,7 +122,7 @@ class Row:
         Registers and spilled bytes per thread, as the compiler reported them; None on the CPU.
     preprocess
         Seconds of preparation before the first launch: of the library's own analysis if a routine measures it, else of
-        packing, upload and loading of the kernel, without work that an earlier runnable had already done.
+        upload and loading of the kernel, and of packing unless it is done before (`packing`).
     packing
         Of a variant with a packed operand: seconds of packing, on the host or, until the device is idle, on the device,
         including work that it shares with other packings (clustering, symmetry), even if another variant did it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -107,7 +107,7 @@ class Runnable:
         """Compile a module that is compiled on demand. Several threads call it at once, each for another runnable."""
 
     def pack(self, workspace: Workspace) -> None:
-        """Do what takes long on the host, such as `Workspace.upload_packed`, which lends the device to other processes.
+        """Do what takes long on the host, such as `Workspace.upload_packed`, and lend the device to other processes.
 
         Errors appear in `prepare`.
         """
@@ -356,8 +356,6 @@ class Workspace:
         #: limit because it prepares one runnable at a time. None: packed operands may all be in use, and only
         #: `kept_packings` limits them.
         self.packing_bytes: int | None = None
-        #: Seconds of all packing so far.
-        self.packed_seconds = 0.0
         #: Seconds to make each packed operand, including the cached values that it needs, without copies to the device.
         self.packing_seconds: dict[Hashable, float] = {}
         self.guards = Guards(devices.first)
@@ -404,13 +402,17 @@ class Workspace:
             yield
 
     def upload_packed(
-        self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
+        self,
+        packing: Hashable,
+        pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]],
+        *,
+        lend_device: bool = False,
     ) -> tuple[T, Mapping[str, Buffer]]:
-        """Do as `packed_on_device` with an operand that the host packs, while other processes may use the device."""
+        """Do as `packed_on_device` with an operand that the host packs. `lend_device` is as in `cached`."""
 
         @cache
         def packed() -> tuple[T, Mapping[str, NDArray[Any]]]:
-            with self.device_lent(), self.packing_noted(packing):
+            with self.device_lent() if lend_device else nullcontext(), self.packing_noted(packing):
                 return pack()
 
         def upload(stack: ExitStack) -> tuple[T, Mapping[str, Buffer]]:
@@ -431,7 +433,7 @@ class Workspace:
 
         `pack` calls `make_room` before it allocates, packs in `packing_noted`, and lets its argument release the
         memory. Where memory is exhausted, it is called again after all other packed operands are freed, if they are not
-        in use.
+        in use. `Unsupported` is remembered, since otherwise every schedule of this layout would pack the operand again.
 
         Raises
         ------
@@ -440,28 +442,24 @@ class Workspace:
         if packing in self._refused:
             raise Unsupported(self._refused[packing])
         while packing not in self._packings:
-            frees_others = self.packing_bytes is not None and self._packings
-            with suppress(OutOfDeviceMemory) if frees_others else nullcontext(), ExitStack() as stack:
-                self._packings[packing] = *pack(stack), stack.pop_all()
-                break
-            self.drop_packings()
+            try:
+                with ExitStack() as stack:
+                    self._packings[packing] = *pack(stack), stack.pop_all()
+            except Unsupported as refusal:
+                self._refused[packing] = str(refusal)
+                raise
+            except OutOfDeviceMemory:
+                if self.packing_bytes is None or not self._packings:
+                    raise
+                self.drop_packings()
         self._packings.move_to_end(packing)
         return self._packings[packing][:2]
 
     @contextmanager
     def packing_noted(self, packing: Hashable) -> Iterator[None]:
-        """Note the seconds of the body, which packs an operand and waits for the device.
-
-        `Unsupported` is remembered, since otherwise every schedule of this layout would pack the operand again.
-        """
-        start, began = self._clock(), perf_counter()
-        try:
-            yield
-        except Unsupported as refusal:
-            self._refused[packing] = str(refusal)
-            raise
-        finally:
-            self.packed_seconds += perf_counter() - began
+        """Note the seconds of the body, which packs an operand and waits for the device."""
+        start = self._clock()
+        yield
         self.packing_seconds[packing] = self._clock() - start
 
     def _clock(self) -> float:

@@ -186,8 +186,6 @@ class Bench:
         self._shared = DeviceSampleCache(device_samples)
         #: Number of timed launches of each runnable since its last verification.
         self._timed_launches: Counter[str] = Counter()
-        self._packed_ahead = 0.0
-        self._exhausted: OutOfDeviceMemory | None = None
         operands, device = self.operands, self.device
         self._code = code
         self._surroundings = [self.devices.topology(), device.name, software, operands.checksum, operands.precision,
@@ -258,31 +256,17 @@ class Bench:
                 runnable.release()
         return self.measured_row(runnable, phase, effort, samples, error=error, preprocess=preprocess)
 
-    def pack(self, runnable: Runnable) -> None:
-        """Let a runnable pack, before `prepare`, which raises the exceptions; the host packs nothing twice in vain."""
-        before, self._exhausted = self.workspace.packed_seconds, None
-        try:
-            runnable.pack(self.workspace)
-        except OutOfDeviceMemory as failure:
-            self._exhausted = failure
-        except tuple(FAILURES):
-            pass
-        self._packed_ahead = self.workspace.packed_seconds - before
-
     def prepare(self, runnable: Runnable) -> float:
-        """Prepare a runnable; return the seconds this took, including what was packed in `pack` just before."""
+        """Prepare a runnable; return the seconds this took."""
         seconds = self._shared.cached_preparation(runnable)
         return self._prepare(runnable) if seconds is None else seconds
 
     def _prepare(self, runnable: Runnable) -> float:
-        start, packed_ahead, exhausted = perf_counter(), self._packed_ahead, self._exhausted
-        self._packed_ahead, self._exhausted = 0.0, None
-        if exhausted is not None:
-            raise exhausted
+        start = perf_counter()
         with runnable.contained():
             runnable.prepare(self.workspace)
             self.devices.synchronize()
-        seconds = perf_counter() - start + packed_ahead
+        seconds = perf_counter() - start
         self._shared.note_preparation(runnable, seconds)
         return seconds
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from repro.bench.rows import ALL_CLOCKS, SEARCH, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import SamplingPlan, full, screen
-from repro.bench.trial import Bench
+from repro.bench.trial import FAILURES, Bench
 from repro.bench.variant_id import BaseId
 from repro.bench.worker import UNABLE, ContextLost, UnableToStore, Watchdog, restart
 from repro.tuning.strategies import Exhaustive, Strategy, budgeted_count
@@ -208,7 +208,8 @@ def attempt(
         restart(reason)
 
     with store.in_flight(bench.row(runnable, phase, effort, "launch_error")):
-        bench.pack(runnable)
+        with suppress(*FAILURES):  # `prepare` raises the exception again
+            runnable.pack(bench.workspace)
         with watchdog.guard(report_timeout):
             yield
 

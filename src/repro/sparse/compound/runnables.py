@@ -108,15 +108,14 @@ class Variant(CompiledProduct):
         ordering = layout.unknowns
         workspace.cached(("reordered", ordering), lambda: operands.reordered(ordering), lend_device=True)
         if self.packer is None:
-            self.packed(workspace)
+            self.packed(workspace, lend_device=True)
         elif layout.ordering == "clustered":
-            with workspace.packing_noted("clusters"):  # by themselves; `packed` counts them too
-                row_order_on(workspace, STORED_ORDERS["clustered"], lend_device=True)
+            row_order_on(workspace, STORED_ORDERS["clustered"], lend_device=True)
 
-    def packed(self, workspace: Workspace) -> tuple[PackedFacts, Mapping[str, Buffer]]:
+    def packed(self, workspace: Workspace, *, lend_device: bool = False) -> tuple[PackedFacts, Mapping[str, Buffer]]:
         """Return the packed matrix on the device: its sizes, and its arrays in the order of `Packed.arrays`."""
         if self.packer is None:
-            return workspace.upload_packed(self.packing, partial(self._pack_on_host, workspace))
+            return workspace.upload_packed(self.packing, lambda: self._pack_on_host(workspace), lend_device=lend_device)
         return workspace.packed_on_device(self.packing, partial(self._pack_on_device, workspace, self.packer))
 
     def _matrix(self, workspace: Workspace) -> tuple[Matrix, NDArray[np.floating]]:

@@ -220,7 +220,7 @@ class CoordinateVariant(CompiledProduct):
     def pack(self, workspace: Workspace) -> None:
         """Pack the matrix, unless its padding is refused."""
         if self.module.binary is not None and operands_of(workspace).problem.entry == "real":
-            workspace.upload_packed(self.packing, lambda: self._pack(workspace))
+            workspace.upload_packed(self.packing, lambda: self._pack(workspace), lend_device=True)
 
     def prepare(self, workspace: Workspace) -> None:
         """Pack and upload the matrix, load the module, and bind the kernel to its arguments.

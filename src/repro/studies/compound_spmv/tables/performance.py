@@ -35,7 +35,6 @@ from repro.results.columns import (
     with_cold_cache,
 )
 from repro.results.common_tables import (
-    PACKED_CAPTION,
     SETUP_COSTS,
     TITLE,
     SetupCosts,
@@ -665,7 +664,11 @@ register_baselines(STUDY_NAME, [SPMV], _baseline_or_layout)
 def setup_costs(campaign: Campaign, published: Published) -> Table:
     """One line for each problem and precision: set-up and product times of ours and the library."""
     costs = [_setup_costs(times) for times in all_times(campaign, published)]
-    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED_CAPTION)
+    setup = (
+        "Set-up: packing from CSR on the device (pairs, and all before version 0.4, on one core of the host), with "
+        "clustering and the test of symmetry. What `repro export` writes converts on the GPU instead."
+    )
+    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=setup)
 
 
 def _setup_costs(times: Times) -> SetupCosts:
