@@ -14,11 +14,7 @@ from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import (
     COLUMNS,
-    CaseNumber,
     Claim,
-    Measured,
-    MissingCase,
-    Quantity,
     Verdict,
     claims_table,
     close_calls,
@@ -28,6 +24,7 @@ from repro.results.claims import (
     tally,
     verdict_count,
 )
+from repro.results.comparisons import CaseNumber, Measured, MissingCase, Quantity
 from repro.studies import get_study, study_names
 from repro.studies.compound_spmv import results as compound_spmv
 from repro.studies.compressed_coo import results as compressed_coo
@@ -357,4 +354,16 @@ def test_ids_are_told_apart(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text(",".join(COLUMNS) + "\n" + "a,p,c,,1,ratio,,rows,equal,more,0,,q,none,\n" * 2)
     with pytest.raises(ReproError, match="one id"):
+        load_claims("mine", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('"a\n', "unreadable"), ("id,place\n", "other columns"), (",".join(COLUMNS) + "\na\n", "mine.csv:2")],
+)
+def test_a_damaged_file_of_claims_is_one_message(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "claims/mine.csv"
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(ReproError, match=said):
         load_claims("mine", tmp_path)

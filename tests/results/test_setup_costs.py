@@ -6,7 +6,8 @@ import pytest
 
 from repro.bench.rows import Row
 from repro.results.campaign_data import Case, Selection
-from repro.results.common_tables import NO_ANALYSIS, NOT_RECORDED, SetupCosts, setup_costs_table
+from repro.results.common_tables import ANALYSIS, NO_ANALYSIS, NOT_RECORDED, SetupCosts, setup_costs_table
+from repro.results.problem_lines import MethodTimes, ProblemLine
 from repro.results.tables import Cell, Table
 from support.campaigns import Recorder
 
@@ -28,15 +29,16 @@ def made(tmp_path: Path, ours: float = OURS, packing: float | None = 0.001, **re
     recorder.write("a", "double", "report", rows(recorder, ours, packing))
     recorder.environment()
     campaign = recorder.load()
-    case = Case(campaign, "a", "double")
+    line = ProblemLine("a", "real", None, campaign.problems["a"])
+    case = MethodTimes(line, Case(campaign, "a", "double"))
 
     def time(name: str):
-        return Selection([row for row in case.rows if row.name == name]).fastest("event")
+        return Selection([row for row in case.case.rows if row.name == name]).fastest("event")
 
-    costs = SetupCosts.packed(Cell("a"), "double", library=time("sell"), csr=time("csr"), own_time=time("ours"))
+    costs = SetupCosts.packed(case, time("sell"), time("csr"), time("ours"))
     if replaced:
         costs = SetupCosts(**{**vars(costs), **replaced})
-    return setup_costs_table(campaign, [costs], library="cuSPARSE", clock="event", setup="Set-up: packing.")
+    return setup_costs_table(campaign, [costs], "cuSPARSE", "event", "Set-up: packing.", ANALYSIS)
 
 
 def cells(table: Table) -> dict[str, Cell]:

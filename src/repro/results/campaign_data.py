@@ -566,7 +566,7 @@ class Case(Generic[R_co]):
         """Return why a method has no time: the failure of its first row, or that it was not tried, timed or chosen.
 
         None if the whole case has no time; tables print this reason, `why_not`, as a note on the case's name
-        (`CaseRow.name`).
+        (`MethodTimes.name`).
         """
         if not self.is_measured:
             return None

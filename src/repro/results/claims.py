@@ -7,24 +7,24 @@ verdict, computed from the measured value of its quantity.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from statistics import fmean, median
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from repro.errors import ReproError
 from repro.package_data import shipped
-from repro.results.campaign_data import Campaign, ReportedTime, one_line
+from repro.results.campaign_data import Campaign, one_line
 from repro.results.columns import count
+from repro.results.comparisons import CaseNumber, JudgedBy, Measured, Quantity
 from repro.results.problem_lines import join_sentences
-from repro.results.published import FOLDER, Published, Record
-from repro.results.significance import Interval, geometric_mean, interval_of_ratio, interval_of_statistic, ratio_of
-from repro.results.tables import Cell, Column, Sample, Table, table_of
+from repro.results.published import FOLDER, Published, Record, read_records
+from repro.results.registry import table
+from repro.results.significance import Interval
+from repro.results.tables import Cell, Column, Table, table_of
 
 #: Device for which the wanted values in `config/targets` were set.
 WANTED_ON = "NVIDIA H200"
@@ -35,130 +35,9 @@ TIME_ALLOWANCES = {WANTED_ON: 1.0, "NVIDIA H100 80GB HBM3": 1.35}
 NO_PAPERS_PROBLEM = "no problem is a paper’s"
 #: Printed in place of a wanted value on any other device.
 NO_TARGET = "no target for this device"
-#: Maximum number of cases that a note names for one reason of a missing number.
-MAX_CASES_NAMED = 5
 #: Maximum number of characters of a note on cases without a number.
 MAX_NOTE_LETTERS = 500
 D = TypeVar("D")
-T = TypeVar("T")
-#: Statistic over cases that is compared with the wanted value; `mean` is the geometric mean.
-StatisticName = Literal["worst", "mean", "arithmetic mean", "median", "most", "least", "sum"]
-
-
-class CaseNumber(NamedTuple):
-    """The measured number of one case, with notes."""
-
-    value: float
-    case: str
-    notes: tuple[str, ...] = ()
-    #: Confidence interval of the number; None if no samples were recorded.
-    interval: Interval | None = None
-
-    @classmethod
-    def over(
-        cls, base: ReportedTime | None, time: ReportedTime | None, case: str, notes: tuple[str, ...] = ()
-    ) -> CaseNumber | None:
-        """Return `base` over `time` with its confidence interval; None if a time is missing."""
-        ratio = ratio_of(base, time)
-        return cls(ratio, case, notes, interval_of_ratio(base, time)) if ratio else None
-
-
-class MissingCase(NamedTuple):
-    """A case without a number, the reason, and how many numbers are missing."""
-
-    case: str
-    reason: str
-    numbers: int = 1
-    #: Remarks on the case, for example that its problem is a stand-in.
-    notes: tuple[str, ...] = ()
-
-
-class Measured(NamedTuple):
-    """Measured numbers of a quantity, cases without a number, and notes on all of them."""
-
-    numbers: Sequence[CaseNumber]
-    missing: Sequence[MissingCase] = ()
-    notes: tuple[str, ...] = ()
-    #: Message if there are neither numbers nor missing cases.
-    empty_reason: str = ""
-
-    @classmethod
-    def of_each(
-        cls,
-        cases: Iterable[tuple[str, T | None]],
-        number: Callable[[T], CaseNumber | None],
-        reason: Callable[[T], str],
-    ) -> Measured:
-        """Return the number of each case, or the reason why it has none; `cases` have None for absent problems."""
-        numbers, missing = [], []
-        for name, case in cases:
-            if case is None:
-                missing.append(MissingCase(name, "not in this campaign"))
-            elif case_number := number(case):
-                numbers.append(case_number)
-            else:
-                missing.append(MissingCase(name, reason(case)))
-        return cls(numbers, missing)
-
-    @property
-    def cases(self) -> int:
-        return len(self.numbers) + sum(item.numbers for item in self.missing)
-
-    @property
-    def missing_reasons(self) -> str:
-        """Text with the reasons of missing numbers and the first few cases for each; empty if none is missing."""
-        by_reason: dict[str, list[str]] = {}
-        for item in self.missing:
-            by_reason.setdefault(item.reason, []).append(item.case)
-        reasons = []
-        for reason, cases in by_reason.items():
-            remainder = f" and {len(cases) - MAX_CASES_NAMED} more" if len(cases) > MAX_CASES_NAMED else ""
-            reasons.append(f"{', '.join(cases[:MAX_CASES_NAMED])}{remainder}: {reason}")
-        return "; ".join(reasons) if self.numbers or reasons else self.empty_reason
-
-
-@dataclass(frozen=True)
-class Quantity(Generic[D]):
-    """A quantity that targets and claims name: how it is computed from the cases of a campaign."""
-
-    #: Function that computes the numbers from a study's data of a campaign.
-    measure: Callable[[D], Measured]
-    statistic: StatisticName = "worst"
-    #: Whether the wanted value is an upper bound; otherwise it is a lower bound.
-    at_most: bool = False
-    #: Whether the quantity is a time; then the wanted value is larger on a slower device (`TIME_ALLOWANCES`).
-    is_time: bool = False
-
-    def worst(self, numbers: Sequence[CaseNumber]) -> CaseNumber:
-        """Return the largest number if the wanted value is an upper bound, else the smallest; there is at least one."""
-        return (max if self.at_most else min)(numbers, key=lambda number: number.value)
-
-    def value(self, numbers: Sequence[CaseNumber]) -> float:
-        """Return the statistic of one or more numbers."""
-        statistic = _STATISTICS.get(self.statistic)
-        value = statistic(number.value for number in numbers) if statistic else None
-        return self.worst(numbers).value if value is None else value
-
-    def interval(self, numbers: Sequence[CaseNumber]) -> Interval | None:
-        """Return the confidence interval of `value`; None for a sum.
-
-        It is the interval of the case that gives the value, or for other statistics a bootstrap over the cases.
-        """
-        statistic = _STATISTICS.get(self.statistic)
-        if len(numbers) == 1 or statistic is None or self.statistic in ("most", "least"):
-            value = self.value(numbers)
-            return next((number.interval for number in numbers if number.value == value), None)
-        return None if self.statistic == "sum" else interval_of_statistic([case.value for case in numbers], statistic)
-
-
-_STATISTICS: Mapping[str, Callable[[Iterable[float]], float | None]] = {
-    "mean": geometric_mean,
-    "median": median,
-    "arithmetic mean": fmean,
-    "most": max,
-    "least": min,
-    "sum": sum,
-}
 
 
 def target_columns(campaign: Campaign) -> tuple[Column, ...]:
@@ -213,11 +92,10 @@ def target_cells(
     if target_value is not None:
         verdict = Cell("yes" if (value <= target_value if quantity.at_most else value >= target_value) else "no")
     n_numbers = len(numbers)
-    sample = Sample(tuple(number.value for number in numbers), measured.cases)
     count_cell = Cell(n_numbers, f"{n_numbers} of {measured.cases}", (f"no number of {missing_reasons}",))
     return (
         *first_cells,
-        Cell(value, f"{value:.2f}", measured.notes, sample=sample),
+        Cell(value, f"{value:.2f}", measured.notes, sample=measured.sample),
         verdict,
         count_cell if missing_reasons else Cell(n_numbers),
         Cell(worst_number.value, f"{worst_number.value:.2f}"),
@@ -257,9 +135,6 @@ def target_device_note(campaign: Campaign) -> str:
 
 Relation = Literal["equal", "at least", "at most", "same GPU"]
 Direction = Literal["more", "less", "neither"]
-#: Which kernel variants a claim is judged by: the papers' exact ones, the papers' with further tuning, ours, or none
-#: if the claim does not depend on a kernel.
-JudgedBy = Literal["as_published", "paper_tuned", "ours", "none"]
 #: What a claim is judged by: measured `rows`; the paper's own `published` numbers, which suffice; or `construction`,
 #: if its value follows from definitions that we share with the paper, so that no measurement could contradict it.
 Basis = Literal["rows", "published", "construction"]
@@ -279,6 +154,16 @@ COLUMNS = (
     "id", "place", "claim", "gpu", "published", "unit", "number", "basis", "relation", "better", "tolerance",
     "neutral", "quantity", "variants", "note",
 )  # fmt: skip
+
+
+#: Allowed values of the columns that have one of a few words.
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "basis": get_args(Basis),
+    "relation": get_args(Relation),
+    "better": get_args(Direction),
+    "variants": get_args(JudgedBy),
+    "unit": tuple(UNITS),
+}
 
 
 class Verdict(StrEnum):
@@ -612,6 +497,23 @@ def claims_table(
     return table_of(columns, judgements, join_sentences(caption))
 
 
+def register_claims(
+    study_name: str,
+    source: str,
+    quantities: ClaimQuantities[D],
+    data: Callable[[Campaign, Published, JudgedBy], D | None],
+    papers: str = "paper’s",
+) -> None:
+    """Register the table of a study's claims; `source` is cited, and `data` returns what the quantities measure."""
+
+    @table(study_name, CLAIMS, title=f"The {papers} claims, and the verdict on each", numbering=f"text of {source}")
+    def claims(campaign: Campaign, published: Published) -> Table:
+        def data_of(source: Campaign, variants: JudgedBy) -> D | None:
+            return data(source, published, variants)
+
+        return claims_table(campaign, load_claims(study_name), quantities, data_of)
+
+
 def _source_sentence(judgements: Sequence[Judgement]) -> str:
     """Return a sentence on the claims that another campaign's rows judge; empty if there are none."""
     foreign = [judgement for judgement in judgements if judgement.campaign]
@@ -685,57 +587,23 @@ def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
     path = shipped(folder / "claims" / f"{study_name}.csv")
     if not path.is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file, strict=True)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise ReproError(
-                "a file of claims has other columns",
-                where=path,
-                expected=", ".join(COLUMNS),
-                actual=", ".join(reader.fieldnames or ()),
-            )
-        claims = [_read_claim(line, f"{path}:{number}") for number, line in enumerate(reader, start=2)]
-    repeated_ids = [
-        claim.id for index, claim in enumerate(claims) if claim.id in {other.id for other in claims[:index]}
-    ]
+    claims = [_read_claim(line, f"{path}:{number}") for number, line in enumerate(read_records(path, COLUMNS), start=2)]
+    repeated_ids = [claim_id for claim_id, number in Counter(claim.id for claim in claims).items() if number > 1]
     if repeated_ids:
         raise ReproError("two claims have one id", where=path, actual=", ".join(repeated_ids))
     return claims
 
 
-def _read_claim(line: dict[str, str], where: str) -> Claim:
-    if None in line or None in line.values():  # csv.DictReader marks too many (key) and too few (value) cells by None
-        raise ReproError("a claim has another number of columns", where=where, expected=len(COLUMNS))
-    kinds = {
-        "basis": get_args(Basis),
-        "relation": get_args(Relation),
-        "better": get_args(Direction),
-        "variants": get_args(JudgedBy),
-    }
-    for key, values in (kinds | {"unit": tuple(UNITS)}).items():
+def _read_claim(line: Record, where: str) -> Claim:
+    for key, values in WORDS.items():
         if line[key] not in values:
-            raise ReproError(
-                f"a claim's {key} is not known", where=where, expected=f"one of {', '.join(values)}", actual=line[key]
-            )
+            expected = f"one of {', '.join(values)}"
+            raise ReproError(f"a claim's {key} is not known", where=where, expected=expected, actual=line[key])
+    given: dict[str, Any] = dict(line)
+    least, _, most = given.pop("published").partition(" to ")
     try:
-        lower_end, _, upper_end = line["published"].partition(" to ")
-        return Claim(
-            id=line["id"],
-            place=line["place"],
-            claim=line["claim"],
-            gpu=line["gpu"],
-            least=float(lower_end),
-            most=float(upper_end or lower_end),
-            unit=line["unit"],
-            number=line["number"],
-            basis=line["basis"],  # type: ignore[arg-type]
-            relation=line["relation"],  # type: ignore[arg-type]
-            better=line["better"],  # type: ignore[arg-type]
-            tolerance=float(line["tolerance"]),
-            neutral=float(line["neutral"]) if line["neutral"] else None,
-            quantity=line["quantity"],
-            variants=line["variants"],  # type: ignore[arg-type]
-            note=line["note"],
-        )
+        numbers = {"least": float(least), "most": float(most or least), "tolerance": float(given["tolerance"])}
+        neutral = float(given["neutral"]) if given["neutral"] else None
     except ValueError as error:
         raise ReproError("a claim's number cannot be read", where=where, actual=error) from None
+    return Claim(**given | numbers | {"neutral": neutral})

@@ -123,6 +123,8 @@ def problem_column(reason: Callable[[Any], str | None] = lambda case: None) -> C
 
 
 PROBLEM = problem_column()
+#: The same for cases with a cell `name` of their own.
+NAME = Column[Any]("problem", "problem", numeric=False, cell=lambda case: case.name)
 PRECISION = Column[Any]("precision", "precision", numeric=False, cell=lambda case: precision_cell(case.case.precision))
 #: The precision in full.
 FULL_PRECISION = replace(PRECISION, cell=lambda case: Cell(case.case.precision))

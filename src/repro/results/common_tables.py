@@ -7,17 +7,18 @@ table of set-up costs states after how many products the set-up of our format is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from repro.bench.rows import OUTSIDE, ClockName, RecordedRow
-from repro.results.campaign_data import Campaign, Case, Method, R_co, ReportedTime, Selection
+from repro.results.campaign_data import Campaign, Case, Method, R_co, Selection
 from repro.results.columns import (
     ABBREVIATIONS,
     MICRO,
     MILLI,
+    NAME,
     PRECISION,
     Time,
     add_row_keys,
@@ -32,34 +33,16 @@ from repro.results.columns import (
 )
 from repro.results.problem_lines import (
     CLOCK_WORDS,
-    ProblemLine,
+    MethodTimes,
+    closing_notes,
     join_sentences,
-    measurement_note,
-    recorded_lines,
+    times_of,
     unavailable_note,
 )
 from repro.results.published import Published
 from repro.results.registry import OURS, table
 from repro.results.significance import geometric_mean
 from repro.results.tables import Cell, Column, Table, digits, natural, table_of
-
-
-class CaseRow(NamedTuple):
-    """A table's row for one case: the problem's line and its measured data."""
-
-    line: ProblemLine
-    case: Case
-
-    @property
-    def name(self) -> Cell:
-        """Cell of the problem's name; a case without any time has the reason as a note."""
-        return self.line.noted_cell(None if self.case.is_measured else self.case.why_not())
-
-
-def case_rows(campaign: Campaign, published: Published) -> list[CaseRow]:
-    """Return a row for each problem of a campaign in each precision."""
-    lines = recorded_lines(campaign, published)
-    return [CaseRow(line, Case(campaign, line.problem, p)) for line in lines for p in campaign.precisions]
 
 
 def times_table(
@@ -69,7 +52,7 @@ def times_table(
     base: Method,
     clock: ClockName = "graph",
     caption: str = "",
-    extra: Sequence[Column[CaseRow]] = (),
+    extra: Sequence[Column[Any]] = (),
 ) -> Table:
     """Return a table with a line for each case: times of the base and of each method, and speedups over the base.
 
@@ -89,34 +72,21 @@ def times_table(
         Further columns, to the right of the times and speedups.
     """
 
-    def time_function(method: Method) -> Callable[[CaseRow], ReportedTime | None]:
-        return lambda row: row.case.time(method, clock)
-
-    def time_of(method: Method) -> Column[CaseRow]:
+    def time_of(method: Method) -> Column[Any]:
         key, head = f"{method.key}_us", method.title
-        return time_column(key, head, "µs", time_function(method), lambda row: row.case.why_no_time(method, clock))
+        return time_column(key, head, "µs", method, lambda case: case.case.why_no_time(method, clock))
 
-    columns = [
-        Column[CaseRow]("problem", "problem", numeric=False, cell=lambda row: row.name),
-        PRECISION,
-        time_of(Method("floor", "floor", columns={"kind": "floor"})),
-        time_of(base),
-        *map(time_of, methods),
-        *(
-            speedup_column(
-                f"{shown_method.key}_speedup",
-                shown_method.title,
-                f"speedup over {base.title}",
-                time_function(base),
-                time_function(shown_method),
-            )
-            for shown_method in methods
-        ),
-        *extra,
-    ]
-    rows = case_rows(campaign, published)
-    sentences = [caption, measurement_note(campaign, clock), unavailable_note(campaign)]
-    return table_of(columns, rows, join_sentences(sentences), is_empty=not any(row.case.is_measured for row in rows))
+    def speedup_of(method: Method) -> Column[Any]:
+        return speedup_column(f"{method.key}_speedup", method.title, f"speedup over {base.title}", base, method)
+
+    floor_method = Method("floor", "floor", columns={"kind": "floor"})
+    times = map(time_of, (floor_method, base, *methods))
+    columns = (NAME, PRECISION, *times, *map(speedup_of, methods), *extra)
+    cases = times_of(MethodTimes[Any], campaign, published, clock=clock)
+    sentences = [caption, closing_notes(campaign, clock)]
+    return table_of(
+        columns, cases, join_sentences(sentences), is_empty=not any(case.case.is_measured for case in cases)
+    )
 
 
 #: Maximum number of variants with columns of their own in `table-times`; if there are more, only the fastest has one.
@@ -311,8 +281,8 @@ PACKED_CAPTION = (
     "Set-up: packing the matrix from CSR into our format, on one core of the host, with what packing needs to know, "
     "such as clusters of rows and symmetry. What `repro export` writes converts on the GPU instead."
 )
-#: Name and title of the table of set-up costs.
-SETUP_COSTS, TITLE = "table-setup-costs", "What comes before the products, and when it has paid"
+SETUP_COSTS = "table-setup-costs"
+C = TypeVar("C")
 
 
 @dataclass(frozen=True)
@@ -336,12 +306,10 @@ class SetupCosts:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def packed(
-        cls, name: Cell, precision: str, *, library: Time | None, csr: Time | None, own_time: Time | None
-    ) -> SetupCosts:
+    def packed(cls, case: MethodTimes, library: Time | None, csr: Time | None, ours: Time | None) -> SetupCosts:
         """Return the costs of a matrix that is packed; the set-up seconds are those in the rows of the products."""
-        ours_seconds = own_time.row.packing if own_time else None
-        return cls(name, precision, library, csr, own_time, ours_seconds, library.row.preprocess if library else None)
+        ours_seconds, library_seconds = ours.row.packing if ours else None, library.row.preprocess if library else None
+        return cls(case.line.cell, case.case.precision, library, csr, ours, ours_seconds, library_seconds)
 
     @property
     def gain(self) -> float | None:
@@ -406,37 +374,38 @@ def _columns(library: str, products: bool) -> tuple[Column[SetupCosts], ...]:
     )
 
 
-def setup_costs_table(
-    campaign: Campaign,
-    costs: Sequence[SetupCosts],
-    *,
-    library: str,
-    clock: ClockName,
-    setup: str,
+def register_setup_costs(
+    study_name: str,
+    library_of: Callable[[Campaign], str],
+    cases_of: Callable[[Campaign, Published], Iterable[C]],
+    costs_of: Callable[[C], SetupCosts],
+    clock: ClockName = "graph",
+    setup: str = PACKED_CAPTION,
     analysis: str = ANALYSIS,
-) -> Table:
-    """Return the table of a study's set-up costs: one line for each case.
+) -> None:
+    """Register the table of a study's set-up costs, with one line for each case.
 
-    Parameters
-    ----------
-    campaign, costs
-        The campaign, and the costs of its cases.
-    library
-        The library's name.
-    clock
-        The clock of the products.
-    setup, analysis
-        Sentences of the caption that describe our set-up and the library's.
+    `library_of` returns the name of the library, `clock` is that of the products, and `setup` and `analysis` are
+    sentences of the caption that describe our set-up and the library's.
     """
+
+    @table(study_name, SETUP_COSTS, title="What comes before the products, and when it has paid", numbering=OURS)
+    def setup_costs(campaign: Campaign, published: Published) -> Table:
+        costs = [costs_of(case) for case in cases_of(campaign, published)]
+        return setup_costs_table(campaign, costs, library_of(campaign), clock, setup, analysis)
+
+
+def setup_costs_table(
+    campaign: Campaign, costs: Sequence[SetupCosts], library: str, clock: ClockName, setup: str, analysis: str
+) -> Table:
     caption = [
         "What comes before the first product.",
         analysis,
         setup,
         f"Gain a product: the time of {library}’s fastest routine for CSR less that of ours. Pays from: the first",
-        f"product that our set-up and all products so far are faster at than {library}’s products with CSR alone, its",
-        "analysis not counted; never where a product is not faster. Nothing of this is published.",
-        measurement_note(campaign, clock),
-        unavailable_note(campaign),
+        f"product that our set-up and all products so far are faster at than {library}’s products with CSR alone,",
+        "its analysis not counted; never where a product is not faster. Nothing of this is published.",
+        closing_notes(campaign, clock),
     ]
     columns = _columns(library, any(cost.product for cost in costs))
     return table_of(columns, costs, join_sentences(caption), is_empty=not any(cost.ours for cost in costs))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Generic, Self
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Self, TypeVar
 
 from repro.bench.rows import ClockName
 from repro.results.campaign_data import (
@@ -91,13 +91,23 @@ class MethodTimes(Generic[R_co]):
     case: Case[R_co]
     clock: ClockName = "graph"
     #: The times by whose clock the variants were chosen; None if these times chose the variants.
-    chosen: Self | None = None
+    chosen: Self | None = field(default=None, kw_only=True)
 
     def __getitem__(self, method: Method) -> ReportedTime[R_co] | None:
         if self.chosen is None or not method.tuning:
             return self.case.time(method, self.clock)
         winner = self.chosen[method]
         return self.case.reported_time(winner.name, self.clock) if winner else None
+
+    @property
+    def name(self) -> Cell:
+        """Cell of the problem's name; a case without any time has the reason as a note."""
+        return self.line.noted_cell(None if self.case.is_measured else self.case.why_not())
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts recorded of the problem for the study; empty if there are none."""
+        return self.line.record.facts.get(self.case.campaign.study, {}) if self.line.record else {}
 
     @property
     def by_events(self) -> Self:
@@ -113,6 +123,23 @@ class MethodTimes(Generic[R_co]):
         if self.case.campaign.cache == "cold":
             return None
         return replace(self, case=replace(self.case, cache="cold"), clock="event", chosen=self)
+
+
+M = TypeVar("M", bound=MethodTimes[Any])
+
+
+def times_of(
+    kind: type[M], campaign: Campaign, published: Published, precisions: Sequence[str] = (), **options: Any
+) -> list[M]:
+    """Return the times of all recorded problems, in the papers' order, in each of some precisions (all measured ones).
+
+    `options` are further fields of `kind`, such as the clock.
+    """
+    return [
+        kind(line, Case(campaign, line.problem, precision), **options)
+        for line in recorded_lines(campaign, published)
+        for precision in precisions or campaign.precisions
+    ]
 
 
 def is_marked(record: ProblemRecord | None) -> bool:
@@ -264,6 +291,12 @@ def unavailable_note(campaign: Campaign, entry: str | None = None) -> str:
     """Return a sentence that names unavailable problems."""
     names = [r.name for r in campaign.problems.values() if not r.is_available and entry in (None, _entry(r))]
     return f"Unavailable, with the reasons in the report: {', '.join(names)}." if names else ""
+
+
+def closing_notes(campaign: Campaign, clock: ClockName, precision: str = "", *, phase: str = "the report phase") -> str:
+    """Return the last sentences of a caption: precision if it is a single one, device and clock, missing problems."""
+    precision_text = f"{precision.capitalize()} precision." if precision else ""
+    return join_sentences([precision_text, measurement_note(campaign, clock, phase), unavailable_note(campaign)])
 
 
 def join_sentences(parts: Iterable[str]) -> str:

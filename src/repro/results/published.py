@@ -25,11 +25,7 @@ class Published:
 
     @classmethod
     def load(
-        cls,
-        study_name: str,
-        files: Mapping[str, tuple[str, ...]],
-        targets: tuple[str, ...] = (),
-        folder: Path = FOLDER,
+        cls, study_name: str, files: Mapping[str, tuple[str, ...]], targets: tuple[str, ...] = (), folder: Path = FOLDER
     ) -> Published:
         """Read the published numbers and targets of a study; raise `ReproError` if a file is missing or malformed.
 
@@ -37,8 +33,8 @@ class Published:
         `targets/<study>.csv`. Both are in `folder`, or in the package if the current folder lacks them.
         """
         published = folder / "published" / study_name
-        tables = {name: _read(published / f"{name}.csv", columns) for name, columns in files.items()}
-        return cls(tables, _read(folder / "targets" / f"{study_name}.csv", targets) if targets else [])
+        tables = {name: read_records(published / f"{name}.csv", columns) for name, columns in files.items()}
+        return cls(tables, read_records(folder / "targets" / f"{study_name}.csv", targets) if targets else [])
 
     def __getitem__(self, name: str) -> list[Record]:
         return self.tables[name]
@@ -54,7 +50,8 @@ class Published:
         return next(i["value"] for i in self.tables["text"] if (i["quantity"], i["precision"], i["gpu"]) == row_key)
 
 
-def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:
+def read_records(path: Path, columns: tuple[str, ...]) -> list[Record]:
+    """Read a CSV file with the given columns; raise `ReproError` if it is missing or malformed."""
     path = shipped(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -66,10 +63,10 @@ def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:
             "no such file of published numbers", where=path, todo="run from the root of the repository"
         ) from None
     except (csv.Error, ValueError, OSError) as error:
-        raise ReproError("unreadable file of published numbers", where=path, actual=error) from None
+        raise ReproError("unreadable file of numbers", where=path, actual=error) from None
     if header != columns:
         raise ReproError(
-            "a file of published numbers has other columns",
+            "a file of numbers has other columns",
             where=path,
             expected=", ".join(columns),
             actual=", ".join(header),
@@ -77,7 +74,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:
     for line, record in enumerate(records, start=2):
         if None in record or None in record.values():  # csv.DictReader marks too many or too few cells by None
             raise ReproError(
-                "a line of published numbers has another number of columns",
+                "a line of numbers has another number of columns",
                 where=f"{path}:{line}",
                 expected=len(columns),
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from repro.results.tables import Cell
-from repro.studies.dg_postprocessing.results import IN_PLANE, IN_SPACE, QUANTITIES
+from repro.studies.dg_postprocessing.claims import IN_PLANE, IN_SPACE, TARGET_QUANTITIES
 from support.campaigns import READS
 from support.dg_campaign import NOTHING_PUBLISHED, NUMBERS, OPERATIONS, PEAK, Maker, table
 
@@ -34,7 +34,7 @@ def complete(tmp_path_factory):
 
 
 def test_every_target_is_measured_and_nothing_else():
-    assert [item["quantity"] for item in NUMBERS.targets] == list(QUANTITIES)
+    assert [item["quantity"] for item in NUMBERS.targets] == list(TARGET_QUANTITIES)
 
 
 def test_every_quantity_of_a_complete_campaign(complete):

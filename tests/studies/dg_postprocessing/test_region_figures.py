@@ -10,9 +10,10 @@ from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Figure, Table
 from repro.studies import get_study
 from repro.studies.dg_postprocessing import STUDY_NAME
+from repro.studies.dg_postprocessing.claims import IN_SPACE
 from repro.studies.dg_postprocessing.ids import REGION_BLOCKS, WIDTHS, full_width, width_region_pairs
 from repro.studies.dg_postprocessing.regions import region_features, region_formula, region_operations
-from repro.studies.dg_postprocessing.results import IN_SPACE, width_times
+from repro.studies.dg_postprocessing.results import width_times
 from repro.studies.dg_postprocessing.tables import complete_recordings
 from repro.tuning.recordings import Machine
 from support.dg_campaign import NOTHING_PUBLISHED, NUMBERS, PEAK, drawn, lines, table, values

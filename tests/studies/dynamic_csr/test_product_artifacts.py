@@ -13,11 +13,13 @@ from matplotlib.text import Text
 
 from repro.bench.rows import Row
 from repro.results import figure_style
+from repro.results.common_tables import SETUP_COSTS
 from repro.results.published import Published
+from repro.results.registry import get_artifact
 from repro.studies.dynamic_csr import PUBLISHED, STUDY_NAME, TARGETS
 from repro.studies.dynamic_csr.figures import flops
 from repro.studies.dynamic_csr.ids import ProductId, choose_products, reported_names
-from repro.studies.dynamic_csr.tables_products import products, setup_costs
+from repro.studies.dynamic_csr.tables_products import products
 from repro.words import PAPER_TUNED
 from support.benches import OWN
 from support.campaigns import Recorder
@@ -108,13 +110,13 @@ def test_a_conversion_is_the_set_up_of_rows_in_the_matrixs_order(tmp_path):
                           format="csr", to_format="dcsr")  # fmt: skip
     in_order = [row for row in rows if not row.name.startswith("dcsr-sorted")]
     maker.write("graph", "double", "report", [csr, *in_order, converted])
-    line = lines(setup_costs(maker.load(), NOTHING_PUBLISHED))["graph", "double"]
+    line = lines(get_artifact(STUDY_NAME, SETUP_COSTS).make(maker.load(), NOTHING_PUBLISHED))["graph", "double"]
     # the graph clock reads 60 and 56 of the products; ten of them gain the conversion's 40 by events
     assert line["ours"] == "dcsr-defragmented/adaptive-e2-u2-cs"
     assert (line["ours_setup_ms"], line["gain_us"]) == (pytest.approx(0.04), pytest.approx(4))
     assert line["pays_from"] in (10, 11)
     maker.write("graph", "double", "report", [csr, *rows, converted])
-    line = lines(setup_costs(maker.load(), NOTHING_PUBLISHED))["graph", "double"]
+    line = lines(get_artifact(STUDY_NAME, SETUP_COSTS).make(maker.load(), NOTHING_PUBLISHED))["graph", "double"]
     assert line["ours"].startswith("dcsr-sorted") and line["ours_setup_ms"] is None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from repro.bench.rows import Row
+from repro.bench.rows import RecordedRow, Row
 from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.targets import DTYPES, INDEX_BYTES, Target
 from repro.config.models import StudySettings, UnusedLayouts, UnusedWeight
@@ -15,8 +15,21 @@ from repro.problems.matrix import Matrix
 from repro.problems.problem import Outline, Problem
 from repro.studies import CostModel, StepResult, Study, Workload
 from repro.studies.calls import FUNCTIONS, REFERENCE, STUDY_NAME
-from repro.studies.calls.columns import CallRow
 from repro.tuning.session import Session
+
+
+class CallRow(RecordedRow):
+    #: Public function, library whose function is called, library of the arrays, and whether the result is a `new` array
+    #: or is written to `out`.
+    function: str | None
+    library: str | None
+    arrays: str | None
+    result: str | None
+    #: Rows and stored entries of the matrix.
+    rows: int | None
+    entries: int | None
+    #: Median seconds of the kernel that the call launches, by the graph clock; None if it launches no fixed sequence.
+    kernel_seconds: float | None
 
 
 class CallsSettings(StudySettings):

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from repro.results.campaign_data import Campaign, Case, ReportedTime, Selection
-from repro.results.claims import (
-    CaseNumber,
-    Measured,
-    MissingCase,
-    Quantity,
-    StatisticName,
-    target_device_note,
-    targets_table,
-)
+from repro.results.claims import target_device_note, targets_table
 from repro.results.columns import MICRO, PRECISION, PROBLEM, count, microseconds, number_cell, speedup
+from repro.results.comparisons import Cases, Comparison, no_notes
 from repro.results.problem_lines import ProblemLine, join_sentences, measurement_note, recorded_lines
 from repro.results.published import Published
 from repro.results.registry import table
-from repro.results.significance import ratio_of
 from repro.results.tables import Cell, Column, Table, table_of
 from repro.studies.calls import FUNCTIONS, LIBRARIES, OURS, STUDY_NAME
-from repro.studies.calls.columns import CallRow
+from repro.studies.calls.study import CallRow
 
 #: Functions with a time of the kernel alone beside the library's routine, and those that set up an operator.
 PRODUCTS, SET_UPS = ("product", "product-now"), ("set-up", "set-up-now")
-STATISTICS: tuple[StatisticName, ...] = ("mean", "worst")
 #: How a time was measured.
 PROTOCOL = (
     "A call by the host’s clock, from an idle device to an idle device. New: the result is a new array; out: it is "
@@ -144,54 +134,55 @@ def calls(campaign: Campaign, published: Published) -> Table:
     return table_of(COLUMNS, cases, join_sentences(caption), is_empty=not cases)
 
 
-def _set_ups(function: str, arrays: str) -> Quantity[Sequence[CallCase]]:
-    """Return the quantity: milliseconds of a set-up from a matrix of a library."""
-
-    def measure(cases: Sequence[CallCase]) -> Measured:
-        found = [case for case in cases if (case.function, case.arrays) == (function, arrays)]
-        numbers = [CaseNumber(1e3 * time.seconds, case.line.problem) for case in found if (time := case.time(OURS))]
-        missing = [MissingCase(case.line.problem, case.rows(OURS).failure or "not measured") for case in found]
-        return Measured(numbers, [] if numbers else missing, empty_reason="no set-ups")
-
-    return Quantity(measure, "worst", at_most=True, is_time=True)
-
-
-def _kernel_gains(function: str, statistic: StatisticName) -> Quantity[Sequence[CallCase]]:
-    """Return the quantity: time of the library's fastest routine over that of our kernel, both alone."""
-
-    def measure(cases: Sequence[CallCase]) -> Measured:
-        found = {
-            (case.line.problem, case.case.precision): CaseNumber(case.routine / case.kernel, case.line.problem)
-            for case in cases
-            if case.function == function and case.routine and case.kernel
-        }
-        return Measured([*found.values()], [], empty_reason="no routine of the library alone")
-
-    return Quantity(measure, statistic)
+def _set_ups(function: str, arrays: str) -> Comparison[CallCase]:
+    """Return the milliseconds of a set-up from a matrix of a library."""
+    return Comparison(
+        lambda case: case.time(OURS),
+        unit=1e3,
+        counts=lambda case: (case.function, case.arrays) == (function, arrays),
+        notes=no_notes,
+        reason=lambda case: case.rows(OURS).failure or "not measured",
+        empty_reason="no set-ups",
+    )
 
 
-def _gains(function: str, arrays: str) -> Quantity[Sequence[CallCase]]:
-    """Return the quantity: time of a library's call over ours, both with new arrays, on all problems."""
+def _kernels(function: str) -> Comparison[CallCase]:
+    """Compare the library's fastest routine with our kernel, both alone."""
+    return Comparison(
+        lambda case: case.routine,
+        lambda case: case.kernel,
+        counts=lambda case: (case.function, case.arrays) == (function, "CuPy"),
+        notes=no_notes,
+        empty_reason="no routine of the library alone",
+    )
 
-    def measure(cases: Sequence[CallCase]) -> Measured:
-        numbers, missing = [], []
-        for case in cases:
-            if (case.function, case.arrays) == (function, arrays):
-                gain = ratio_of(case.time(case.library), case.time(OURS))
-                reason = case.rows(OURS).failure or case.rows(case.library).failure or "not measured"
-                if gain:
-                    numbers.append(CaseNumber(gain, case.line.problem))
-                else:
-                    missing.append(MissingCase(case.line.problem, reason))
-        return Measured(numbers, missing, empty_reason=f"no calls of {LIBRARIES[arrays]}")
 
-    return Quantity(measure, "mean")
+def _gains(function: str, arrays: str) -> Comparison[CallCase]:
+    """Compare the library's call with ours, both with new arrays, on all problems."""
+    return Comparison(
+        lambda case: case.time(case.library),
+        lambda case: case.time(OURS),
+        counts=lambda case: (case.function, case.arrays) == (function, arrays),
+        notes=no_notes,
+        reason=lambda case: case.rows(OURS).failure or case.rows(case.library).failure or "not measured",
+        empty_reason=f"no calls of {LIBRARIES[arrays]}",
+    )
 
 
 QUANTITIES = {
-    **{f"{function}_{arrays}": _gains(function, arrays) for function in FUNCTIONS for arrays in LIBRARIES},
-    **{f"{function}_{arrays}": _set_ups(function, arrays) for function in SET_UPS for arrays in LIBRARIES},
-    **{f"{function}_kernel_{name}": _kernel_gains(function, name) for function in PRODUCTS for name in STATISTICS},
+    **{
+        f"{function}_{arrays}": _gains(function, arrays).geometric_mean()
+        for function in FUNCTIONS
+        for arrays in LIBRARIES
+        if function not in SET_UPS
+    },
+    **{
+        f"{function}_{arrays}": _set_ups(function, arrays).worst(is_time=True)
+        for function in SET_UPS
+        for arrays in LIBRARIES
+    },
+    **{f"{function}_kernel_mean": _kernels(function).geometric_mean() for function in PRODUCTS},
+    **{f"{function}_kernel_worst": _kernels(function).worst() for function in PRODUCTS},
 }
 
 
@@ -203,4 +194,5 @@ def targets(campaign: Campaign, published: Published) -> Table:
         measurement_note(campaign, "host"),
         target_device_note(campaign),
     ]
-    return targets_table(campaign, published, QUANTITIES, call_cases(campaign, published), join_sentences(caption))
+    cases = Cases(campaign, published, call_cases(campaign, published))
+    return targets_table(campaign, published, QUANTITIES, cases, join_sentences(caption))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import combinations, pairwise
 from typing import Literal
 
@@ -13,13 +13,26 @@ from repro.bench.rows import ClockName
 from repro.codegen.targets import INDEX_BYTES
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Case, Method, ProblemRecord, ReportedTime, Selection
-from repro.results.claims import CaseNumber, ClaimQuantities, JudgedBy, Measured, MissingCase, Quantity, StatisticName
+from repro.results.claims import ClaimQuantities
 from repro.results.columns import ABBREVIATIONS
+from repro.results.comparisons import (
+    ABSENT,
+    CaseNumber,
+    Cases,
+    Comparison,
+    JudgedBy,
+    Measured,
+    MissingCase,
+    Quantity,
+    Side,
+    StatisticName,
+    no_notes,
+)
 from repro.results.energy import register_energy
-from repro.results.problem_lines import MethodTimes, ProblemLine, join_sentences, measurement_note, recorded_lines
+from repro.results.problem_lines import MethodTimes, join_sentences, measurement_note, times_of
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
-from repro.results.significance import geometric_mean, interval_of_ratio, ratio_of
+from repro.results.significance import geometric_mean, ratio_of
 from repro.sparse.compound.runnables import DEPENDENT, OWN_FLOOR
 from repro.sparse.compound.variants import TILE_ROWS
 from repro.sparse.expansions import real_expansion
@@ -198,19 +211,11 @@ def pair_kernel(kernel: Time | None) -> Time | None:
 
 def all_times(campaign: Campaign, published: Published, clock: ClockName = "graph") -> list[Times]:
     """Return all times of a campaign, problem by problem, single precision first."""
-    return [
-        Times(line, Case(campaign, line.problem, precision), clock)
-        for line in recorded_lines(campaign, published)
-        for precision in campaign.precisions
-    ]  # fmt: skip
+    return times_of(Times, campaign, published, clock=clock)
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(MethodTimes[CompoundRow]):
     """The search of the papers' space for one problem in one precision."""
-
-    line: ProblemLine
-    case: Case[CompoundRow]
 
     @property
     def best(self) -> Time | None:
@@ -256,140 +261,118 @@ SOA_VECTORS = ("fem/armadillo_1000.1", "fem/nut_37k")
 COUNTED_MATRIX, COUNTED_LAYOUTS = "fem/NX_MotorH67k", ("CSR-AoS-AoS", "ELL-SoA-AoS")
 #: Bytes of a unit of memory in Table 9, and of a real and a complex number in double precision.
 BYTES, REAL_BYTES, COMPLEX_BYTES = {"KiB": 2**10, "MiB": 2**20}, 8, 16
+#: Values of a quaternion, and of a quaternion in real numbers.
+QUATERNION, EXPANDED = len(get_entry("quaternion").members), real_expansion("quaternion").size ** 2
 #: A matrix whose ELL takes more times CSR's memory has a few long rows; section 5.5 names these four.
 MANY_TIMES = 5
 
 
-@dataclass(frozen=True)
-class ClaimCases:
-    """A campaign's cases of the papers' problems by the papers' clock, and the variants by which claims are judged.
+def claim_cases(campaign: Campaign, published: Published, variants: JudgedBy) -> Cases[Times] | None:
+    """Return a campaign's cases of the papers' problems by the papers' clock, to judge claims.
 
+    None if it measured the papers' kernels in another space than `variants` names; with `none`, any space will do.
     Variants as published prevent the unrolling of row loops, as the authors' code does; the further tuned variants let
     the compiler decide.
     """
-
-    cases: Sequence[Times]
-    published: Published
-
-    @classmethod
-    def of(cls, campaign: Campaign, published: Published, variants: JudgedBy) -> ClaimCases | None:
-        """Return the cases of a campaign; None if it measured the papers' kernels in another space than `variants`
-        names.
-
-        With `variants` = `none`, any space will do.
-        """
-        searched_space: JudgedBy = "as_published" if papers_space(campaign) == PAPER else "paper_tuned"
-        if variants not in (searched_space, "none"):
-            return None
-        cases = [times for times in all_times(campaign, published, "event") if times.line.published is not None]
-        return cls(cases, published)
-
-
-def _quantity(
-    number: Callable[[Times], CaseNumber | None],
-    statistic: StatisticName,
-    counts: Callable[[Times], bool] = lambda times: True,
-) -> Quantity[ClaimCases]:
-    """Return a function that measures a statistic of `number` over all cases for which `counts` holds."""
-
-    def measure(data: ClaimCases) -> Measured:
-        numbers, missing_cases = [], []
-        for times in filter(counts, data.cases):
-            if case_number := number(times):
-                numbers.append(case_number)
-            else:
-                reason = next(iter(times.why_not), "not timed")
-                missing_cases.append(MissingCase(_name(times), reason, notes=times.line.remarks))
-        return Measured(numbers, missing_cases, empty_reason="no problem of the papers is in this campaign")
-
-    return Quantity(measure, statistic)
+    searched_space: JudgedBy = "as_published" if papers_space(campaign) == PAPER else "paper_tuned"
+    if variants not in (searched_space, "none"):
+        return None
+    cases = [times for times in all_times(campaign, published, "event") if times.line.published is not None]
+    return Cases(campaign, published, cases, variants)
 
 
 def _name(times: Times) -> str:
     return f"{times.line.problem} ({ABBREVIATIONS[times.case.precision]})"
 
 
-def _case(times: Times, value: float | None, *pair: Time | None) -> CaseNumber | None:
-    if value is None:
-        return None
-    notes = times.line.remarks + times.case.launch_note("event", *pair)
-    return CaseNumber(value, _name(times), notes, interval_of_ratio(*pair) if len(pair) == 2 else None)
+def _missing(times: Times) -> MissingCase:
+    return MissingCase(_name(times), next(iter(times.why_not), "not timed"), notes=times.line.remarks)
 
 
-def _speedup(base: Method, divisor: Method = PAPERS) -> Callable[[Times], CaseNumber | None]:
-    return lambda times: _case(times, ratio_of(times[base], times[divisor]), times[base], times[divisor])
+_compared = partial(
+    Comparison[Times], name=_name, reason=_missing, empty_reason="no problem of the papers is in this campaign"
+)
 
 
-def _speedup_over_separate(times: Times) -> CaseNumber | None:
-    """Return the better time of schedule tuning alone and layout tuning alone, over the time of joint tuning."""
+def _over(base: Side[Times]) -> Comparison[Times]:
+    """Return the speedup of the papers' kernels over `base`; a note says if a time is mostly launch."""
+    return _compared(
+        base, PAPERS, notes=lambda case, *times: case.line.remarks + case.case.launch_note("event", *times)
+    )
+
+
+def _separate(times: Times) -> Time | None:
+    """Return the better time of schedule tuning alone and layout tuning alone."""
     separate_times = [time for method in (SCHEDULE, LAYOUT) if (time := times[method])]
-    base = min(separate_times, key=lambda time: time.seconds, default=None)
-    return _case(times, ratio_of(base, times[PAPERS]), base, times[PAPERS])
+    return min(separate_times, key=lambda time: time.seconds, default=None)
 
 
-def _condition_number(condition: Callable[[Time], bool]) -> Callable[[Times], CaseNumber | None]:
-    """Return a function that gives 1 if a condition holds for the fastest variant, else 0."""
+def _share(holds: Callable[[CompoundRow], bool], *conditions: Callable[[Times], bool]) -> Quantity[Cases[Times]]:
+    """Return the share of cases whose fastest variant fulfils a condition."""
 
-    def number(times: Times) -> CaseNumber | None:
-        best = times[PAPERS]
-        return _case(times, float(condition(best))) if best else None
+    def answer(times: Times) -> float | None:
+        return float(holds(best.row)) if (best := times[PAPERS]) else None
 
-    return number
-
-
-def _is_faster(times: Times) -> CaseNumber | None:
-    """Return 1 if the fastest variant is faster than the papers' choice of routine, else 0."""
-    ratio = ratio_of(times[PAPERS_CHOICE], times[PAPERS])
-    return _case(times, float(ratio > 1)) if ratio else None
+    return _compared(answer).where(*conditions).mean()
 
 
-def _is_slower(times: Times) -> CaseNumber | None:
-    number = _is_faster(times)
-    return number._replace(value=1 - number.value) if number else None
+def _entry(entry: str, precision: str | None = None) -> Callable[[Times], bool]:
+    return lambda times: times.line.entry == entry and precision in (None, times.case.precision)
 
 
-def _most_frequent_outer(data: ClaimCases) -> Measured:
+def _of_precision(precision: str) -> Callable[[Times], bool]:
+    return lambda times: times.case.precision == precision
+
+
+def _but(*problems: str) -> Callable[[Times], bool]:
+    return lambda times: not {times.line.problem, times.line.published} & {*problems}
+
+
+def _most_frequent_outer(data: Cases[Times]) -> Measured:
     """Return the share of complex cases whose fastest variant has the outer format that is fastest most often."""
-    outers = [best.row.outer for times in data.cases if times.line.entry == "complex" and (best := times[PAPERS])]
+    outers = [best.row.outer for times in data if times.line.entry == "complex" and (best := times[PAPERS])]
     if not outers:
-        return Measured([], [MissingCase("all matrices of complex numbers", "not timed")])
+        return Measured.one(None, "all matrices of complex numbers", "not timed")
     name, number = Counter(outers).most_common(1)[0]
-    return Measured([CaseNumber(number / len(outers), f"{name}, {number} of {len(outers)} cases")])
+    return Measured.one(number / len(outers), f"{name}, {number} of {len(outers)} cases")
 
 
-def _prefers_dynamic(times: Times) -> CaseNumber | None:
+def _prefers_dynamic(times: Times) -> float | None:
     """Return 100 if the best dynamic schedule is faster than the best static one by more than a tie, else 0."""
     ratio = ratio_of(times[STATIC], times[DYNAMIC])
-    return _case(times, 100.0 * (ratio > 1 + times.case.campaign.tie)) if ratio else None
+    return 100.0 * (ratio > 1 + times.case.campaign.tie) if ratio else None
 
 
-def _loss_ratio(times: Times) -> CaseNumber | None:
+def _loss_ratio(times: Times) -> float | None:
     """Return slowest / fastest time of dynamic schedules in the best layout, over the same ratio of static ones."""
     search = Sensitivity(times.line, times.case)
     static, dynamic = search.spread("static"), search.spread("dynamic")
-    return _case(times, dynamic[0] / static[0]) if static and dynamic else None
+    return dynamic[0] / static[0] if static and dynamic else None
 
 
-def _compiled(column: Literal["registers", "spills"], statistic: StatisticName) -> Quantity[ClaimCases]:
-    """Return a function that measures a property of the compiled variants that section 5.4 of CGF 2020 is about."""
-
-    def measure(data: ClaimCases) -> Measured:
-        rows = [row for found in _counted_rows(data).values() for row in found]
-        numbers = [CaseNumber(float(value), row.name) for row in rows if (value := row[column]) is not None]
-        return Measured(numbers, [] if numbers else [MissingCase(COUNTED_MATRIX, "not searched in this campaign")])
-
-    return Quantity(measure, statistic)
+NOT_COUNTED = COUNTED_MATRIX, "not searched in this campaign"
 
 
-def _counted_rows(data: ClaimCases) -> dict[str, Selection[CompoundRow]]:
+def _counted_rows(data: Cases[Times]) -> dict[str, Selection[CompoundRow]]:
     """Return the static variants that section 5.4 of CGF 2020 is about, by layout; empty if they were not searched."""
     searched = [
         paper_rows(times.case.campaign, times.case.problem, times.case.precision)
-        for times in data.cases
+        for times in data
         if (times.line.published, times.case.precision) == (COUNTED_MATRIX, "double")
     ]
     rows = {name: one.select(layout=name, schedule="static") for one in searched for name in COUNTED_LAYOUTS}
     return rows if all(rows.values()) else {}
+
+
+def _compiled(column: Literal["registers", "spills"], statistic: StatisticName) -> Quantity[Cases[Times]]:
+    """Return a property of the compiled variants that section 5.4 of CGF 2020 is about."""
+
+    def measure(data: Cases[Times]) -> Measured:
+        rows = [row for found in _counted_rows(data).values() for row in found]
+        numbers = [CaseNumber(float(value), row.name) for row in rows if (value := row[column]) is not None]
+        return Measured.any_of(numbers, *NOT_COUNTED)
+
+    return Quantity(measure, statistic)
 
 
 def _threads(row: CompoundRow) -> int:
@@ -397,16 +380,16 @@ def _threads(row: CompoundRow) -> int:
     return (row.n_t or 0) * (row.n_b or 0)
 
 
-def _peak_threads(data: ClaimCases) -> Measured:
+def _peak_threads(data: Cases[Times]) -> Measured:
     """Return the threads of the fastest static CSR-AoS-AoS variant over those of the fastest ELL-SoA-AoS variant."""
     best = {name: time for name, rows in _counted_rows(data).items() if (time := rows.fastest("event"))}
     if len(best) < len(COUNTED_LAYOUTS):
-        return Measured([], [MissingCase(COUNTED_MATRIX, "not searched in this campaign")])
+        return Measured.one(None, *NOT_COUNTED)
     csr, ell = (_threads(best[name].row) for name in COUNTED_LAYOUTS)
-    return Measured([CaseNumber(csr / ell, f"{csr:,} and {ell:,} threads")])
+    return Measured.one(csr / ell, f"{csr:,} and {ell:,} threads")
 
 
-def _tuned_as_one(data: ClaimCases) -> Measured:
+def _tuned_as_one(data: Cases[Times]) -> Measured:
     """Return the slowest time over the fastest of the static variants of one layout with equally many threads."""
     numbers = []
     for name, rows in _counted_rows(data).items():
@@ -419,25 +402,26 @@ def _tuned_as_one(data: ClaimCases) -> Measured:
             for threads, of in sorted(times.items())
             if len(of) > 1
         ]
-    return Measured(numbers, [] if numbers else [MissingCase(COUNTED_MATRIX, "not searched in this campaign")])
+    return Measured.any_of(numbers, *NOT_COUNTED)
 
 
-def _prefers_as_published(data: ClaimCases) -> Measured:
+def _prefers_as_published(data: Cases[Times]) -> Measured:
     """Return, for each case, 1 if it prefers dynamic schedules where Table 8 does on the newest GPU of the papers."""
     gpu = gpus(data.published)[-1]
     preferred = {item["problem"]: item["preferred"] for item in data.published["dynamic"] if item["gpu"] == gpu}
-    numbers = []
-    for times in data.cases:
-        preference, number = preferred.get(str(times.line.published)), _prefers_dynamic(times)
-        if preference and number:
-            is_published = preference in ("both", ABBREVIATIONS[times.case.precision])
-            numbers.append(number._replace(value=float((number.value > 0) == is_published)))
-    return Measured(numbers, [] if numbers else [MissingCase("the cases of table 8", "not timed")])
+
+    def agrees(times: Times) -> float | None:
+        preference, prefers = preferred.get(str(times.line.published)), _prefers_dynamic(times)
+        is_published = preference in ("both", ABBREVIATIONS[times.case.precision])
+        return float((prefers > 0) == is_published) if preference and prefers is not None else None
+
+    missing = MissingCase("the cases of table 8", "not timed")
+    return Comparison(agrees, name=_name, empty=missing).measure(data)
 
 
-def _similar_layouts(data: ClaimCases) -> Measured:
+def _similar_layouts(data: Cases[Times]) -> Measured:
     """Return 1 for each two matrices of the same entries and precision that are fastest in one outer format, else 0."""
-    timed = [(times, best.row.outer) for times in data.cases if (best := times[PAPERS])]
+    timed = [(times, best.row.outer) for times in data if (best := times[PAPERS])]
     numbers = [
         CaseNumber(
             float(outer == other_outer), f"{_name(times)} and {_name(other)}", times.line.remarks + other.line.remarks
@@ -445,17 +429,38 @@ def _similar_layouts(data: ClaimCases) -> Measured:
         for (times, outer), (other, other_outer) in combinations(timed, 2)
         if (times.line.entry, times.case.precision) == (other.line.entry, other.case.precision)
     ]
-    return Measured(numbers, [] if numbers else [MissingCase("two matrices of the same entries", "not timed")])
+    return Measured.any_of(numbers, "two matrices of the same entries", "not timed")
 
 
-def _ell_memory(data: ClaimCases) -> Measured:
+def _layouts(times: Times) -> Mapping[str, int]:
+    """Return the bytes of the matrix by outer format, in double precision."""
+    return memory_of(times.line.record).get("double", {})
+
+
+def _memory(outer: str, problem_name: str) -> Quantity[Cases[Times]]:
+    """Return a format's bytes over CSR's bytes of a matrix in double precision; kernels do not matter."""
+
+    def fraction(times: Times) -> float | None:
+        layouts = _layouts(times)
+        return layouts[outer] / layouts["CSR"] if layouts.get("CSR") and layouts.get(outer) else None
+
+    bytes_over_csr = Comparison[Times](fraction, notes=no_notes, empty=MissingCase(problem_name, ABSENT))
+    is_named = (_of_precision("double"), lambda times: problem_name in (times.line.problem, times.line.published))
+    return bytes_over_csr.where(*is_named).worst()
+
+
+def _long_rows(published: Published) -> list[str]:
+    return [item["problem"] for item in published["memory"] if float(item["ELL"]) > MANY_TIMES]
+
+
+def _ell_memory(data: Cases[Times]) -> Measured:
     """Return ELL's bytes over CSR's for the matrices to which Table 9 gives many times CSR's memory."""
     numbers, missing_cases = [], []
     for name in _long_rows(data.published):
-        found = [times for times in data.cases if times.line.published == name and times.case.precision == "double"]
-        layouts = memory_of(found[0].line.record).get("double", {}) if found else {}
+        found = [times for times in data if times.line.published == name and times.case.precision == "double"]
+        layouts = _layouts(found[0]) if found else {}
         if not layouts:
-            missing_cases.append(MissingCase(name, "not in this campaign"))
+            missing_cases.append(MissingCase(name, ABSENT))
         elif found[0].line.record and found[0].line.record.stand_in:
             missing_cases.append(MissingCase(found[0].line.problem, "a stand-in, made with the published memory"))
         else:
@@ -463,23 +468,18 @@ def _ell_memory(data: ClaimCases) -> Measured:
     return Measured(numbers, missing_cases)
 
 
-def _long_rows(published: Published) -> list[str]:
-    return [item["problem"] for item in published["memory"] if float(item["ELL"]) > MANY_TIMES]
-
-
-def _ell_over_best(times: Times) -> CaseNumber | None:
+def _time_of_overhead(data: Cases[Times]) -> Measured:
     """Return the time of the fastest ELL variant over that of the fastest variant, both by the search."""
-    searched = paper_rows(times.case.campaign, times.case.problem, times.case.precision)
-    ell, best = searched.select(outer="ELL").fastest("event"), searched.fastest("event")
-    return _case(times, ratio_of(ell, best))
 
+    def ell_over_best(times: Times) -> float | None:
+        searched = paper_rows(times.case.campaign, times.case.problem, times.case.precision)
+        return ratio_of(searched.select(outer="ELL").fastest("event"), searched.fastest("event"))
 
-def _time_of_overhead(data: ClaimCases) -> Measured:
     names = _long_rows(data.published)
-    return _quantity(_ell_over_best, "mean", lambda times: times.line.published in names).measure(data)
+    return _compared(ell_over_best).where(lambda times: times.line.published in names).measure(data)
 
 
-def _library_memory(data: ClaimCases) -> Measured:
+def _library_memory(data: Cases[Times]) -> Measured:
     """Return the bytes of quaternions as 4×4 real blocks over those of CSR in double precision, by Table 1's sizes."""
     numbers = []
     for item in data.published["sizes"]:
@@ -487,37 +487,30 @@ def _library_memory(data: ClaimCases) -> Measured:
             rows, entries = int(item["rows"]), int(item["nonzeros"])
             blocks, csr = (
                 entries * (INDEX_BYTES + REAL_BYTES * values) + INDEX_BYTES * (rows + 1)
-                for values in (real_expansion("quaternion").size ** 2, len(get_entry("quaternion").members))
+                for values in (EXPANDED, QUATERNION)
             )
             numbers.append(CaseNumber(blocks / csr, item["problem"]))
     return Measured(numbers)
 
 
-def _published_gain(data: ClaimCases, gpu: str, entry: str) -> float:
+def _published_gain(data: Cases[Times], gpu: str, entry: str) -> float:
     """Return the geometric mean of the gains by layouts that Tables 2 to 7 print for one GPU and kind of entry."""
     items = [item for item in data.published["layouts"] if (item["gpu"], item["entry"]) == (gpu, entry)]
     return geometric_mean([float(item["speedup"]) for item in items]) or 0.0
 
 
-def _gain_by_gpu(*entries: str, numerator: str, denominators: Sequence[str]) -> Quantity[ClaimCases]:
-    """Return a function that measures one GPU's published gain by layouts over the largest of other GPUs."""
+def _gain_by_gpu(*entries: str, numerator: str, denominators: Sequence[str]) -> Quantity[Cases[Times]]:
+    """Return one GPU's published gain by layouts over the largest of other GPUs."""
 
-    def measure(data: ClaimCases) -> Measured:
-        return Measured(
-            [
-                CaseNumber(
-                    _published_gain(data, numerator, entry)
-                    / max(_published_gain(data, gpu, entry) for gpu in denominators),
-                    ENTRY_WORDS[entry],
-                )
-                for entry in entries
-            ]
-        )
+    def gain(data: Cases[Times], entry: str) -> float:
+        return _published_gain(data, numerator, entry) / max(_published_gain(data, gpu, entry) for gpu in denominators)
 
-    return Quantity(measure, "least")
+    return Quantity(
+        lambda data: Measured([CaseNumber(gain(data, entry), ENTRY_WORDS[entry]) for entry in entries]), "least"
+    )
 
 
-def _falling_gains(data: ClaimCases) -> Measured:
+def _falling_gains(data: Cases[Times]) -> Measured:
     """Return each GPU's published gain by layouts for 3×3 blocks over that of the next newer one."""
     gains = [(gpu, _published_gain(data, gpu, "block3")) for gpu in gpus(data.published)]
     return Measured(
@@ -525,103 +518,56 @@ def _falling_gains(data: ClaimCases) -> Measured:
     )
 
 
-def _unit_quaternions(data: ClaimCases) -> Measured:
-    """Return the share of a quaternion's values that the norm of a unit quaternion gives."""
-    return Measured([CaseNumber(1 / len(get_entry("quaternion").members), "any matrix of unit quaternions")])
-
-
-def _dense_over_ell(data: ClaimCases) -> Measured:
+def _dense_over_ell(data: Cases[Times]) -> Measured:
     """Return the bytes of RFdevice as a dense matrix over those of ELL, by Tables 1 and 9 of CGF 2020."""
     size = next(item for item in data.published["sizes"] if item["problem"] == "RFdevice")
     memory = next(item for item in data.published["memory"] if item["problem"] == "RFdevice")
     ell = float(memory["ELL"]) * float(memory["csr_size"]) * BYTES[memory["csr_unit"]]
-    return Measured([CaseNumber(int(size["rows"]) ** 2 * COMPLEX_BYTES / ell, "RFdevice")])
+    return Measured.one(int(size["rows"]) ** 2 * COMPLEX_BYTES / ell, "RFdevice")
 
 
-def _expansion_growth(data: ClaimCases) -> Measured:
-    """Return the bytes of the values of a matrix of quaternions, expanded to real numbers, over those of itself."""
-    growth = real_expansion("quaternion").size ** 2 / len(get_entry("quaternion").members)
-    return Measured([CaseNumber(growth, "any matrix of quaternions")])
-
-
-def _memory(outer: str, statistic: StatisticName, problem_name: str | None = None) -> Quantity[ClaimCases]:
-    """Return a function that measures a format's bytes over CSR's bytes in double precision; kernels do not matter."""
-
-    def measure(data: ClaimCases) -> Measured:
-        numbers = []
-        for times in data.cases:
-            layouts = memory_of(times.line.record).get("double", {})
-            is_named = problem_name in (None, times.line.problem, times.line.published)
-            if is_named and times.case.precision == "double" and layouts.get("CSR") and layouts.get(outer):
-                numbers.append(CaseNumber(layouts[outer] / layouts["CSR"], times.line.problem))
-        return Measured(numbers, [] if numbers else [MissingCase(problem_name or outer, "not in this campaign")])
-
-    return Quantity(measure, statistic)
-
-
-def _share(
-    condition: Callable[[Time], bool], counts: Callable[[Times], bool] = lambda times: True
-) -> Quantity[ClaimCases]:
-    """Return a function that measures the share of cases whose fastest variant fulfils a condition."""
-    return _quantity(_condition_number(condition), "arithmetic mean", counts)
-
-
-def _entry(entry: str, precision: str | None = None) -> Callable[[Times], bool]:
-    return lambda times: times.line.entry == entry and precision in (None, times.case.precision)
-
-
-def _of_precision(precision: str) -> Callable[[Times], bool]:
-    return lambda times: times.case.precision == precision
-
-
-def _has_larger_blocks(times: Times) -> bool:
-    return _entry("block3")(times) and SMALLEST_BLOCKS not in (times.line.problem, times.line.published)
-
-
-def _is_not_excepted(times: Times) -> bool:
-    return _entry("block3")(times) and not {times.line.problem, times.line.published} & set(SOA_VECTORS)
-
-
-#: Functions that measure claims, by name in `config/claims/compound_spmv.csv`.
-CLAIMS: ClaimQuantities[ClaimCases] = {
-    "layout_gain_most": _quantity(_speedup(SCHEDULE), "most"),
-    "library_most_single": _quantity(_speedup(PAPERS_CHOICE), "most", _of_precision("single")),
-    "library_most_double": _quantity(_speedup(PAPERS_CHOICE), "most", _of_precision("double")),
-    "library_most_blocks": _quantity(_speedup(PAPERS_CHOICE), "most", _entry("block3", "double")),
-    "complex_double_range": _quantity(_speedup(PAPERS_CHOICE), "median", _entry("complex", "double")),
-    "complex_slower_share": _quantity(_is_slower, "arithmetic mean", _entry("complex")),
+OVER_CHOICE = _over(PAPERS_CHOICE)
+IS_FASTER = _compared(PAPERS_CHOICE, PAPERS)
+#: Quantities by name in `config/claims/compound_spmv.csv`.
+CLAIMS: ClaimQuantities[Cases[Times]] = {
+    "layout_gain_most": _over(SCHEDULE).most(),
+    "joint_over_separate_mean": _over(_separate).geometric_mean(),
+    "library_most_single": OVER_CHOICE.where(_of_precision("single")).most(),
+    "library_most_double": OVER_CHOICE.where(_of_precision("double")).most(),
+    "library_most_blocks": OVER_CHOICE.where(_entry("block3", "double")).most(),
+    "complex_double_range": OVER_CHOICE.where(_entry("complex", "double")).median(),
+    "complex_slower_share": IS_FASTER.where(_entry("complex")).share(lambda speedup: speedup <= 1),
+    "blocks_over_bsr_share": IS_FASTER.where(_entry("block3"), _but(SMALLEST_BLOCKS)).share(),
     "complex_outer_share": Quantity(_most_frequent_outer),
-    "complex_inner_share": _share(lambda best: best.row.inner == "AoS", _entry("complex")),
-    "quaternion_inner_share": _share(lambda best: best.row.inner == "AoS", _entry("quaternion", "single")),
-    "quaternion_vector_share": _share(lambda best: best.row.vector == "AoS", _entry("quaternion", "double")),
-    "blocks_inner_share": _share(lambda best: best.row.inner == "SoA", _entry("block3")),
-    "blocks_vector_share": _share(lambda best: best.row.vector == "AoS", _is_not_excepted),
-    "aos_share": _share(lambda best: best.row.vector == "AoS"),
-    "ell_quaternion_share": _share(lambda best: best.row.outer == "ELL", _entry("quaternion")),
-    "blocks_over_bsr_share": _quantity(_is_faster, "arithmetic mean", _has_larger_blocks),
-    "dynamic_share": _quantity(_prefers_dynamic, "arithmetic mean"),
-    "dynamic_over_static_loss": _quantity(_loss_ratio, "mean"),
+    "complex_inner_share": _share(lambda best: best.inner == "AoS", _entry("complex")),
+    "quaternion_inner_share": _share(lambda best: best.inner == "AoS", _entry("quaternion", "single")),
+    "quaternion_soa_share": _share(lambda best: best.inner == "SoA", _entry("quaternion", "double")),
+    "quaternion_vector_share": _share(lambda best: best.vector == "AoS", _entry("quaternion", "double")),
+    "blocks_inner_share": _share(lambda best: best.inner == "SoA", _entry("block3")),
+    "blocks_vector_share": _share(lambda best: best.vector == "AoS", _entry("block3"), _but(*SOA_VECTORS)),
+    "aos_share": _share(lambda best: best.vector == "AoS"),
+    "ell_quaternion_share": _share(lambda best: best.outer == "ELL", _entry("quaternion")),
+    "dynamic_share": _compared(_prefers_dynamic).mean(),
+    "dynamic_over_static_loss": _compared(_loss_ratio).geometric_mean(),
+    "dynamic_as_published": Quantity(_prefers_as_published, "arithmetic mean"),
+    "similar_layouts": Quantity(_similar_layouts, "arithmetic mean"),
     "registers_least": _compiled("registers", "least"),
     "registers_most": _compiled("registers", "most"),
     "spilled_most": _compiled("spills", "most"),
-    "memory_sl16_rfdevice": _memory("Sl-16", "worst", "RFdevice"),
-    "memory_sl32_rfdevice": _memory("Sl-32", "worst", "RFdevice"),
+    "peak_threads": Quantity(_peak_threads),
+    "tuned_as_one": Quantity(_tuned_as_one, "median"),
+    "memory_sl16_rfdevice": _memory("Sl-16", "RFdevice"),
+    "memory_sl32_rfdevice": _memory("Sl-32", "RFdevice"),
     "memory_dense_over_ell": Quantity(_dense_over_ell),
+    "ell_over_csr": Quantity(_ell_memory, "mean"),
+    "ell_over_best": Quantity(_time_of_overhead, "mean"),
+    "library_over_csr": Quantity(_library_memory, "mean"),
+    "unit_quaternion_share": Quantity.constant(1 / QUATERNION, "any matrix of unit quaternions"),
+    "expansion_growth": Quantity.constant(EXPANDED / QUATERNION, "any matrix of quaternions"),
     "layout_gain_k2000": _gain_by_gpu(
         "complex", "quaternion", "block3", numerator="K2000", denominators=("GTX 980", "GP100")
     ),
     "complex_gain_by_gpu": _gain_by_gpu("complex", numerator="GP100", denominators=("GTX 980",)),
     "quaternion_gain_by_gpu": _gain_by_gpu("quaternion", numerator="GP100", denominators=("GTX 980",)),
     "block_gain_by_gpu": Quantity(_falling_gains, "least"),
-    "quaternion_soa_share": _share(lambda best: best.row.inner == "SoA", _entry("quaternion", "double")),
-    "peak_threads": Quantity(_peak_threads),
-    "tuned_as_one": Quantity(_tuned_as_one, "median"),
-    "dynamic_as_published": Quantity(_prefers_as_published, "arithmetic mean"),
-    "ell_over_csr": Quantity(_ell_memory, "mean"),
-    "ell_over_best": Quantity(_time_of_overhead, "mean"),
-    "library_over_csr": Quantity(_library_memory, "mean"),
-    "similar_layouts": Quantity(_similar_layouts, "arithmetic mean"),
-    "unit_quaternion_share": Quantity(_unit_quaternions),
-    "expansion_growth": Quantity(_expansion_growth),
-    "joint_over_separate_mean": _quantity(_speedup_over_separate, "mean"),
 }

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import log
+from operator import attrgetter
 from statistics import median, stdev
 
 from repro.bench.rows import ClockName
-from repro.results.campaign_data import Campaign, Case, Method, ReportedTime
-from repro.results.claims import CaseNumber, ClaimQuantities, JudgedBy, Measured, Quantity, StatisticName
+from repro.results.campaign_data import Campaign, Method, ReportedTime
+from repro.results.claims import ClaimQuantities
+from repro.results.columns import Pick
+from repro.results.comparisons import Cases, Comparison, JudgedBy, Measured, Quantity
 from repro.results.energy import register_energy
-from repro.results.problem_lines import MethodTimes, recorded_lines
+from repro.results.problem_lines import MethodTimes, times_of
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.sparse.solvers.persistent import ROUTINE
@@ -61,6 +64,20 @@ class Times(MethodTimes[CooRow]):
     def csr_default(self) -> Time | None:
         """The paper's baseline: cuSPARSE's default routine for CSR; on the CPU, SciPy's routine."""
         return self[CSR if self.case.campaign.on_cpu else PAPERS_CHOICE]
+
+    @property
+    def compressed(self) -> Time | None:
+        """The paper's compressed COO by which claims are judged."""
+        return self[COMPRESSED_COO]
+
+    def literal(self, entries_per_thread: Sequence[int] | None = None, **other: object) -> Time | None:
+        """Return the fastest kernel as published by the search's events, of any K that was searched by default.
+
+        `other` columns differ from the paper's.
+        """
+        named = {"per_thread": tuple(entries_per_thread)} if entries_per_thread else {}
+        columns = {**LITERAL.columns, **named, **other}
+        return self.case.searched.select(cache=self.case.campaign.cache, **columns).fastest("event")
 
     @property
     def ours_solver(self) -> Time | None:
@@ -113,12 +130,16 @@ class Times(MethodTimes[CooRow]):
         return 2e-9 * self.nnz / kernel.seconds if kernel and self.nnz else None
 
 
-def all_times(campaign: Campaign, published: Published, precision: str, clock: ClockName = CLOCK) -> list[Times]:
+def all_times(
+    campaign: Campaign, published: Published, precision: str, clock: ClockName = CLOCK, kind: type[Times] = Times
+) -> list[Times]:
     """Return all times in one precision, sorted by the number of non-zeros; unavailable problems come last."""
-    cases = [
-        Times(line, Case(campaign, line.problem, precision), clock) for line in recorded_lines(campaign, published)
-    ]
-    return sorted(cases, key=lambda case: case.nnz == 0)
+    return sorted(times_of(kind, campaign, published, [precision], clock=clock), key=lambda case: case.nnz == 0)
+
+
+def having(*values: str | None) -> Callable[[Times], bool]:
+    """Return a function that says whether a problem has such values: `repeat`, `distinct`; any if none is named."""
+    return lambda case: not values or case.values in values
 
 
 def encodings(kernel: Time | None) -> dict[str, int]:
@@ -227,164 +248,91 @@ LITERAL = Method(
 )
 
 
-@dataclass(frozen=True)
-class ClaimTimes:
-    """The times of one problem by the variants by which a claim is judged."""
-
-    times: Times
-    variants: JudgedBy
-    published: Published
+class PublishedTimes(Times):
+    """The times of one problem by the paper's kernels exactly as published, by the search's events."""
 
     @property
     def compressed(self) -> Time | None:
-        """Time of compressed COO; as published, the fastest with a K that the paper names, by the search's events."""
-        return self.literal(PAPERS_K) if self.variants == "as_published" else self.times[COMPRESSED_COO]
-
-    def literal(self, entries_per_thread: Sequence[int] | None = None, **other: object) -> Time | None:
-        """Return the fastest kernel as published, by the search's events, of any K that was searched by default.
-
-        `other` columns differ from the paper's.
-        """
-        case = self.times.case
-        named = {"per_thread": tuple(entries_per_thread)} if entries_per_thread else {}
-        columns = {**LITERAL.columns, **named, **other}
-        return case.searched.select(cache=case.campaign.cache, **columns).fastest("event")
-
-    @property
-    def plain_bytes(self) -> int | None:
-        """Bytes of plain COO with the same number of slots, however slots are assigned to threads."""
-        rows = self.times.case.searched.select(layout="COO")
-        return next((row.matrix_bytes for row in rows if row.matrix_bytes), None)
+        """The fastest compressed COO with a K that the paper names."""
+        return self.literal(PAPERS_K)
 
 
-def _number(case: ClaimTimes, value: float | None) -> CaseNumber | None:
-    return None if value is None else CaseNumber(value, case.times.line.problem, case.times.line.remarks)
+def claim_cases(campaign: Campaign, published: Published, variants: JudgedBy) -> Cases[Times]:
+    precision = precision_of(campaign)
+    if variants == "as_published":
+        cases = all_times(campaign, published, precision, "event", PublishedTimes)
+    else:
+        cases = all_times(campaign, published, precision)
+    return Cases(campaign, published, median_cases_and_note(cases)[0], variants)
 
 
-def _over(case: ClaimTimes, base: Time | None, time: Time | None) -> CaseNumber | None:
-    return CaseNumber.over(base, time, case.times.line.problem, case.times.line.remarks)
+def _second_csr(case: Times) -> Time | None:
+    """Return the library's second routine for CSR."""
+    return case.case.select(lambda row: "spmv-csr-alg2" in row.name, **CSR.columns).fastest(case.clock)
 
 
-def _speedup_over_csr(case: ClaimTimes) -> CaseNumber | None:
-    return _over(case, case.times.csr_default, case.compressed)
-
-
-def _speedup_over_coo(case: ClaimTimes) -> CaseNumber | None:
-    return _over(case, case.times[COO], case.compressed)
-
-
-def _bicgstab(case: ClaimTimes) -> CaseNumber | None:
-    if case.variants == "as_published":
-        return None  # the solver ran with the fastest K, which is seldom one that the paper names
-    return _over(case, case.times.default_solver, case.times[COMPRESSED_SOLVER])
-
-
-def _gflops(case: ClaimTimes) -> CaseNumber | None:
-    return _number(case, case.times.gflops(case.compressed))
-
-
-def _more_than_coo(case: ClaimTimes) -> CaseNumber | None:
+def _more_than_coo(case: Times) -> float | None:
     """60, as many as the paper's matrices, if compressed COO with the fastest K needs more bytes than COO; else 0."""
     nbytes = case.compressed.row.matrix_bytes if case.compressed else None
-    coo_bytes = case.plain_bytes
-    return _number(case, float(PAPERS_MATRICES * (nbytes > coo_bytes))) if nbytes and coo_bytes else None
+    rows = case.case.searched.select(layout="COO")  # its slots are as many however they are assigned to threads
+    coo_bytes = next((row.matrix_bytes for row in rows if row.matrix_bytes), None)
+    return float(PAPERS_MATRICES * (nbytes > coo_bytes)) if nbytes and coo_bytes else None
 
 
-def _k_suffices(case: ClaimTimes) -> CaseNumber | None:
-    """Return the time with the better K of those that the paper names, over that with the best of all."""
-    if case.variants != "as_published":
-        return None
-    return _over(case, case.literal(PAPERS_K), case.literal())
-
-
-def _fewer_threads(case: ClaimTimes) -> CaseNumber | None:
-    """Return the time with blocks of 128 threads over that with the paper's 256, each with its best K."""
-    if case.variants != "as_published":
-        return None
-    return _over(case, case.literal(n_t=FEWER_THREADS), case.literal())
-
-
-def _less_than_csr(case: ClaimTimes) -> CaseNumber | None:
-    """Return 1 if compressed COO takes fewer bytes than CSR, else 0."""
-    memory = case.times.memory(case.compressed)
-    return None if memory is None else _number(case, float(memory < 1))
-
-
-def _is_faster_solver(case: ClaimTimes) -> CaseNumber | None:
-    number = _bicgstab(case)
-    return number and number._replace(value=float(number.value > 1), interval=None)
-
-
-def _damped(case: ClaimTimes) -> CaseNumber | None:
+def _damped(case: Times) -> float | None:
     """Return the speedup of BiCGSTAB over that of the product, of the same kernels by the same clock."""
-    solver, product = _bicgstab(case), _speedup_over_csr(case)
-    return _number(case, solver.value / product.value) if solver and product else None
+    solver, product = BICGSTAB_SPEEDUP.of(case), CSR_SPEEDUP.of(case)
+    return solver.value / product.value if solver and product else None
 
 
-def _gain_by_gpu(cases: list[ClaimTimes]) -> Measured:
+def _gain_by_gpu(cases: Cases[Times]) -> Measured:
     """Return the median speedup over CSR that the paper prints for the V100, over the larger end of the A100's."""
-    if not cases:
-        return Measured([])
-    volta, ampere = (
-        max(map(float, cases[0].published.quantity(MEDIAN_SPEEDUP, "double", gpu).split(" to ")))
-        for gpu in ("V100", "A100")
-    )
-    return Measured([CaseNumber(volta / ampere, "60 matrices")])
+    printed = (cases.published.quantity(MEDIAN_SPEEDUP, "double", gpu) for gpu in ("V100", "A100"))
+    volta, ampere = (max(map(float, text.split(" to "))) for text in printed)
+    return Measured.one(volta / ampere if cases.cases else None, f"{PAPERS_MATRICES} matrices")
 
 
-def _second_csr(case: ClaimTimes) -> CaseNumber | None:
-    """Return the time of the library's second routine for CSR over that of its default."""
-    routines = case.times.case.select(lambda row: "spmv-csr-alg2" in row.name, **CSR.columns)
-    return _over(case, routines.fastest(case.times.clock), case.times.csr_default)
+def _consistency(cases: Cases[Times]) -> Measured:
+    """Return the spread of the speedups over CSR, over that of the speedups over COO: deviations of logarithms."""
+    speedups = (comparison.measure(cases).numbers for comparison in (CSR_SPEEDUP, COO_SPEEDUP))
+    over_csr, over_coo = (stdev(log(number.value) for number in of) if len(of) > 1 else None for of in speedups)
+    return Measured.one(over_csr / over_coo if over_csr and over_coo else None, f"{len(cases.cases)} matrices")
 
 
-def _spread(number: Callable[[ClaimTimes], CaseNumber | None], cases: Sequence[ClaimTimes]) -> float | None:
-    """Return the standard deviation of the logarithms of a ratio; None if there are fewer than two cases."""
-    logarithms = [log(value.value) for case in cases if (value := number(case))]
-    return stdev(logarithms) if len(logarithms) > 1 else None
-
-
-def _consistency(cases: list[ClaimTimes]) -> Measured:
-    """Return the spread of the speedups over CSR, over that of the speedups over COO."""
-    over_csr, over_coo = _spread(_speedup_over_csr, cases), _spread(_speedup_over_coo, cases)
-    return Measured([CaseNumber(over_csr / over_coo, f"{len(cases)} matrices")] if over_csr and over_coo else [])
-
-
-def _gain_of_repeats(cases: list[ClaimTimes]) -> Measured:
+def _gain_of_repeats(cases: Cases[Times]) -> Measured:
     """Return the median speedup over CSR where values repeat, over that where they are distinct."""
-    gains: dict[str | None, list[float]] = {REPEAT: [], DISTINCT: []}
-    for case in cases:
-        if number := _speedup_over_csr(case):
-            gains.setdefault(case.times.values, []).append(number.value)
-    if not (gains[REPEAT] and gains[DISTINCT]):
-        return Measured([])
-    return Measured([CaseNumber(median(gains[REPEAT]) / median(gains[DISTINCT]), f"{len(cases)} matrices")])
+    measured = (CSR_SPEEDUP.where(having(kind)).measure(cases) for kind in (REPEAT, DISTINCT))
+    repeat, distinct = ([number.value for number in speedups.numbers] for speedups in measured)
+    gain = median(repeat) / median(distinct) if repeat and distinct else None
+    return Measured.one(gain, f"{len(cases.cases)} matrices")
 
 
-def _quantity(
-    number: Callable[[ClaimTimes], CaseNumber | None], statistic: StatisticName
-) -> Quantity[list[ClaimTimes]]:
-    def measure(cases: list[ClaimTimes]) -> Measured:
-        return Measured([value for case in cases if (value := number(case)) is not None])
-
-    return Quantity(measure, statistic)
-
-
-#: Functions that measure claims, by name in `config/claims/compressed_coo.csv`.
-CLAIMS: ClaimQuantities[list[ClaimTimes]] = {
-    "csr_median": _quantity(_speedup_over_csr, "median"),
-    "coo_median": _quantity(_speedup_over_coo, "median"),
-    "bicgstab_median": _quantity(_bicgstab, "median"),
-    "gflops_most": _quantity(_gflops, "most"),
-    "memory_above_coo": _quantity(_more_than_coo, "arithmetic mean"),
-    "bicgstab_share": _quantity(_is_faster_solver, "arithmetic mean"),
-    "bicgstab_over_product": _quantity(_damped, "median"),
-    "memory_below_csr": _quantity(_less_than_csr, "sum"),
-    "fewer_threads": _quantity(_fewer_threads, "median"),
-    "gain_by_gpu": Quantity(_gain_by_gpu),
-    "k_suffices": _quantity(_k_suffices, "median"),
-    "csr_least": _quantity(_speedup_over_csr, "least"),
-    "second_csr_median": _quantity(_second_csr, "median"),
+JUDGED: Pick = attrgetter("compressed")
+CSR_SPEEDUP = Comparison[Times](attrgetter("csr_default"), JUDGED)
+COO_SPEEDUP = Comparison[Times](COO, JUDGED)
+#: Not as published: the solver ran with the fastest K, which is seldom one that the paper names.
+BICGSTAB_SPEEDUP = Comparison[Times](
+    attrgetter("default_solver"), COMPRESSED_SOLVER, judged_by=("paper_tuned", "ours", "none")
+)
+#: The times of the kernels exactly as published over that of the best of them.
+LITERALLY = Comparison[Times](
+    lambda case: case.literal(PAPERS_K), lambda case: case.literal(), judged_by=("as_published",)
+)
+#: Quantities by name in `config/claims/compressed_coo.csv`.
+CLAIMS: ClaimQuantities[Cases[Times]] = {
+    "csr_median": CSR_SPEEDUP.median(),
+    "csr_least": CSR_SPEEDUP.least(),
+    "coo_median": COO_SPEEDUP.median(),
     "consistency": Quantity(_consistency),
     "gain_of_repeats": Quantity(_gain_of_repeats),
+    "gain_by_gpu": Quantity(_gain_by_gpu),
+    "second_csr_median": Comparison(_second_csr, attrgetter("csr_default")).median(),
+    "k_suffices": LITERALLY.median(),
+    "fewer_threads": replace(LITERALLY, numerator=lambda case: case.literal(n_t=FEWER_THREADS)).median(),
+    "bicgstab_median": BICGSTAB_SPEEDUP.median(),
+    "bicgstab_share": BICGSTAB_SPEEDUP.share(),
+    "bicgstab_over_product": replace(BICGSTAB_SPEEDUP, numerator=_damped, denominator=None).median(),
+    "gflops_most": Comparison[Times](lambda case: case.gflops(case.compressed)).most(),
+    "memory_above_coo": Comparison(_more_than_coo).mean(),
+    "memory_below_csr": Comparison[Times](lambda case: case.memory(case.compressed)).count(lambda memory: memory < 1),
 }

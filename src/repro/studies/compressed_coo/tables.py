@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import product
 from operator import attrgetter
-from typing import Literal
+from typing import NamedTuple
 
-from repro.bench.rows import OUTSIDE, ClockName
+from repro.bench.rows import OUTSIDE
 from repro.results import claims
 from repro.results.campaign_data import Campaign, Method
 from repro.results.columns import (
     MEAN_AND_LEAST,
     PRECISION,
     PROBLEM,
+    Pick,
     add_row_keys,
     count,
     floor_column,
@@ -26,15 +27,10 @@ from repro.results.columns import (
     time_column,
     with_cold_cache,
 )
-from repro.results.common_tables import (
-    PACKED_CAPTION,
-    SETUP_COSTS,
-    TITLE,
-    SetupCosts,
-    register_baselines,
-    setup_costs_table,
-)
+from repro.results.common_tables import SetupCosts, register_baselines, register_setup_costs
+from repro.results.comparisons import Cases, Comparison, Quantity, StatisticName
 from repro.results.problem_lines import (
+    closing_notes,
     cpu_note,
     join_sentences,
     launch_note,
@@ -44,7 +40,6 @@ from repro.results.problem_lines import (
 )
 from repro.results.published import Published
 from repro.results.registry import table
-from repro.results.significance import median_of, ratio_of
 from repro.results.tables import Cell, Column, Table, table_of
 from repro.sparse.tuning_features import library_of, routine_text
 from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME, results
@@ -116,8 +111,7 @@ def chunks(campaign: Campaign, published: Published) -> Table:
         f"Used by no chunk (rows/columns/values): {', '.join(unused)}." if used_encodings and unused else "",
         f"{results.precision_of(campaign).capitalize()} precision. Nothing of the shares is published.",
         results.kernels_note(campaign),
-        measurement_note(campaign, "graph"),
-        unavailable_note(campaign),
+        closing_notes(campaign, "graph"),
     ]
     return table_of(columns, cases, join_sentences(caption))
 
@@ -267,77 +261,78 @@ def _routine_columns(routine: Method, group: str) -> tuple[Column[results.Times]
     )
 
 
-Pick = Callable[[results.Times], results.Time | None]
-
-
 @dataclass(frozen=True)
-class Line:
-    """One line: a statistic of the speedup over `base`, or the largest rate if there is no base.
-
-    Attributes
-    ----------
-    title
-        Printed text of the line; `{library}` stands for the library's name.
-    published
-        Name of the quantity in the paper's text that is printed beside our number; empty if there is none.
-    base
-        Baseline of the speedup.
-    kernels
-        The two compared kernels: the paper's compressed COO, and our fastest.
-    values
-        Only problems with such values (`repeat` or `distinct`); None for all problems.
-    statistic
-        Statistic of the speedups.
-    """
+class Side:
+    """One group of columns: a product, BiCGSTAB with this product, and BiCGSTAB on the chip beside ours."""
 
     title: str
-    published: str
-    base: Pick | None
-    kernels: tuple[Pick, Pick]
-    values: str | None = None
-    statistic: Callable[[Iterable[float | None]], float | None] = median_of
+    product: Method
+    solver: Pick
+    on_chip: Pick
 
-    def measure(self, cases: list[results.Times], pick: Pick) -> float | None:
-        """Return the number for one column."""
-        if self.base is None:
-            return max((rate for case in cases if (rate := case.gflops(pick(case)))), default=None)
-        base = self.base
-        line_cases = [case for case in cases if self.values in (None, case.values)]
-        return self.statistic(ratio_of(base(case), pick(case)) for case in line_cases)
+    def over(self, base: Pick, divisor: Pick | None = None) -> Comparison[results.Times]:
+        """Return the speedup over `base` of the product, or of another time."""
 
+        def notes(case: results.Times, *times: results.Time) -> tuple[str, ...]:
+            return case.line.remarks + case.case.launch_note(case.clock, case[self.product])
 
-def _least(values: Iterable[float | None]) -> float | None:
-    return min((value for value in values if value is not None), default=None)
+        return Comparison(base, divisor or self.product, notes=notes)
+
+    def solving_over(self, base: Pick) -> Comparison[results.Times]:
+        return self.over(base, self.solver)
 
 
-_PRODUCTS: tuple[Pick, Pick] = (lambda s: s[results.COMPRESSED_COO], lambda s: s[results.OURS])
-_SOLVERS: tuple[Pick, Pick] = (lambda s: s[results.COMPRESSED_SOLVER], lambda s: s.ours_solver)
+SIDES = (
+    Side("paper’s compressed COO", results.COMPRESSED_COO, results.COMPRESSED_SOLVER, lambda case: None),
+    Side("ours", results.OURS, attrgetter("ours_solver"), results.ON_CHIP_SOLVER),
+)
+
+
+class Line(NamedTuple):
+    """One line: `{library}` in its title is the library's name; `published` is the paper's quantity, if it has one."""
+
+    title: str
+    quantity: Callable[[Side], Quantity[Cases[results.Times]]]
+    published: str = ""
+
+
+GFLOPS = "largest GFLOPS of SpMV"
+_REPEAT, _DISTINCT = results.having(results.REPEAT), results.having(results.DISTINCT)
 LINES = (
-    Line("SpMV over {library}’s default for CSR, median", "median speedup of SpMV over cuSPARSE",
-         lambda s: s.csr_default, _PRODUCTS),
-    Line("SpMV over {library}’s fastest for CSR, median", "", lambda s: s[results.CSR], _PRODUCTS),
-    Line("SpMV over {library}’s fastest for COO, median", "", lambda s: s[results.COO], _PRODUCTS),
-    Line("SpMV over {library}’s fastest of all, median", "", lambda s: s[results.LIBRARY], _PRODUCTS),
-    Line("SpMV over {library}’s fastest of all, values repeat, median", "", lambda s: s[results.LIBRARY], _PRODUCTS,
-         results.REPEAT),
-    Line("SpMV over {library}’s fastest of all, values distinct, median", "", lambda s: s[results.LIBRARY], _PRODUCTS,
-         results.DISTINCT),
-    Line("SpMV over {library}’s fastest of all, least", "", lambda s: s[results.LIBRARY], _PRODUCTS,
-         None, _least),
-    Line("BiCGSTAB over that with {library}’s default for CSR, median", "median speedup of BiCGSTAB over cuSPARSE",
-         lambda s: s.default_solver, _SOLVERS),
-    Line("BiCGSTAB over the fastest with a routine of {library}, median", "", lambda s: s[results.LIBRARY_SOLVER],
-         _SOLVERS),
-    Line("GFLOPS of SpMV, largest", "largest GFLOPS of SpMV", None, _PRODUCTS),
+    Line("SpMV over {library}’s default for CSR, median",
+         lambda side: side.over(attrgetter("csr_default")).median(), results.MEDIAN_SPEEDUP),
+    Line("SpMV over {library}’s fastest for CSR, median", lambda side: side.over(results.CSR).median()),
+    Line("SpMV over {library}’s fastest for COO, median", lambda side: side.over(results.COO).median()),
+    Line("SpMV over {library}’s fastest of all, median", lambda side: side.over(results.LIBRARY).median()),
+    Line("SpMV over {library}’s fastest of all, values repeat, median",
+         lambda side: side.over(results.LIBRARY).where(_REPEAT).median()),
+    Line("SpMV over {library}’s fastest of all, values distinct, median",
+         lambda side: side.over(results.LIBRARY).where(_DISTINCT).median()),
+    Line("SpMV over {library}’s fastest of all, least", lambda side: side.over(results.LIBRARY).least()),
+    Line("BiCGSTAB over that with {library}’s default for CSR, median",
+         lambda side: side.solving_over(attrgetter("default_solver")).median(),
+         "median speedup of BiCGSTAB over cuSPARSE"),
+    Line("BiCGSTAB over the fastest with a routine of {library}, median",
+         lambda side: side.solving_over(results.LIBRARY_SOLVER).median()),
+    Line("GFLOPS of SpMV, largest",
+         lambda side: Comparison[results.Times](lambda case: case.gflops(case[side.product])).most(), GFLOPS),
 )  # fmt: skip
-_ON_CHIP: tuple[Pick, Pick] = (lambda s: None, lambda s: s[results.ON_CHIP_SOLVER])
 #: Additional lines for campaigns in which the solver that keeps the matrix on the chip was timed.
 ON_CHIP_LINES = (
-    Line("BiCGSTAB on the chip over the fastest with a routine of {library}, median", "",
-         lambda s: s[results.LIBRARY_SOLVER], _ON_CHIP),
-    Line("the same, least", "", lambda s: s[results.LIBRARY_SOLVER], _ON_CHIP, None, _least),
-    Line("BiCGSTAB on the chip over ours by launches, median", "", lambda s: s.ours_solver, _ON_CHIP),
+    Line("BiCGSTAB on the chip over the fastest with a routine of {library}, median",
+         lambda side: side.over(results.LIBRARY_SOLVER, side.on_chip).median()),
+    Line("the same, least", lambda side: side.over(results.LIBRARY_SOLVER, side.on_chip).least()),
+    Line("BiCGSTAB on the chip over ours by launches, median",
+         lambda side: side.over(side.solver, side.on_chip).median()),
 )  # fmt: skip
+
+
+def _line_cells(line: Line, cases: Cases[results.Times]) -> Iterator[Cell]:
+    for side in SIDES:
+        quantity = line.quantity(side)
+        numbers = quantity.measure(cases).numbers
+        value = quantity.value(numbers) if numbers else None
+        yield number_cell(value, spec=".0f" if value and value >= 10 and line.published == GFLOPS else ".2f")
 
 
 @table(STUDY_NAME, "table-medians", title="The paper’s medians beside ours", numbering=f"text of {CITED}")
@@ -350,7 +345,7 @@ def medians(campaign: Campaign, published: Published) -> Table:
         (
             Cell(line.title.format(library=library_of(campaign))),
             *(Cell(published_values.get((line.published, gpu))) for gpu in GPUS),
-            *(_median_cell(line.measure(cases, pick), line.base is None) for pick in line.kernels),
+            *_line_cells(line, Cases(campaign, published, cases)),
         )
         for line in (*LINES, *(ON_CHIP_LINES if results.has_solver_on_chip(cases) else ()))
     ]
@@ -378,57 +373,30 @@ def medians(campaign: Campaign, published: Published) -> Table:
     return Table(columns, rows, join_sentences(caption))
 
 
-def _median_cell(value: float | None, rate: bool) -> Cell:
-    return Cell() if value is None else Cell(value, f"{value:.0f}" if rate and value >= 10 else f"{value:.2f}")
-
-
 #: Prefixes of the names of quantities that are measured by the event clock, with a warm and with a cold cache.
 BY_EVENTS, COLD_CACHE = "event_", "cold_"
 #: Parts of the names of quantities that are measured on small problems or on all; other quantities exclude small ones.
 SMALL, ALL = "_small", "_all"
-
-
-@dataclass(frozen=True)
-class Side:
-    """One group of columns: a product, and BiCGSTAB with this product."""
-
-    title: str
-    product: Method
-    solver: Pick
-
-
-SIDES = (
-    Side("paper’s compressed COO", results.COMPRESSED_COO, lambda s: s[results.COMPRESSED_SOLVER]),
-    Side("ours", results.OURS, lambda s: s.ours_solver),
-)
-#: The number that the first word of a quantity denotes, given a problem and a side.
-NUMBERS: Mapping[str, Callable[[results.Times, Side], float | None]] = {
-    "library": lambda s, side: ratio_of(s[results.LIBRARY], s[side.product]),
-    "coo": lambda s, side: ratio_of(s[results.COO], s[side.product]),
-    "csr": lambda s, side: ratio_of(s[results.CSR], s[side.product]),
-    "bicgstab": lambda s, side: ratio_of(s[results.LIBRARY_SOLVER], side.solver(s)),
-    "memory": lambda s, side: s.memory(s[side.product]),
+#: The comparison that the first word of a quantity names, and the statistic that the last one names.
+COMPARISONS: Mapping[str, Callable[[Side], Comparison[results.Times]]] = {
+    "library": lambda side: side.over(results.LIBRARY),
+    "coo": lambda side: side.over(results.COO),
+    "csr": lambda side: side.over(results.CSR),
+    "bicgstab": lambda side: side.solving_over(results.LIBRARY_SOLVER),
+    "memory": lambda side: replace(side.over(lambda case: case.memory(case[side.product])), denominator=None),
 }
-STATISTICS: Mapping[str, Literal["worst", "median", "mean"]] = {"worst": "worst", "median": "median", "mean": "mean"}
+STATISTICS: Mapping[str, StatisticName] = {"worst": "worst", "median": "median", "mean": "mean"}
 
 
-def _quantity(name: str, side: Side) -> claims.Quantity[Sequence[results.Times]]:
-    """Return the quantity with a name such as `library_repeat_median`: number, values of the selected problems,
+def _quantity(name: str, side: Side) -> Quantity[Cases[results.Times]]:
+    """Return the quantity with a name such as `library_repeat_median`: comparison, values of the selected problems,
     statistic.
 
     `SMALL` and `ALL` in the name are ignored: the caller passes these problems.
     """
-    number, *values, statistic = name.replace(SMALL, "").replace(ALL, "").split("_")
-
-    def measure(cases: Sequence[results.Times]) -> claims.Measured:
-        numbers = []
-        for case in cases:
-            if values in ([], [case.values]) and (value := NUMBERS[number](case, side)) is not None:
-                notes = case.line.remarks + case.case.launch_note(case.clock, case[side.product])
-                numbers.append(claims.CaseNumber(value, case.line.problem, notes))
-        return claims.Measured(numbers)
-
-    return claims.Quantity(measure, STATISTICS[statistic], at_most=number == "memory")
+    comparison, *values, statistic = name.replace(SMALL, "").replace(ALL, "").split("_")
+    numbers = COMPARISONS[comparison](side).where(results.having(*values))
+    return Quantity(numbers.measure, STATISTICS[statistic], at_most=comparison == "memory")
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
@@ -457,7 +425,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
         clock_cases = small_cases if SMALL in name else all_cases if ALL in name else by_prefix.get(prefix, cases)
         quantities = [_quantity(name, side) for side in SIDES]
         first, second = (
-            claims.target_cells(item, quantity, quantity.measure(clock_cases), allowance) for quantity in quantities
+            claims.target_cells(item, quantity, quantity.measure(Cases(campaign, published, clock_cases)), allowance)
+            for quantity in quantities
         )
         rows.append((*first, *second[2:]))
     library = library_of(campaign)
@@ -483,21 +452,16 @@ def targets(campaign: Campaign, published: Published) -> Table:
     return Table(tuple(columns), rows, join_sentences(caption))
 
 
-@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
-def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision: set-up and product times of ours and the library."""
-    costs = [
-        SetupCosts.packed(
-            case.line.cell,
-            case.case.precision,
-            library=case[results.LIBRARY],
-            csr=case[results.CSR],
-            own_time=case[results.OURS] or case[results.COMPRESSED_COO],
-        )
-        for precision in campaign.precisions
-        for case in results.all_times(campaign, published, precision)
-    ]
-    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=PACKED_CAPTION)
+def _cases(campaign: Campaign, published: Published) -> list[results.Times]:
+    return [case for precision in campaign.precisions for case in results.all_times(campaign, published, precision)]
+
+
+def _setup_costs(case: results.Times) -> SetupCosts:
+    ours = case[results.OURS] or case[results.COMPRESSED_COO]
+    return SetupCosts.packed(case, case[results.LIBRARY], case[results.CSR], ours)
+
+
+register_setup_costs(STUDY_NAME, library_of, _cases, _setup_costs)
 
 
 def _baseline_or_layout(row: CooRow) -> str | None:
@@ -509,13 +473,4 @@ BICGSTAB = Method("solver", "BiCGSTAB", columns={"kind": "solver"})
 register_baselines(STUDY_NAME, (SPMV, BICGSTAB), _baseline_or_layout)
 
 
-@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
-def verdicts(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: claims.JudgedBy) -> list[results.ClaimTimes]:
-        clock: ClockName = "event" if variants == "as_published" else "graph"
-        cases, _ = results.median_cases_and_note(
-            results.all_times(source, published, results.precision_of(source), clock)
-        )
-        return [results.ClaimTimes(times, variants, published) for times in cases]
-
-    return claims.claims_table(campaign, claims.load_claims(STUDY_NAME), results.CLAIMS, data)
+claims.register_claims(STUDY_NAME, CITED, results.CLAIMS, results.claim_cases)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as attribute
 from itertools import pairwise
 from math import floor, log
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from repro.bench.rows import ClockName
 from repro.problems.field import FUNCTIONS
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection, failure
-from repro.results.claims import CaseNumber, Measured, Quantity
-from repro.results.problem_lines import ProblemLine, recorded_lines
-from repro.results.published import Published, Record
+from repro.results.comparisons import JudgedBy
+from repro.results.problem_lines import MethodTimes, ProblemLine, recorded_lines
+from repro.results.published import Published
 from repro.results.significance import ratio_of
 from repro.studies.dg_postprocessing import (
-    COUNTED_DEGREE,
-    CUBES,
     FILTER,
     FILTER_CLOCK,
     GATHER,
@@ -26,7 +25,6 @@ from repro.studies.dg_postprocessing import (
     MACHINE,
     PRODUCT_CLOCK,
     SEVERAL,
-    STUDY_NAME,
 )
 from repro.studies.dg_postprocessing.ids import WIDTHS, full_width, tuned_count
 from repro.studies.dg_postprocessing.operands import Errors, peak_gflops
@@ -80,23 +78,16 @@ def over_devices(method: Method, devices: int, task: str = FILTER) -> Method:
 
 
 @dataclass(frozen=True)
-class Filtering:
+class Filtering(MethodTimes[DgRow]):
     """A field in the plane, and its times: `field[method]` is None if there is no time."""
 
-    line: ProblemLine
-    case: Case[DgRow]
-
-    def __getitem__(self, method: Method) -> Time | None:
-        return self.case.time(method, FILTER_CLOCK)
+    clock: ClockName = attribute(default=FILTER_CLOCK, kw_only=True)
+    #: The kernels by which claims are judged.
+    variants: JudgedBy = attribute(default="none", kw_only=True)
 
     def over(self, base: Method, method: Method) -> float | None:
         """Return the time of the method `base` over the time of `method`."""
         return ratio_of(self[base], self[method])
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """The facts recorded for this study; empty if there are none."""
-        return self.line.record.facts.get(STUDY_NAME, {}) if self.line.record else {}
 
     @property
     def origin(self) -> Mapping[str, Any]:
@@ -398,16 +389,12 @@ class SearchedKernel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WidthTimes:
+class WidthTimes(MethodTimes[DgRow]):
     """A field on tetrahedra, and its times: `times[method]` is None if there is no time."""
 
-    line: ProblemLine
-    case: Case[DgRow]
+    clock: ClockName = attribute(default=REGION_CLOCK, kw_only=True)
     #: Degree of the field and of the kernel.
-    degree: int
-
-    def __getitem__(self, method: Method) -> Time | None:
-        return self.case.time(method, REGION_CLOCK)
+    degree: int = attribute(kw_only=True)
 
     @property
     def searched(self) -> list[SearchedKernel]:
@@ -458,7 +445,7 @@ def width_times(campaign: Campaign, published: Published) -> list[WidthTimes]:
     for line in recorded_lines(campaign, published):
         case = Case[DgRow](campaign, line.problem, PRECISION)
         degrees = {row.kernel_degree for row in case.searched if row.kernel_degree is not None}
-        items += [WidthTimes(line, case, degree) for degree in degrees]
+        items += [WidthTimes(line, case, degree=degree) for degree in degrees]
     return sorted(items, key=lambda times: (times.degree, times.line.problem))
 
 
@@ -472,88 +459,6 @@ def published_gains(published: Published, degree: int) -> dict[int, float]:
 
 
 MILLI = 1e3
-#: Size of the mesh with target times, as written in the text, and family of meshes for times on one device.
-LARGEST_SIZE, LOW_VARIANCE = "1024k", "low"
-#: Number of fields of the product that is compared with a product of one field.
-MANY_FIELDS = 16
-#: Numbers of devices for which target speed-ups are set.
-TARGET_DEVICES = (2, 4)
-F = TypeVar("F", Filtering, WidthTimes)
-RecordFilter = Callable[[Record], bool]
-
-
-class TargetData(NamedTuple):
-    """The paper's fields, and for each problem its times in the plane or in space."""
-
-    published: Published
-    plane: Mapping[str, Filtering]
-    space: Mapping[str, WidthTimes]
-
-    @classmethod
-    def of(cls, campaign: Campaign, published: Published) -> TargetData:
-        plane = {field.line.problem: field for field in all_filterings(campaign, published)}
-        return cls(published, plane, {times.line.problem: times for times in width_times(campaign, published)})
-
-    def measure(
-        self,
-        fields: Mapping[str, F],
-        number: Callable[[F], float | None],
-        is_counted: RecordFilter,
-        reason_of: Callable[[F], str],
-        notes: Callable[[F], tuple[str, ...]] = lambda field: (),
-    ) -> Measured:
-        """Measure a number for each wanted field of the paper's."""
-
-        def case_number(field: F) -> CaseNumber | None:
-            value = number(field)
-            return None if value is None else CaseNumber(value, field.line.problem, notes(field))
-
-        names = [item["problem"] for item in self.published.tables.get("sizes", []) if is_counted(item)]
-        return Measured.of_each([(name, fields.get(name)) for name in names], case_number, reason_of)
-
-
-def _plane_quantity(
-    number: Callable[[Filtering], float | None],
-    is_counted: RecordFilter,
-    reason_of: Callable[[Filtering], str],
-    statistic: Literal["median", "worst"] = "worst",
-    *,
-    at_most: bool = False,
-    is_time: bool = False,
-) -> Quantity[TargetData]:
-    return Quantity(lambda data: data.measure(data.plane, number, is_counted, reason_of), statistic, at_most, is_time)
-
-
-def _space_quantity(
-    number: Callable[[WidthTimes], float | None],
-    degree: int,
-    notes: Callable[[WidthTimes], tuple[str, ...]] = lambda times: (),
-) -> Quantity[TargetData]:
-    def is_counted(item: Record) -> bool:
-        return item["problem"] == CUBES[degree]
-
-    return Quantity(
-        lambda data: data.measure(data.space, number, is_counted, lambda times: times.case.why_untimed(), notes)
-    )
-
-
-def _degree_filter(*degrees: int) -> RecordFilter:
-    def is_counted(item: Record) -> bool:
-        return item["problem"] not in CUBES.values() and int(item["degree"]) in degrees
-
-    return is_counted
-
-
-def _is_counted(item: Record) -> bool:
-    return item["variance"] == LOW_VARIANCE and int(item["degree"]) == COUNTED_DEGREE
-
-
-def _largest_mesh_filter(*degrees: int, variance: str = LOW_VARIANCE) -> RecordFilter:
-    def is_counted(item: Record) -> bool:
-        size = item["variance"], item["printed"]
-        return size == (variance, LARGEST_SIZE) and int(item["degree"]) in degrees
-
-    return is_counted
 
 
 def published_tests(published: Published) -> dict[str, tuple[int, int]]:
@@ -562,135 +467,3 @@ def published_tests(published: Published) -> dict[str, tuple[int, int]]:
         item["problem"]: (int(item["per_point"]), int(item["per_element"]))
         for item in published.tables.get("tests", [])
     }
-
-
-def _tests_deviation(data: TargetData) -> Measured:
-    published_counts = published_tests(data.published)
-
-    def deviation(field: Filtering) -> float | None:
-        own_counts, other_counts = field.tests, published_counts.get(field.line.problem)
-        return (
-            max(abs(a / b - 1) for a, b in zip(own_counts, other_counts, strict=True))
-            if own_counts and other_counts
-            else None
-        )
-
-    return data.measure(data.plane, deviation, _is_counted, _missing_tests_reason)
-
-
-def _missing_tests_reason(field: Filtering) -> str:
-    return "no counts on its record"
-
-
-def _least_over_library(clock: ClockName) -> Callable[[Filtering], float | None]:
-    def least_speedup(field: Filtering) -> float | None:
-        overs = [field.over(library_product(fields, clock), product(fields, clock)) for fields in field.field_counts]
-        return min((ratio for ratio in overs if ratio is not None), default=None)
-
-    return least_speedup
-
-
-def _missing_filter_reason(field: Filtering, methods: Sequence[Method] = (OURS,)) -> str:
-    """Return the reason why our method, or another one, has no time."""
-    if not field.case.is_measured:
-        return field.case.why_not()
-    reasons = (field.why_not(method) for method in methods if field[method] is None)
-    return next(filter(None, reasons), "not timed")
-
-
-def _missing_product_reason(other_title: str) -> Callable[[Filtering], str]:
-    """Return the reason for a missing ratio: there is no product, or no time of the other kind."""
-    return lambda field: field.why_no_matrix(other_title if field[product(1)] else "apply")
-
-
-def _missing_devices_reason(devices: int) -> Callable[[Filtering], str]:
-    return lambda field: f"no time over {devices} devices" if field[OURS] else _missing_filter_reason(field)
-
-
-def _missing_peak_reason(field: Filtering) -> str:
-    return "the device’s peak is not known" if field[OURS] and field.peak is None else _missing_filter_reason(field)
-
-
-def _speedup(devices: int) -> Callable[[Filtering], float | None]:
-    return lambda field: field.device_speedup(OURS, devices)
-
-
-def _speedup_over_papers(method: Method) -> Callable[[WidthTimes], float | None]:
-    """Return a function that measures the time of the paper's fastest kernel over a method's time."""
-    return lambda times: ratio_of(times[VECTOR], times[method])
-
-
-#: Functions that measure targets by name in `config/targets/dg_postprocessing.csv`: triangles, then tetrahedra.
-IN_PLANE: Mapping[str, Quantity[TargetData]] = {
-    "tests_apart": Quantity(_tests_deviation, at_most=True),
-    "tests_ratio_least": _plane_quantity(lambda field: field.tests_ratio, _is_counted, _missing_tests_reason),
-    "tests_ratio_most": _plane_quantity(
-        lambda field: field.tests_ratio, _is_counted, _missing_tests_reason, at_most=True
-    ),
-    **{
-        f"over_element_p{degree}": _plane_quantity(
-            lambda field: field.over(ELEMENT_TUNED, OURS),
-            _degree_filter(degree),
-            lambda field: _missing_filter_reason(field, (OURS, ELEMENT_TUNED)),
-            "median",
-        )
-        for degree in DEGREES
-    },
-    "peak_share": _plane_quantity(
-        lambda field: field.peak_share(field[OURS]), _degree_filter(2, 3), _missing_peak_reason
-    ),
-    **{
-        f"large_p{degree}_ms": _plane_quantity(
-            lambda field: MILLI * time.seconds if (time := field[OURS]) else None,
-            _largest_mesh_filter(degree),
-            _missing_filter_reason,
-            at_most=True,
-            is_time=True,
-        )
-        for degree in DEGREES
-    },
-    "apply_share": _plane_quantity(
-        lambda field: field.over(FLOOR, product(1)), _degree_filter(*DEGREES), _missing_product_reason("stream")
-    ),
-    "apply_over_library": _plane_quantity(
-        _least_over_library(PRODUCT_CLOCK), _degree_filter(*DEGREES), _missing_product_reason("library")
-    ),
-    "event_apply_over_library": _plane_quantity(
-        _least_over_library("event"), _degree_filter(*DEGREES), _missing_product_reason("library")
-    ),
-    "sixteen_over_one": _plane_quantity(
-        lambda field: field.over(product(MANY_FIELDS), product(1)),
-        _degree_filter(*DEGREES),
-        lambda field: field.why_no_matrix("apply"),
-        at_most=True,
-    ),
-    "make_over_direct": _plane_quantity(
-        lambda field: field.over(MAKE, OURS),
-        _degree_filter(*DEGREES),
-        lambda field: field.why_no_matrix() if field[OURS] else _missing_filter_reason(field),
-        at_most=True,
-    ),
-    **{
-        f"several_{variance}_{devices}": _plane_quantity(
-            _speedup(devices), _largest_mesh_filter(*DEGREES, variance=variance), _missing_devices_reason(devices)
-        )
-        for variance in FAMILIES
-        for devices in TARGET_DEVICES
-    },
-}
-IN_SPACE: Mapping[str, Quantity[TargetData]] = {
-    **{
-        f"gain_p{degree}": _space_quantity(
-            lambda times: times.best_gain[1] if times.best_gain else None,
-            degree,
-            lambda times: (f"width {times.best_gain[0]} of {full_width(times.degree)}",) if times.best_gain else (),
-        )
-        for degree in CUBES
-    },
-    **{
-        f"{method.key}_over_paper_p{degree}": _space_quantity(_speedup_over_papers(method), degree)
-        for method in (LANE, ROWS)
-        for degree in CUBES
-    },
-}
-QUANTITIES: Mapping[str, Quantity[TargetData]] = {**IN_PLANE, **IN_SPACE}

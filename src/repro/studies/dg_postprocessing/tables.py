@@ -26,14 +26,8 @@ from repro.results.columns import (
     share,
     speedup,
 )
-from repro.results.common_tables import (
-    SETUP_COSTS,
-    TITLE,
-    SetupCosts,
-    register_baselines,
-    setup_costs_table,
-)
-from repro.results.problem_lines import join_sentences, measurement_note, unavailable_note
+from repro.results.common_tables import SetupCosts, register_baselines, register_setup_costs
+from repro.results.problem_lines import closing_notes, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.tables import Cell, Column, Table, digits, table_of
@@ -50,6 +44,7 @@ from repro.studies.dg_postprocessing import (
     PRODUCT_CLOCK,
     STUDY_NAME,
 )
+from repro.studies.dg_postprocessing.claims import TARGET_QUANTITIES, field_cases, plane_fields
 from repro.studies.dg_postprocessing.columns import (
     GIGA,
     KILO,
@@ -85,10 +80,8 @@ from repro.studies.dg_postprocessing.results import (
     POINT,
     POINT_TUNED,
     PRECISION,
-    QUANTITIES,
     REGION_CLOCK,
     Filtering,
-    TargetData,
     WidthTimes,
     absent_filtering,
     all_filterings,
@@ -148,8 +141,7 @@ def filters(campaign: Campaign, published: Published) -> Table:
         "first is the faster.",
         contour_formula(),
         peak_sentence(fields),
-        measurement_note(campaign, FILTER_CLOCK),
-        unavailable_note(campaign),
+        closing_notes(campaign, FILTER_CLOCK),
     ]
     return table_of(columns, fields, join_sentences(caption), MEAN_AND_LEAST)
 
@@ -260,8 +252,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
         "first device, by itself; with it: the speed-up of both, one after the other. Per element: the paper’s, with",
         "as many patches a device as one alone has, whose second stage adds up on the first device what all have.",
         "" if numbers else NO_DEVICES,
-        measurement_note(campaign, FILTER_CLOCK),
-        unavailable_note(campaign),
+        closing_notes(campaign, FILTER_CLOCK),
     ]
     return table_of(columns, fields, join_sentences(caption), MEAN_AND_LEAST, is_empty=not numbers)
 
@@ -345,8 +336,7 @@ def by_point(campaign: Campaign, published: Published) -> Table:
         "with tuned cells and blocks, and of the same kernel with an h of each point: both clip triangles, since",
         "contours on a device need triangles that are no wider than h. Above 1 local h is",
         f"the better. Of meshes of up to {limit_text} triangles.",
-        measurement_note(campaign, FILTER_CLOCK),
-        unavailable_note(campaign),
+        closing_notes(campaign, FILTER_CLOCK),
     ]
     return table_of(LOCAL_COLUMNS, fields, join_sentences(caption))
 
@@ -598,53 +588,51 @@ def _loss_cell(curve: Array | None) -> Cell:
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
     """One line for each target: wanted number, measured number and worst field; or the reason why none was measured."""
-    data = TargetData.of(campaign, published)
+    cases = field_cases(campaign, published)
+    fields = plane_fields(cases)
     caption = [
         "What was aimed at and what was reached, on the paper’s thirty fields: meshes of low and of high variance of",
         "five sizes, P = 1, 2, 3. Ours: filtering by contours. The paper’s per-element kernel, tuned: with the fastest",
         "patches, threads and cells that were tried of it.",
-        tuned_sentence([*data.plane.values()]),
+        tuned_sentence(fields),
         "The library’s product: its fastest routine for the same matrix as scalars in CSR.",
         "3D: a list of 2^20 regions of its mesh of cubes, 10 each way. Reported: no number is wanted. Cases:",
         "how many fields have a number; where some have none, a verdict is of the others, and a note names what is",
         "missing.",
         contour_formula(),
-        peak_sentence([*data.plane.values()]),
+        peak_sentence(fields),
         measurement_note(campaign, FILTER_CLOCK),
         f"Products with the matrix by the {PRODUCT_CLOCK} clock where a line does not say another, making it by the",
         f"{HOST_CLOCK} clock. Of direct filtering no other clock is recorded.",
         target_device_note(campaign),
         unavailable_note(campaign),
     ]
-    return targets_table(campaign, published, QUANTITIES, data, join_sentences(caption))
-
-
-@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
-def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """One line for each field: times to make the filter matrix and to apply it, ours and the library."""
-    return setup_costs_table(
-        campaign,
-        [_setup_costs(field) for field in all_filterings(campaign, published)],
-        library=library_of(campaign),
-        clock=PRODUCT_CLOCK,
-        setup=f"Set-up: making the filter’s matrix on the device, by the {HOST_CLOCK} clock, as if the library’s were "
-        "there already; a product is one with a field. When the matrix pays against filtering without one is in "
-        "table-matrix.",
-    )
+    return targets_table(campaign, published, TARGET_QUANTITIES, cases, join_sentences(caption))
 
 
 def _setup_costs(field: Filtering) -> SetupCosts:
-    product_time, library_time, setup_time = field[product(1)], field[library_product(1)], field[MAKE]
-    # the library's rows include the time of making and expanding the matrix
+    library_time, setup_time = field[library_product(1)], field[MAKE]
     return SetupCosts(
         field.line.cell,
         PRECISION,
         library=library_time,
         csr=library_time,
-        ours=product_time,
+        ours=field[product(1)],
         ours_seconds=setup_time.seconds if setup_time else None,
-        library_seconds=None,
+        library_seconds=None,  # the library's rows include the time of making and expanding the matrix
     )
+
+
+register_setup_costs(
+    STUDY_NAME,
+    library_of,
+    all_filterings,
+    _setup_costs,
+    PRODUCT_CLOCK,
+    setup=f"Set-up: making the filter’s matrix on the device, by the {HOST_CLOCK} clock, as if the library’s were "
+    "there already; a product is one with a field. When the matrix pays against filtering without one is in "
+    "table-matrix.",
+)
 
 
 def _baseline_or_layout(row: DgRow) -> str | None:

@@ -5,29 +5,29 @@ Functions have the names in `config/claims/dynamic_csr.csv`, and in `config/targ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import (
+from repro.results.claims import ClaimQuantities, register_claims
+from repro.results.columns import MICRO, PROBLEM, Pick, time_column
+from repro.results.comparisons import (
+    ABSENT,
     CaseNumber,
-    ClaimQuantities,
+    Cases,
+    Comparison,
     JudgedBy,
     Measured,
     MissingCase,
     Quantity,
-    StatisticName,
-    claims_table,
-    load_claims,
+    no_notes,
 )
-from repro.results.columns import ABBREVIATIONS, MICRO, PROBLEM, time_column
-from repro.results.problem_lines import ProblemLine, join_sentences, measurement_note, recorded_lines, unavailable_note
+from repro.results.problem_lines import ProblemLine, closing_notes, join_sentences, recorded_lines
 from repro.results.published import Published
 from repro.results.registry import table
-from repro.results.significance import ratio_of
 from repro.results.tables import Cell, Column, Table, table_of
 from repro.studies.dynamic_csr import CITED, PRODUCTS_PER_BATCH, STUDY_NAME, number_of, results
 
@@ -42,255 +42,200 @@ NEARLY_LINEAR = 0.9
 
 
 @dataclass(frozen=True)
-class PaperGraphs:
-    """The campaign's graphs whose batches all have one size, like the paper's graphs."""
+class Graph(results.ProductTimes):
+    """The times of one graph in one precision, by the kernels by which claims are judged."""
 
-    campaign: Campaign
-    lines: tuple[ProblemLine, ...]
-    #: The kernels whose times are compared.
-    variants: JudgedBy
-    published: Published
+    variants: JudgedBy = field(default="none", kw_only=True)
+    #: Whether its batches are of growing sizes, unlike those of the paper's graphs.
+    is_sweep: bool = field(default=False, kw_only=True)
 
-    @classmethod
-    def of(cls, campaign: Campaign, published: Published, variants: JudgedBy) -> PaperGraphs:
-        sweeps = {sweep.line.problem for sweep in results.batch_sweeps(campaign, published)}
-        lines = tuple(line for line in recorded_lines(campaign, published) if line.problem not in sweeps)
-        return cls(campaign, lines, variants, published)
+    def __getitem__(self, method: Method) -> results.Time | None:
+        return super().__getitem__(judged) if (judged := self.judged(method)) else None
 
-    def update(self, method: Method) -> Method | None:
-        """Return one of our methods, or a published value in its place; the paper's updates were not tuned further."""
-        return {"as_published": results.as_published(method), "ours": method}.get(self.variants)
+    def judged(self, method: Method) -> Method | None:
+        """Return the published or tuned counterpart of a method by which claims are judged; None if there is none.
 
-    def product(self, method: Method) -> Method | None:
-        """Return a product of the paper with the best number of threads, or as published if that was searched."""
-        if self.variants == "as_published" and self.campaign.tuning(method.key) == method.key:
-            return results.as_published(method)
-        return method if self.variants == "paper_tuned" else None
+        The paper's updates were not tuned further. Its products are published if that was searched, else tuned.
+        """
+        is_product = method.columns.get("what") == "product"
+        if self.variants == "as_published":
+            is_tuned = is_product and self.case.campaign.tuning(method.key) != method.key
+            return None if is_tuned else results.as_published(method)
+        return method if self.variants in ("none", "paper_tuned" if is_product else "ours") else None
 
-    def cases(self, precision: str | None = None) -> Iterator[tuple[ProblemLine, results.DynamicCase]]:
-        """Yield each graph with its times in the given precision; None: the precision in which updates are timed."""
-        for line in self.lines:
-            yield (
-                line,
-                results.DynamicCase(
-                    self.campaign, line.problem, precision or results.operation_precision(self.campaign)
-                ),
-            )
+    def update(self, method: Method, operation: str, protocol: results.UpdateProtocol) -> results.Time | None:
+        judged = self.judged(method)
+        return results.fastest_update(self.case, judged, operation, protocol) if judged else None
 
-    def memory(self, segments: str) -> Iterator[tuple[ProblemLine, float]]:
-        """Yield the ratio of a format's bytes to HYB's, counted as in the paper; `segments`: `DCSR-4`, or `CSR`."""
-        for times in results.operation_times(self.campaign, self.lines):
-            recorded_counts = times.facts.get("memory", {}).get("paper")
-            if recorded_counts and recorded_counts["HYB"]:
-                yield times.line, recorded_counts[segments] / recorded_counts["HYB"]
+    @property
+    def is_timed(self) -> bool:
+        """Whether updates and conversions are timed in this precision in any campaign."""
+        return self.case.precision == results.operation_precision(self.case.campaign)
+
+    @property
+    def devices(self) -> results.DeviceTimes:
+        return results.DeviceTimes(self.line, self.case)
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """Bytes of the formats, counted as in the paper; empty if they were not counted."""
+        counted: Mapping[str, int] = self.facts.get("memory", {}).get("paper") or {}
+        return counted if counted.get("HYB") else {}
 
 
-def _update_quantity(
-    pair: Callable[[results.DynamicCase, Method], results.TimePair],
-    statistic: StatisticName,
-    format_method: Method = results.DCSR,
-) -> Quantity[PaperGraphs]:
-    """Return a function that measures one time divided by that of `format_method`, or by a published time instead."""
-
-    def measure(graphs: PaperGraphs) -> Measured:
-        method = graphs.update(format_method)
-        if method is None:
-            return Measured([])
-        numbers, missing_cases = [], []
-        best_precision = results.operation_precision(graphs.campaign)
-        for precision in graphs.campaign.precisions:
-            for line, case in graphs.cases(precision):
-                name = line.problem if precision == best_precision else f"{line.problem} ({ABBREVIATIONS[precision]})"
-                if number := CaseNumber.over(*pair(case, method), name, line.remarks):
-                    numbers.append(number)
-                elif precision == best_precision:  # a campaign may time updates in this precision alone
-                    missing_cases.append(MissingCase(name, case.why_untimed()))
-        return Measured(numbers, missing_cases)
-
-    return Quantity(measure, statistic)
+def graphs_of(
+    campaign: Campaign, published: Published, variants: JudgedBy = "none", *, sweeps: bool = False
+) -> Cases[Graph]:
+    """Return a campaign's graphs in each precision: those like the paper's, or all, `sweeps` of batches included."""
+    swept = {sweep.line.problem for sweep in results.batch_sweeps(campaign, published)}
+    graphs = [
+        Graph(line, case, variants=variants, is_sweep=line.problem in swept)
+        for precision in campaign.precisions
+        for line in recorded_lines(campaign, published)
+        for case in [results.DynamicCase(campaign, line.problem, precision)]
+        if sweeps or line.problem not in swept
+    ]
+    return Cases(campaign, published, graphs, variants)
 
 
-def _insertion_pair(
-    operation: str, protocol: results.UpdateProtocol
-) -> Callable[[results.DynamicCase, Method], results.TimePair]:
-    """Return a function that finds two times of inserting a whole matrix: into HYB, and into dynamic CSR."""
-    return lambda case, format_method: (
-        results.fastest_update(case, results.HYB, operation, protocol),
-        results.fastest_update(case, format_method, operation, protocol),
-    )
+def _is_timed(graph: Graph) -> bool:
+    return graph.is_timed
 
 
-def _iterative_pair(case: results.DynamicCase, format_method: Method) -> results.TimePair:
-    return results.iterative_pair(format_method)(case)
+# claims: updates -----------------------------------------------------------------------------------------------------
 
 
-def _rival_pair(case: results.DynamicCase, format_method: Method) -> results.TimePair:
-    """Return two times of the iterative test: that of the faster of HYB and CSR, and that of dynamic CSR."""
-    (hyb, dynamic), (_, csr) = (
-        results.iterative_pair(format_method)(case),
-        results.iterative_pair(results.REBUILD)(case),
-    )
-    return min((rival for rival in (hyb, csr) if rival), key=lambda time: time.seconds, default=None), dynamic
+def _update(method: Method, operation: str, protocol: results.UpdateProtocol = results.SORTED) -> Pick:
+    return lambda graph: graph.update(method, operation, protocol)
 
 
-def _speedup_over_sort(case: results.DynamicCase, defragmentation: Method) -> results.TimePair:
-    return case.time(results.HYB_SORT, results.OPERATION_CLOCK), case.time(defragmentation, results.OPERATION_CLOCK)
+def _rival(graph: Graph) -> results.Time | None:
+    """Return the time of the iterative test in the faster of HYB and CSR."""
+    rivals = [graph.update(method, "iterate", results.SORTED) for method in (results.HYB, results.REBUILD)]
+    return min((rival for rival in rivals if rival), key=lambda time: time.seconds, default=None)
 
 
-def _product_quantity(first: Method, second: Method) -> Quantity[PaperGraphs]:
-    """Return a function that measures the mean of one product's time over another's, over graphs and precisions."""
-
-    def measure(graphs: PaperGraphs) -> Measured:
-        first_product, second_product = graphs.product(first), graphs.product(second)
-        if first_product is None or second_product is None:
-            return Measured([])
-        numbers = []
-        for precision in graphs.campaign.precisions:
-            for line, case in graphs.cases(precision):
-                pair = case.time(first_product, results.PRODUCT_CLOCK), case.time(second_product, results.PRODUCT_CLOCK)
-                numbers.append(CaseNumber.over(*pair, f"{line.problem} ({ABBREVIATIONS[precision]})", line.remarks))
-        return Measured([number for number in numbers if number])
-
-    return Quantity(measure, "arithmetic mean")
+#: A time over that of our updates, or over that of the paper's.
+_updates = partial(
+    Comparison[Graph],
+    judged_by=("as_published", "ours"),
+    name=lambda graph: graph.line.problem if graph.is_timed else graph.name_in_precision,
+    reason=lambda graph: graph.case.why_untimed() if graph.is_timed else "",
+)
+#: A whole matrix is inserted, as one batch and batch by batch, by row and in any order.
+INSERTIONS = {
+    f"{way}{order}": _updates(_update(results.HYB, operation, protocol), _update(results.DCSR, operation, protocol))
+    for way, operation in (("streaming", "stream"), ("batches", "insert"))
+    for order, protocol in (("", results.SORTED), ("_any", results.ANY))
+}
 
 
-def _faster_share(first: Method, second: Method) -> Quantity[PaperGraphs]:
-    """Return a function that measures the share of graphs and precisions in which the second product is faster."""
+def _over_printed(file: str, column: str, numerator: Pick, denominator: Pick) -> Quantity[Cases[Graph]]:
+    """Return the median of a ratio of two times over the one that a table prints of the same graph."""
+    ratios = Comparison[Graph](numerator, denominator)
 
-    def measure(graphs: PaperGraphs) -> Measured:
-        measured = _product_quantity(first, second).measure(graphs)
-        return measured._replace(
-            numbers=[number._replace(value=float(number.value > 1), interval=None) for number in measured.numbers]
-        )
+    def number(graph: Graph, printed: Mapping[str, float | None]) -> CaseNumber | None:
+        ratio, theirs = ratios.of(graph), printed.get(graph.line.published or "")
+        if not ratio or not theirs:
+            return None
+        interval = (ratio.interval[0] / theirs, ratio.interval[1] / theirs) if ratio.interval else None
+        return ratio._replace(value=ratio.value / theirs, interval=interval)
 
-    return Quantity(measure, "arithmetic mean")
-
-
-def _memory(segments: str, statistic: StatisticName) -> Quantity[PaperGraphs]:
-    """Return a function that measures the bytes of dynamic CSR over those of HYB; they do not depend on kernels."""
-
-    def measure(graphs: PaperGraphs) -> Measured:
-        if graphs.variants == "as_published":
-            return Measured([])
-        numbers, missing_cases = [], []
-        for line, share in graphs.memory(segments):
-            if line.record and line.record.stand_in:
-                missing_cases.append(MissingCase(line.problem, "a stand-in, made with the published memory"))
-            else:
-                numbers.append(CaseNumber(share, line.problem))
-        return Measured(numbers, missing_cases)
-
-    return Quantity(measure, statistic)
-
-
-def _device_quantity(devices: int, precision: str | None = None, graph: str | None = None) -> Quantity[PaperGraphs]:
-    """Measure the time on one device over the time on several, for single launches or steps within a launch."""
-
-    def measure(graphs: PaperGraphs) -> Measured:
-        if graphs.variants != "paper_tuned" or (precision and precision not in graphs.campaign.precisions):
-            return Measured([])
-        numbers, missing_cases = [], []
-        for line, case in graphs.cases(precision):
-            if graph in (None, line.problem, line.published):
-                times = results.DeviceTimes(line, case)
-                ratio = times.speedup(times.exchanged(devices)) if graph else times.launch_speedup(devices)
-                if ratio:
-                    numbers.append(CaseNumber(ratio, line.problem))
-                else:
-                    missing_cases.append(MissingCase(line.problem, f"no time on {devices} devices in this campaign"))
-        if graph and not numbers and not missing_cases:
-            missing_cases.append(MissingCase(graph, "not in this campaign"))
-        return Measured(numbers, missing_cases)
-
-    return Quantity(measure, "worst" if graph else "arithmetic mean")
-
-
-def _out_of_memory(names: Sequence[str], format_method: Method, operation: str) -> Quantity[PaperGraphs]:
-    """Return a function that counts the graphs for which a format ran out of memory.
-
-    A graph for which it failed otherwise is missing.
-    """
-
-    def measure(graphs: PaperGraphs) -> Measured:
-        numbers, missing_cases = [], []
-        for name in names:
-            case = results.DynamicCase(graphs.campaign, name, results.operation_precision(graphs.campaign))
-            rows = case.select(**format_method.columns, what=operation)
-            statuses = {row.status for row in rows}
-            if "out_of_memory" in statuses or any(row.timed for row in rows):
-                numbers.append(CaseNumber(float("out_of_memory" in statuses), name))
-            elif rows:
-                reason = f"failed: {', '.join(sorted(statuses)).replace('_', ' ')}"
-                missing_cases.append(MissingCase(name, reason))
-            else:
-                missing_cases.append(MissingCase(name, "not in this campaign" if not case.rows else "not tried"))
-        return Measured([] if missing_cases else numbers, missing_cases)
-
-    return Quantity(measure, "sum")
-
-
-def _over_published(
-    file: str, column: str, pair: Callable[[PaperGraphs, results.DynamicCase], results.TimePair]
-) -> Quantity[PaperGraphs]:
-    """Return a function that measures a ratio of two times over the one that a table prints of the same graph."""
-
-    def measure(graphs: PaperGraphs) -> Measured:
+    def measure(graphs: Cases[Graph]) -> Measured:
         printed = {item["problem"]: number_of(item[column]) for item in graphs.published[file]}
-        numbers = []
-        for line, case in graphs.cases():
-            ratio, theirs = (
-                CaseNumber.over(*pair(graphs, case), line.problem, line.remarks),
-                printed.get(line.published or ""),
-            )
-            if ratio and theirs:
-                interval = (ratio.interval[0] / theirs, ratio.interval[1] / theirs) if ratio.interval else None
-                numbers.append(ratio._replace(value=ratio.value / theirs, interval=interval))
-        return Measured(numbers)
+        return Comparison[Graph](lambda graph: number(graph, printed)).where(_is_timed).measure(graphs)
 
     return Quantity(measure, "median")
 
 
-def _conversion_pair(conversion: Method) -> Callable[[PaperGraphs, results.DynamicCase], results.TimePair]:
-    """Return a function that finds the times of a conversion and of a copy, both by kernels of ours."""
-
-    def pair(graphs: PaperGraphs, case: results.DynamicCase) -> results.TimePair:
-        if graphs.variants != "ours":
-            return None, None
-        return case.time(conversion, results.OPERATION_CLOCK), case.time(results.COPY, results.OPERATION_CLOCK)
-
-    return pair
+def _by_ours(method: Method) -> Pick:
+    """Return the time of a method if claims are judged by our kernels."""
+    return lambda graph: graph[method] if graph.variants == "ours" else None
 
 
-def _operation_pair(operation: Method) -> Callable[[PaperGraphs, results.DynamicCase], results.TimePair]:
-    """Return a function that finds the times of an operation and of one product with CSR, both by events."""
-
-    def pair(graphs: PaperGraphs, case: results.DynamicCase) -> results.TimePair:
-        method = graphs.update(operation)
-        product = results.OWN_PRODUCT if graphs.variants == "ours" else results.as_published(results.CSR)
-        return (
-            (case.time(method, results.OPERATION_CLOCK), case.time(product, results.OPERATION_CLOCK))
-            if method
-            else (None, None)
-        )
-
-    return pair
+def _product_with_csr(graph: Graph) -> results.Time | None:
+    """Return the time of one product with CSR by events: ours, or as published."""
+    product = results.OWN_PRODUCT if graph.variants == "ours" else results.as_published(results.CSR)
+    return graph.case.time(product, graph.clock)
 
 
-def _rebuild_over_product(graphs: PaperGraphs) -> Measured:
+def _rebuild_over_product(graph: Graph) -> CaseNumber | None:
     """Return the time of making CSR again with a batch over that of a product with it, the library's included."""
-    numbers = []
-    for times in results.operation_times(graphs.campaign, graphs.lines):
-        if cost := results.update_cost(times, results.REBUILD):
-            numbers.append(CaseNumber(cost.update / cost.product, times.line.problem))
-    return Measured(numbers, [] if numbers else [MissingCase("all graphs", "not both timed")])
+    cost = results.update_cost(graph, results.REBUILD)
+    return CaseNumber(cost.update / cost.product, graph.line.problem) if cost else None
 
 
-def _over_others(names: Sequence[str], devices: int) -> Quantity[PaperGraphs]:
-    """Return a function that measures some graphs' speedups by devices over the mean of all others."""
+def _out_of_memory(names: Sequence[str], method: Method, operation: str) -> Quantity[Cases[Graph]]:
+    """Return how many of some graphs a format ran out of memory for; one for which it failed otherwise is missing."""
 
-    def measure(graphs: PaperGraphs) -> Measured:
-        every = _device_quantity(devices).measure(graphs)
-        published = {line.problem: line.published or line.problem for line in graphs.lines}
+    def measure(graphs: Cases[Graph]) -> Measured:
+        numbers, missing = [], []
+        for name in names:
+            case = results.DynamicCase(graphs.campaign, name, results.operation_precision(graphs.campaign))
+            rows = case.select(**method.columns, what=operation)
+            statuses = {row.status for row in rows}
+            if "out_of_memory" in statuses or any(row.timed for row in rows):
+                numbers.append(CaseNumber(float("out_of_memory" in statuses), name))
+            elif rows:
+                missing.append(MissingCase(name, f"failed: {', '.join(sorted(statuses)).replace('_', ' ')}"))
+            else:
+                missing.append(MissingCase(name, "not tried" if case.rows else ABSENT))
+        return Measured([] if missing else numbers, missing)
+
+    return Quantity(measure, "sum")
+
+
+# claims: products, memory, devices -----------------------------------------------------------------------------------
+
+ADAPTIVE_OVER_HYB = results.compared_products(results.HYB_PRODUCT, results.IN_ORDER)
+
+
+def _memory(segments: str) -> Comparison[Graph]:
+    """Return the ratio of a format's bytes to HYB's: `DCSR-4`, or `CSR`; it does not depend on kernels."""
+
+    def fraction(graph: Graph) -> float | None:
+        is_stand_in = graph.line.record and graph.line.record.stand_in
+        return graph.memory[segments] / graph.memory["HYB"] if graph.memory and not is_stand_in else None
+
+    return Comparison(
+        fraction,
+        counts=_is_timed,
+        judged_by=("paper_tuned", "ours", "none"),
+        notes=no_notes,
+        reason=lambda graph: "a stand-in, made with the published memory" if graph.memory else "",
+    )
+
+
+def _on_devices(devices: int) -> Comparison[Graph]:
+    """Return the time of a product on one device over that on several, as single launches."""
+    return Comparison(
+        lambda graph: graph.devices.launch_speedup(devices),
+        judged_by=("paper_tuned",),
+        notes=no_notes,
+        reason=lambda graph: f"no time on {devices} devices in this campaign",
+    )
+
+
+def _of_graph(name: str, devices: int) -> Quantity[Cases[Graph]]:
+    """Return the time of one graph's step on one device over that on several, with the exchange."""
+
+    def speedup(graph: Graph) -> float | None:
+        return graph.devices.speedup(graph.devices.exchanged(devices))
+
+    steps = replace(_on_devices(devices), numerator=speedup, empty=MissingCase(name, ABSENT))
+    return steps.where(_is_timed, lambda graph: name in (graph.line.problem, graph.line.published)).worst()
+
+
+def _in(precision: str) -> Callable[[Graph], bool]:
+    return lambda graph: graph.case.precision == precision
+
+
+def _over_others(names: Sequence[str], devices: int) -> Quantity[Cases[Graph]]:
+    """Return some graphs' speedups by devices over the mean of all others."""
+
+    def measure(graphs: Cases[Graph]) -> Measured:
+        every = _on_devices(devices).where(_is_timed).measure(graphs)
+        published = {graph.line.problem: graph.line.published or graph.line.problem for graph in graphs}
         others = [number.value for number in every.numbers if published[number.case] not in names]
         numbers = [
             number._replace(value=number.value / fmean(others))
@@ -298,73 +243,52 @@ def _over_others(names: Sequence[str], devices: int) -> Quantity[PaperGraphs]:
             if others and published[number.case] in names
         ]
         reason = f"no time of them and of others on {devices} devices in this campaign"
-        return Measured(numbers, [] if numbers else [MissingCase(", ".join(names), reason)])
+        return Measured.any_of(numbers, ", ".join(names), reason)
 
     return Quantity(measure, "most")
 
 
-def _nearly_linear(devices: int) -> Quantity[PaperGraphs]:
-    """Return a function that measures the share of graphs whose speedup by devices is nearly linear."""
-
-    def measure(graphs: PaperGraphs) -> Measured:
-        every = _device_quantity(devices).measure(graphs)
-        near = [number._replace(value=float(number.value >= NEARLY_LINEAR * devices)) for number in every.numbers]
-        return every._replace(numbers=near)
-
-    return Quantity(measure, "arithmetic mean")
-
-
-STATISTICS: Mapping[str, StatisticName] = {"mean": "arithmetic mean", "most": "most", "least": "least"}
-QUANTITIES: ClaimQuantities[PaperGraphs] = {
+#: Quantities by name in `config/claims/dynamic_csr.csv`.
+QUANTITIES: ClaimQuantities[Cases[Any]] = {
     **{
-        f"{way}{order}_{name}": _update_quantity(_insertion_pair(operation, protocol), statistic)
-        for way, operation in (("streaming", "stream"), ("batches", "insert"))  # as one batch, and batch by batch
-        for order, protocol in (("", results.SORTED), ("_any", results.ANY))
-        for name, statistic in STATISTICS.items()
+        f"{name}_{statistic}": quantity
+        for name, speedup in INSERTIONS.items()
+        for statistic, quantity in (("mean", speedup.mean()), ("most", speedup.most()), ("least", speedup.least()))
     },
-    "iterative_most": _update_quantity(_iterative_pair, "most"),
-    "iterative_least": _update_quantity(_rival_pair, "least"),
-    "defragmentation_mean": _update_quantity(_speedup_over_sort, "arithmetic mean", results.DEFRAGMENTATION),
-    "fragmented_mean": _product_quantity(results.FRAGMENTED, results.DEFRAGMENTED),
-    "defragmented_mean": _product_quantity(results.DEFRAGMENTED, results.CSR),
-    "adaptive_mean": _product_quantity(results.HYB_PRODUCT, results.IN_ORDER),
-    "adaptive_share": _faster_share(results.HYB_PRODUCT, results.IN_ORDER),
-    "by_size_mean": _product_quantity(results.IN_ORDER, results.BY_SIZE),
-    "memory_4_mean": _memory("DCSR-4", "arithmetic mean"),
-    "memory_2_most": _memory("DCSR-2", "most"),
-    "two_devices_single": _device_quantity(2, "single"),
-    "two_devices_double": _device_quantity(2, "double"),
-    **{
-        f"{graph}_on_{devices}": _device_quantity(devices, graph=graph)
-        for graph in ("internet", "enron")
-        for devices in (2, 4, 8)
-    },
+    "iterative_most": _updates(_update(results.HYB, "iterate"), _update(results.DCSR, "iterate")).most(),
+    "iterative_least": _updates(_rival, _update(results.DCSR, "iterate")).least(),
+    "defragmentation_mean": _updates(results.HYB_SORT, results.DEFRAGMENTATION).mean(),
+    "rebuild_over_product": Comparison[Graph](
+        _rebuild_over_product, counts=_is_timed, empty=MissingCase("all graphs", "not both timed")
+    ).median(),
     "csr_out_of_memory": _out_of_memory(LARGE_GRAPHS, results.REBUILD, "iterate"),
     "hyb_out_of_memory": _out_of_memory(LARGEST_GRAPH, results.HYB, "stream"),
     **{
-        conversion.key: _over_published("conversions", conversion.key, _conversion_pair(conversion))
+        conversion.key: _over_printed("conversions", conversion.key, _by_ours(conversion), _by_ours(results.COPY))
         for conversion in results.CONVERSIONS
     },
     **{
-        operation.key: _over_published("operations", operation.key, _operation_pair(operation))
+        operation.key: _over_printed("operations", operation.key, operation, _product_with_csr)
         for operation in (results.DEFRAGMENTATION, results.HYB_SORT)
     },
-    "binned_mean": _product_quantity(results.DEFRAGMENTED, results.IN_ORDER),
-    "rebuild_over_product": Quantity(_rebuild_over_product, "median"),
-    "memory_3_mean": _memory("DCSR-3", "arithmetic mean"),
-    "memory_csr_most": _memory("CSR", "most"),
+    "fragmented_mean": results.compared_products(results.FRAGMENTED, results.DEFRAGMENTED).mean(),
+    "defragmented_mean": results.compared_products(results.DEFRAGMENTED, results.CSR).mean(),
+    "adaptive_mean": ADAPTIVE_OVER_HYB.mean(),
+    "adaptive_share": ADAPTIVE_OVER_HYB.share(),
+    "by_size_mean": results.compared_products(results.IN_ORDER, results.BY_SIZE).mean(),
+    "binned_mean": results.compared_products(results.DEFRAGMENTED, results.IN_ORDER).mean(),
+    "memory_4_mean": _memory("DCSR-4").mean(),
+    "memory_3_mean": _memory("DCSR-3").mean(),
+    "memory_2_most": _memory("DCSR-2").most(),
+    "memory_csr_most": _memory("CSR").most(),
+    "two_devices_single": _on_devices(2).where(_in("single")).mean(),
+    "two_devices_double": _on_devices(2).where(_in("double")).mean(),
     "long_rows_on_2": _over_others(LONG_ROWS, 2),
     "small_graphs_on_2": _over_others(SMALL_GRAPHS, 2),
-    "nearly_linear_on_8": _nearly_linear(8),
+    "nearly_linear_on_8": _on_devices(8).where(_is_timed).share(lambda speedup: speedup >= NEARLY_LINEAR * 8),
+    **{f"{name}_on_{devices}": _of_graph(name, devices) for name in SMALL_GRAPHS for devices in (2, 4, 8)},
 }
-
-
-@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
-def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: JudgedBy) -> PaperGraphs:
-        return PaperGraphs.of(source, published, variants)
-
-    return claims_table(campaign, load_claims(STUDY_NAME), QUANTITIES, data)
+register_claims(STUDY_NAME, CITED, QUANTITIES, graphs_of)
 
 
 class ReadUpdate(NamedTuple):
@@ -386,8 +310,8 @@ READ_UPDATES = (("stream", results.SORTED), ("stream", results.ANY), ("iterate",
 
 @table(STUDY_NAME, "table-readings", title="Updates as published, by reading", numbering=f"section 5.3.1 of {CITED}")
 def readings(campaign: Campaign, published: Published) -> Table:
-    graphs = PaperGraphs.of(campaign, published, "as_published")
-    cases = [ReadUpdate(line, case, *update) for line, case in graphs.cases() for update in READ_UPDATES]
+    graphs = filter(_is_timed, graphs_of(campaign, published))
+    cases = [ReadUpdate(graph.line, graph.case, *update) for graph in graphs for update in READ_UPDATES]
     read = {
         name: replace(results.DCSR_PUBLISHED, columns={**results.DCSR_PUBLISHED.columns, "reading": name})
         for name in READING_TITLES
@@ -416,8 +340,7 @@ def readings(campaign: Campaign, published: Published) -> Table:
         f"Iterate: each batch is followed by {PRODUCTS_PER_BATCH} products with the rows in the bins of before the",
         "first, a kernel a bin. Claims are judged by the text.",
         "Nothing as published was measured in this campaign." if not cases else "",
-        measurement_note(campaign, results.OPERATION_CLOCK),
-        unavailable_note(campaign),
+        closing_notes(campaign, results.OPERATION_CLOCK),
     ]
     return table_of(columns, cases, join_sentences(caption), is_empty=not cases)
 
@@ -428,222 +351,138 @@ def readings(campaign: Campaign, published: Published) -> Table:
 RANDOM_PROBLEM = "large/sweep_uniform"
 #: The largest batches for which inserting is compared with a rebuild.
 MAX_REBUILT_BATCH = 30_000
-BILLION = 1e9
 
 
-@dataclass(frozen=True)
-class TargetData:
-    """Measurements that are compared with the targets in `config/targets/dynamic_csr.csv`."""
-
-    campaign: Campaign
-    cases: list[results.Times]
-    #: For each clock, the product times in all precisions.
-    products: Mapping[ClockName, list[results.ProductTimes]]
-    #: Names of the problems with batches of growing sizes.
-    sweeps: set[str]
-
-    @classmethod
-    def of(cls, campaign: Campaign, published: Published) -> TargetData:
-        clocks: tuple[ClockName, ...] = (results.PRODUCT_CLOCK, "event")
-        products = {
-            clock: [
-                times
-                for precision in campaign.precisions
-                for times in results.product_times(campaign, published, precision, clock=clock)
-            ]
-            for clock in clocks
-        }
-        sweeps = {sweep.line.problem for sweep in results.batch_sweeps(campaign, published)}
-        return cls(campaign, results.operation_times(campaign, recorded_lines(campaign, published)), products, sweeps)
-
-
-DynamicQuantity = Quantity[TargetData]
-
-
-def _case_value(value: float, times: results.Times, *case_times: results.Time, label: str = "") -> CaseNumber:
-    """Return a number with the name of its case, and the notes on its problem and its times."""
-    notes = dict.fromkeys(note for time in case_times for note in results.time_notes(time))
-    return CaseNumber(value, times.line.problem + label, (*times.line.remarks, *notes))
+def _rate(size: int, seconds: float) -> float:
+    return size / seconds / 1e9
 
 
 def _batches(
     sizes: Sequence[int],
     protocol: results.UpdateProtocol,
-    number: Callable[[int, float], float],
+    number: Callable[[int, float], float] = _rate,
     *,
     is_time: bool = False,
-) -> DynamicQuantity:
-    """Return one number for each batch of random entries that is inserted alone."""
+) -> Quantity[Cases[Graph]]:
+    """Return one number for each batch of random entries that is inserted alone; none unless all were timed."""
 
-    def measure(data: TargetData) -> Measured:
-        case = results.DynamicCase(data.campaign, RANDOM_PROBLEM, results.operation_precision(data.campaign))
+    def measure(graphs: Cases[Graph]) -> Measured:
+        case = results.DynamicCase(graphs.campaign, RANDOM_PROBLEM, results.operation_precision(graphs.campaign))
         times = {size: results.fastest_update(case, results.DCSR, "batch", protocol, batch=size) for size in sizes}
         missing_sizes = " or ".join(f"{size:,} ({protocol.title})" for size, time in times.items() if time is None)
-        if not missing_sizes:
-            return Measured(
-                [
-                    CaseNumber(
-                        number(size, time.seconds),
-                        f"{RANDOM_PROBLEM}, {size:,}, {protocol.title}",
-                        results.time_notes(time),
-                    )
-                    for size, time in times.items()
-                    if time
-                ]
-            )
-        reason = f"no batch of {missing_sizes} was timed" if case.is_measured else case.why_not()
-        if RANDOM_PROBLEM not in data.campaign.problems:
-            reason = "not in this campaign"
-        return Measured([], [MissingCase(RANDOM_PROBLEM, reason)])  # no worst case unless all are timed
+        if missing_sizes:
+            reason = f"no batch of {missing_sizes} was timed" if case.is_measured else case.why_not()
+            is_absent = RANDOM_PROBLEM not in graphs.campaign.problems
+            return Measured([], [MissingCase(RANDOM_PROBLEM, ABSENT if is_absent else reason)])
+        names = {size: f"{RANDOM_PROBLEM}, {size:,}, {protocol.title}" for size in sizes}
+        return Measured(
+            [
+                CaseNumber(number(size, time.seconds), names[size], results.time_notes(time))
+                for size, time in times.items()
+                if time
+            ]
+        )
 
     return Quantity(measure, at_most=is_time, is_time=is_time)
 
 
-def _rate(size: int, seconds: float) -> float:
-    return size / seconds / BILLION
+def _time_notes(graph: Graph, *times: results.Time) -> tuple[str, ...]:
+    """Return the notes on a graph and on its times."""
+    notes = dict.fromkeys(note for time in times for note in results.time_notes(time))
+    return (*graph.line.remarks, *notes)
 
 
-def _speedup_over_hybrid(protocol: results.UpdateProtocol) -> DynamicQuantity:
-    """Measure the time of streaming a whole matrix into HYB over that into dynamic CSR; sweeps are left out."""
+def _speedup_over_rebuild(min_entries: int) -> Quantity[Cases[Graph]]:
+    """Return the time of rebuilding CSR over inserting, for all timed batches up to `MAX_REBUILT_BATCH` entries."""
 
-    def measure(data: TargetData) -> Measured:
+    def measure(graphs: Cases[Graph]) -> Measured:
         numbers = [
-            _case_value(hybrid_time.seconds / dynamic.seconds, times, hybrid_time, dynamic)
-            for times in data.cases
-            if times.line.problem not in data.sweeps
-            for hybrid_time, dynamic in [results.streaming_pair(protocol)(times.case)]
-            if hybrid_time and dynamic
+            CaseNumber(
+                rebuilt.seconds / dynamic.seconds,
+                f"{graph.line.problem}, batches of {size:,}, {protocol.title}",
+                _time_notes(graph, dynamic, rebuilt),
+            )
+            for graph in graphs
+            if graph.is_timed and graph.grown_entries >= min_entries
+            for protocol in (results.ANY, results.SORTED)
+            for operation in ("batch", "insert")[: 1 if graph.is_sweep else 2]  # batches of sweeps have all sizes
+            for size in sorted({row.batch for row in graph.case.select(what=operation) if row.batch})
+            if size <= MAX_REBUILT_BATCH
+            if (dynamic := results.fastest_update(graph.case, results.DCSR, operation, protocol, batch=size))
+            if (rebuilt := results.fastest_update(graph.case, results.REBUILD, operation, protocol, batch=size))
         ]
-        return Measured(numbers, empty_reason="no matrix was streamed into both")
-
-    return Quantity(measure, "mean")
-
-
-def _speedup_over_rebuild(min_entries: int) -> DynamicQuantity:
-    """Measure the time of rebuilding CSR over inserting, for all timed batches up to `MAX_REBUILT_BATCH` entries."""
-
-    def measure(data: TargetData) -> Measured:
-        numbers = []
-        for times in data.cases:
-            case, is_sweep = times.case, times.line.problem in data.sweeps
-            if times.grown_entries < min_entries:
-                continue
-            for protocol in (results.ANY, results.SORTED):
-                for operation in ("batch",) if is_sweep else ("batch", "insert"):  # batches of sweeps have all sizes
-                    sizes = {row.batch for row in case.select(what=operation) if row.batch}
-                    for size in sorted(size for size in sizes if size <= MAX_REBUILT_BATCH):
-                        dynamic, rebuilt = (
-                            results.fastest_update(case, format_method, operation, protocol, batch=size)
-                            for format_method in (results.DCSR, results.REBUILD)
-                        )
-                        if dynamic and rebuilt:
-                            label = f", batches of {size:,}, {protocol.title}"
-                            value = rebuilt.seconds / dynamic.seconds
-                            numbers.append(_case_value(value, times, dynamic, rebuilt, label=label))
         return Measured(numbers, empty_reason=f"no batch of up to {MAX_REBUILT_BATCH:,} was timed with both")
 
     return Quantity(measure)
 
 
-def _defragmentation(min_entries: int) -> DynamicQuantity:
-    """Measure defragmentation's bandwidth over a plain copy's bandwidth."""
-
-    def measure(data: TargetData) -> Measured:
-        numbers = []
-        for times in data.cases:
-            moving_time, copy = times[results.DEFRAGMENTATION], times.case.bound("copy", results.OPERATION_CLOCK)
-            if times.grown_entries >= min_entries and moving_time and copy and moving_time.row.bytes:
-                speeds = [float(item.row.bytes or 0) / item.seconds for item in (moving_time, copy)]
-                numbers.append(_case_value(speeds[0] / speeds[1], times, moving_time, copy))
-        return Measured(numbers, empty_reason=f"no matrix of {min_entries:,} entries and more has a time of both")
-
-    return Quantity(measure)
+def _is_large(min_entries: int) -> Callable[[Graph], bool]:
+    return lambda graph: graph.grown_entries >= min_entries
 
 
-_TWINS = "no two products under one schedule were timed"
+def _has_grown_by_a_tenth(graph: Graph) -> bool:
+    return not graph.is_sweep
 
 
-def _products(
-    pair: Callable[[results.ProductTimes], results.TimePair],
-    statistic: StatisticName = "worst",
-    *,
-    at_most: bool = True,
-    empty_reason: str = _TWINS,
-    sweeps: bool = True,
-    clock: ClockName = results.PRODUCT_CLOCK,
-) -> DynamicQuantity:
-    """Measure a ratio of products; leave sweeps out if the target is for graphs that have grown by a tenth."""
-
-    def measure(data: TargetData) -> Measured:
-        numbers = [
-            _case_value(value, times, label=f" ({ABBREVIATIONS[times.case.precision]})")
-            for times in data.products[clock]
-            if sweeps or times.line.problem not in data.sweeps
-            if (value := ratio_of(*pair(times))) is not None
-        ]
-        return Measured(numbers, empty_reason=empty_reason)
-
-    return Quantity(measure, statistic, at_most)
+def _hybrid(protocol: results.UpdateProtocol) -> Comparison[Graph]:
+    """Return the time of streaming a whole matrix into HYB over that into dynamic CSR."""
+    hybrid, dynamic = (_update(method, "stream", protocol) for method in (results.HYB, results.DCSR))
+    updates = Comparison[Graph](hybrid, dynamic, notes=_time_notes, empty_reason="no matrix was streamed into both")
+    return updates.where(_is_timed, _has_grown_by_a_tenth)
 
 
-def _fragmented_over_defragmented(
-    statistic: StatisticName = "worst", clock: ClockName = results.PRODUCT_CLOCK
-) -> DynamicQuantity:
-    return _products(lambda times: times.state_twins, statistic, sweeps=False, clock=clock)
+def _defragmentation(min_entries: int) -> Comparison[Graph]:
+    """Return defragmentation's bandwidth over a plain copy's bandwidth."""
+
+    def bandwidths(graph: Graph) -> CaseNumber | None:
+        moving, copy = graph[results.DEFRAGMENTATION], graph.case.bound("copy", graph.clock)
+        if not (moving and copy and moving.row.bytes):
+            return None
+        speed, copy_speed = (float(time.row.bytes or 0) / time.seconds for time in (moving, copy))
+        return CaseNumber(speed / copy_speed, graph.line.problem, _time_notes(graph, moving, copy))
+
+    reason = f"no matrix of {min_entries:,} entries and more has a time of both"
+    return Comparison[Graph](bandwidths, empty_reason=reason).where(_is_timed, _is_large(min_entries))
 
 
-def _library_over_ours(statistic: StatisticName = "worst", clock: ClockName = results.PRODUCT_CLOCK) -> DynamicQuantity:
-    missing_reason = "no product of the library and of ours was timed"
-    return _products(
-        lambda times: (times[results.LIBRARY], times[results.OURS]),
-        statistic,
-        at_most=False,
-        empty_reason=missing_reason,
-        clock=clock,
-    )
+def _device_speedup(devices: int, min_entries: int, *, is_overlapped: bool = False) -> Quantity[Cases[Graph]]:
+    """Return the time of the fastest product on one device over the time of a step on several devices."""
 
+    def step(graph: Graph) -> results.Time | None:
+        steps = graph.devices
+        found = steps.overlapped(devices) if is_overlapped else steps.alone(devices)
+        return found.reported_time if found else None
 
-def _device_speedup(devices: int, min_entries: int, *, is_overlapped: bool = False) -> DynamicQuantity:
-    """Measure the time of the fastest product on one device over the time of a step on several devices."""
     exchange = "with the exchange overlapped" if is_overlapped else "without an exchange"
-    missing_reason = (
+    reason = (
         f"no matrix of {min_entries:,} entries and more has times on one device and, {exchange}, on {devices} devices"
     )
-
-    def measure(data: TargetData) -> Measured:
-        numbers = []
-        for case in data.cases:
-            times = results.DeviceTimes(case.line, case.case)
-            step = times.overlapped(devices) if is_overlapped else times.alone(devices)
-            single_time = times.on_one
-            if times.grown_entries >= min_entries and step and single_time:
-                numbers.append(_case_value(single_time.seconds / step.seconds, times, single_time, step.reported_time))
-        return Measured(numbers, empty_reason=missing_reason)
-
-    return Quantity(measure)
+    speedup = Comparison[Graph](lambda graph: graph.devices.on_one, step, notes=_time_notes, empty_reason=reason)
+    return speedup.where(_is_timed, _is_large(min_entries)).worst()
 
 
-#: Functions that measure targets, by the targets' names in `config/targets/dynamic_csr.csv`.
-TARGET_QUANTITIES: Mapping[str, DynamicQuantity] = {
-    "random_1e6_rate": _batches((10**6,), results.ANY, _rate),
-    "random_1e7_rate": _batches((10**7,), results.ANY, _rate),
-    "unique_rate": _batches((10**6, 10**7), results.ANY_UNIQUE, _rate),
+FRAGMENTED_OVER_DEFRAGMENTED = results.FRAGMENTED_OVER_DEFRAGMENTED.where(lambda times: not times.is_sweep)
+#: Quantities by name in `config/targets/dynamic_csr.csv`.
+TARGET_QUANTITIES: Mapping[str, Quantity[Cases[Any]]] = {
+    "random_1e6_rate": _batches((10**6,), results.ANY),
+    "random_1e7_rate": _batches((10**7,), results.ANY),
+    "unique_rate": _batches((10**6, 10**7), results.ANY_UNIQUE),
     "batch_1e3_micro": _batches((1000,), results.ANY, lambda size, seconds: seconds * MICRO, is_time=True),
-    "sorted_1e7_rate": _batches((10**7,), results.SORTED, _rate),
-    "hybrid_mean": _speedup_over_hybrid(results.SORTED),
-    "hybrid_any_mean": _speedup_over_hybrid(results.ANY),
+    "sorted_1e7_rate": _batches((10**7,), results.SORTED),
+    "hybrid_mean": _hybrid(results.SORTED).geometric_mean(),
+    "hybrid_any_mean": _hybrid(results.ANY).geometric_mean(),
     "rebuild_worst": _speedup_over_rebuild(8 * 10**6),
-    "defragmented_median": _products(results.defragmented_over_csr, "median"),
-    "defragmented_worst": _products(results.defragmented_over_csr),
-    "fragmented_median": _fragmented_over_defragmented("median"),
-    "fragmented_worst": _fragmented_over_defragmented(),
-    "library_worst": _library_over_ours(),
-    "library_mean": _library_over_ours("mean"),
-    "library_median": _library_over_ours("median"),
-    "event_defragmented_median": _products(results.defragmented_over_csr, "median", clock="event"),
-    "event_fragmented_median": _fragmented_over_defragmented("median", "event"),
-    "event_library_median": _library_over_ours("median", "event"),
-    "defragmentation_worst": _defragmentation(10**7),
+    "defragmented_median": results.DEFRAGMENTED_OVER_CSR.median(at_most=True),
+    "defragmented_worst": results.DEFRAGMENTED_OVER_CSR.worst(at_most=True),
+    "event_defragmented_median": results.DEFRAGMENTED_OVER_CSR.by("event").median(at_most=True),
+    "fragmented_median": FRAGMENTED_OVER_DEFRAGMENTED.median(at_most=True),
+    "fragmented_worst": FRAGMENTED_OVER_DEFRAGMENTED.worst(at_most=True),
+    "event_fragmented_median": FRAGMENTED_OVER_DEFRAGMENTED.by("event").median(at_most=True),
+    "library_worst": results.LIBRARY_OVER_OURS.worst(),
+    "library_mean": results.LIBRARY_OVER_OURS.geometric_mean(),
+    "library_median": results.LIBRARY_OVER_OURS.median(),
+    "event_library_median": results.LIBRARY_OVER_OURS.by("event").median(),
+    "defragmentation_worst": _defragmentation(10**7).worst(),
     "devices_2_worst": _device_speedup(2, 10**7),
     "devices_4_worst": _device_speedup(4, 10**7),
     "overlapped_2_worst": _device_speedup(2, 5 * 10**7, is_overlapped=True),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from repro.bench.rows import OUTSIDE, ClockName
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
+from repro.results.columns import ABBREVIATIONS
+from repro.results.comparisons import Comparison
 from repro.results.energy import register_energy
-from repro.results.problem_lines import ProblemLine, problem_lines, recorded_lines
+from repro.results.problem_lines import MethodTimes, ProblemLine, problem_lines, times_of
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
 from repro.results.tables import Cell
@@ -56,20 +60,10 @@ def operation_precision(campaign: Campaign) -> str:
 
 
 @dataclass(frozen=True)
-class Times:
-    """The times of one problem in one precision by one clock: `times[method]` is None if there is no time."""
+class Times(MethodTimes[DynamicRow]):
+    """The times of one problem in one precision, by events unless another clock is given."""
 
-    line: ProblemLine
-    case: DynamicCase
     clock: ClockName = field(default=OPERATION_CLOCK, kw_only=True)
-
-    def __getitem__(self, method: Method) -> Time | None:
-        return self.case.time(method, self.clock)
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """The results of the `facts` step for the problem; empty if none were recorded."""
-        return self.line.record.facts.get(STUDY_NAME, {}) if self.line.record else {}
 
     @property
     def grown_entries(self) -> int:
@@ -95,9 +89,7 @@ def as_published(method: Method) -> Method:
 
 
 DEFRAGMENTATION = Method(
-    "DCSR_defragment",
-    "DCSR defragmentation",
-    columns={"what": "defragment", "format": "dcsr", "space": EXTENDED},
+    "DCSR_defragment", "DCSR defragmentation", columns={"what": "defragment", "format": "dcsr", "space": EXTENDED}
 )
 HYB_SORT = Method("HYB_sort", "HYB sort", columns={"what": "sort", "format": "hyb"})
 
@@ -171,6 +163,10 @@ class ProductTimes(Times):
             self.clock,
         )
 
+    @property
+    def name_in_precision(self) -> str:
+        return f"{self.line.problem} ({ABBREVIATIONS[self.case.precision]})"
+
     def gflops(self, method: Method) -> float | None:
         """Return the rate of a method in GFLOPS, with two operations for each entry of the grown matrix."""
         time = self[method]
@@ -181,16 +177,7 @@ def product_times(
     campaign: Campaign, published: Published, *precisions: str, clock: ClockName = PRODUCT_CLOCK
 ) -> list[ProductTimes]:
     """Return the product times of all problems in the given precisions, in the paper's order, then by growing size."""
-    return [
-        ProductTimes(line, DynamicCase(campaign, line.problem, precision), clock=clock)
-        for line in recorded_lines(campaign, published)
-        for precision in precisions
-    ]
-
-
-def defragmented_over_csr(times: ProductTimes) -> TimePair:
-    csr, defragmented_time = times.csr_twins
-    return defragmented_time, csr
+    return times_of(ProductTimes, campaign, published, precisions, clock=clock)
 
 
 def _twins(first: Selection[DynamicRow], other_rows: Selection[DynamicRow], clock: ClockName) -> TimePair:
@@ -205,6 +192,15 @@ def _twins(first: Selection[DynamicRow], other_rows: Selection[DynamicRow], cloc
     fastest = {key: time for key, rows in twins.items() if (time := Selection(rows).fastest(clock))}
     base = first.select(lambda row: schedule(row) in fastest).fastest(clock)
     return (base, fastest[schedule(base.row)]) if base else (None, None)
+
+
+#: A time over another, of products, each problem in each precision.
+compared_products = partial(Comparison[Any], clock=PRODUCT_CLOCK, name=attrgetter("name_in_precision"))
+_compared_twins = partial(compared_products, empty_reason="no two products under one schedule were timed")
+DEFRAGMENTED_OVER_CSR = _compared_twins(lambda times: times.csr_twins[1], lambda times: times.csr_twins[0])
+FRAGMENTED_OVER_DEFRAGMENTED = _compared_twins(lambda times: times.state_twins[0], lambda times: times.state_twins[1])
+LIBRARY_OVER_OURS = compared_products(LIBRARY, OURS, empty_reason="no product of the library and of ours was timed")
+LIBRARY_CSR_OVER_OURS = compared_products(LIBRARY_CSR, OURS)
 
 
 # updates -------------------------------------------------------------------------------------------------------------
@@ -291,15 +287,12 @@ def update_failure(case: DynamicCase, formats: Iterable[Method], *operations: st
     return None
 
 
-@dataclass(frozen=True)
-class Sweep(Times):
+class Sweep(NamedTuple):
     """A problem with batches of growing sizes; each batch is inserted alone into the initial matrix."""
 
+    line: ProblemLine
     #: Sizes of the timed batches in ascending order, in entries.
     sizes: tuple[int, ...]
-
-    def seconds(self, format_method: Method, protocol: UpdateProtocol, size: int | None) -> Time | None:
-        return fastest_update(self.case, format_method, "batch", protocol, batch=size)
 
 
 def batch_sweeps(campaign: Campaign, published: Published) -> list[Sweep]:
@@ -310,7 +303,7 @@ def batch_sweeps(campaign: Campaign, published: Published) -> list[Sweep]:
         batches = times.facts.get("batches", {})
         if rows or batches.get("least") != batches.get("most"):
             sizes = {row.batch for row in rows if row.timed and row.batch}
-            sweeps.append(Sweep(times.line, times.case, tuple(sorted(sizes))))
+            sweeps.append(Sweep(times.line, tuple(sorted(sizes))))
     return sweeps
 
 
@@ -354,9 +347,9 @@ GAIN_WORDS = "Always, never: dynamic CSR is the faster, or the slower, for every
 
 
 class Cost(NamedTuple):
-    """The time of one batch and of one product for a matrix that grows."""
+    """The time of one batch and of one product after it, for a matrix that grows."""
 
-    #: Seconds per batch: time of all batches in sequence, sorted by row, divided by the number of batches.
+    #: Seconds per batch: of all batches in sequence by row, over their number, or of one that is inserted alone.
     update: float
     #: Seconds per product with the grown matrix.
     product: float
@@ -366,10 +359,15 @@ class Cost(NamedTuple):
     keys: tuple[str, ...]
 
 
-def update_cost(times: Times, format_method: Method) -> Cost | None:
-    """Return the cost of a batch and of a product in a format; None if there are no times."""
-    batches = times.facts.get("batches", {}).get("count")
-    insertion = fastest_update(times.case, format_method, "insert", _row_protocol(format_method))
+def update_cost(times: Times, format_method: Method, size: int | None = None) -> Cost | None:
+    """Return the cost of a batch and of a product in a format, or of a batch of `size` alone; None without times."""
+    batches = 1 if size else times.facts.get("batches", {}).get("count")
+    protocol = ANY if size else _row_protocol(format_method)
+    insertion = (
+        fastest_update(times.case, format_method, "batch", protocol, batch=size)
+        if size
+        else fastest_update(times.case, format_method, "insert", protocol)
+    )
     product = fastest_product(times.case, format_method)
     if not batches or insertion is None or product is None:
         return None
@@ -386,53 +384,47 @@ def fastest_product(case: DynamicCase, format_method: Method) -> Time | None:
     return min((time for time in times if time), key=lambda time: time.seconds, default=None)
 
 
-@dataclass(frozen=True)
-class RebuildTradeoff(Times):
-    """Seconds for a batch and for each product after it: in dynamic CSR, and in CSR that is rebuilt for each batch."""
+class RebuildTradeoff(NamedTuple):
+    """The costs of a batch and of products after it: in dynamic CSR, and in CSR that is rebuilt for each batch."""
 
-    #: Number of entries of a batch; None if it is not known.
-    entries: int | None
-    #: True: the batch is one of a sweep. False: the problem's batches are inserted in sequence.
-    alone: bool
-    #: Seconds per batch: inserting it into dynamic CSR, and rebuilding CSR.
-    update: float
-    rebuild: float
-    #: Seconds per product: with fragmented dynamic CSR, and with CSR.
-    fragmented: float
-    csr: float
+    line: ProblemLine
+    dynamic: Cost
+    rebuilt: Cost
     #: Keys of the rows that these times come from.
     keys: tuple[str, ...]
 
     def gain(self, products: int) -> float:
         """Return how many times faster dynamic CSR is for a given number of products per batch."""
-        return (self.rebuild + products * self.csr) / (self.update + products * self.fragmented)
+        rebuilt, dynamic = (cost.update + products * cost.product for cost in (self.rebuilt, self.dynamic))
+        return rebuilt / dynamic
 
     @property
     def crossover(self) -> float | None:
         """Number of products per batch for which both formats take the same time; None if one is always faster."""
-        saving, surcharge = self.rebuild - self.update, self.fragmented - self.csr
+        saving, surcharge = self.rebuilt.update - self.dynamic.update, self.dynamic.product - self.rebuilt.product
         return saving / surcharge if saving * surcharge > 0 else None
 
     @property
     def in_words(self) -> str:
         """Describe in words for which numbers of products per batch dynamic CSR is faster."""
+        is_faster_update = self.rebuilt.update >= self.dynamic.update
         if self.crossover is None:
-            return "always" if self.rebuild >= self.update and self.csr >= self.fragmented else "never"
+            return "always" if is_faster_update and self.rebuilt.product >= self.dynamic.product else "never"
         number = f"{self.crossover:,.0f}".replace(",", "\N{NO-BREAK SPACE}") if self.crossover >= 1 else "< 1"
-        return number if self.rebuild > self.update else f"from {number}"
+        return number if is_faster_update else f"from {number}"
 
 
 def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[RebuildTradeoff], list[tuple[Times, str]]]:
     """Return one trade for each problem and for each batch of a sweep, and the reason for each missing trade."""
     trades: list[RebuildTradeoff] = []
     missing_trades: list[tuple[Times, str]] = []
-    sweeps = {sweep.line.problem: sweep for sweep in batch_sweeps(campaign, published)}
+    sweeps = {sweep.line.problem: sweep.sizes for sweep in batch_sweeps(campaign, published)}
     lines = [line for line in problem_lines(campaign, published) if line.record is not None]
     for times in operation_times(campaign, lines):
-        sweep = sweeps.get(times.line.problem)
-        trade_offs = _sweep_trades(sweep) if sweep else _batch_trades(times)
-        trades += trade_offs
-        if not trade_offs:
+        sizes: Sequence[int | None] = sweeps.get(times.line.problem, (None,))
+        found = [trade for size in sizes if (trade := _rebuild_trade(times, size))]
+        trades += found
+        if not found:
             reason = times.case.why_not()
             if times.case.is_measured:
                 failure = update_failure(times.case, (DCSR, REBUILD), "insert", "batch")
@@ -441,34 +433,16 @@ def rebuild_trades(campaign: Campaign, published: Published) -> tuple[list[Rebui
     return trades, missing_trades
 
 
-def _batch_trades(times: Times) -> list[RebuildTradeoff]:
-    dynamic = update_cost(times, DCSR)
-    rebuilt = [cost for format_method in (REBUILD, GEAM) if (cost := update_cost(times, format_method))]
+def _rebuild_trade(times: Times, size: int | None) -> RebuildTradeoff | None:
+    dynamic = update_cost(times, DCSR, size)
+    rebuilt = [
+        cost for method in ((REBUILD,) if size else (REBUILD, GEAM)) if (cost := update_cost(times, method, size))
+    ]
     if dynamic is None or not rebuilt:
-        return []
-    rebuild = min(rebuilt, key=lambda cost: cost.update + PRODUCTS_PER_BATCH * cost.product)
-    return [
-        RebuildTradeoff(
-            times.line, times.case, dynamic.entries, False,
-            dynamic.update, rebuild.update, dynamic.product, rebuild.product, (*dynamic.keys, *rebuild.keys),
-        )
-    ]  # fmt: skip
-
-
-def _sweep_trades(sweep: Sweep) -> list[RebuildTradeoff]:
-    trades = []
-    fragmented, csr = (fastest_product(sweep.case, format_method) for format_method in (DCSR, REBUILD))
-    for size in sweep.sizes:
-        update, rebuild = (sweep.seconds(format_method, ANY, size) for format_method in (DCSR, REBUILD))
-        if update and rebuild and fragmented and csr:
-            trades.append(
-                RebuildTradeoff(
-                    sweep.line, sweep.case, size, True,
-                    update.seconds, rebuild.seconds, fragmented.seconds, csr.seconds,
-                    tuple(time.key for time in (update, rebuild, fragmented, csr)),
-                )
-            )  # fmt: skip
-    return trades
+        return None
+    fastest = min(rebuilt, key=lambda cost: cost.update + PRODUCTS_PER_BATCH * cost.product)
+    keys = zip(dynamic.keys, fastest.keys, strict=True) if size else (dynamic.keys, fastest.keys)
+    return RebuildTradeoff(times.line, dynamic, fastest, tuple(chain.from_iterable(keys)))
 
 
 # several devices -----------------------------------------------------------------------------------------------------
@@ -573,8 +547,4 @@ class DeviceTimes(Times):
 
 def device_times(campaign: Campaign, published: Published, *precisions: str) -> list[DeviceTimes]:
     """Return the device times of all problems in the given precisions, in the paper's order, then by growing size."""
-    return [
-        DeviceTimes(line, DynamicCase(campaign, line.problem, precision))
-        for line in recorded_lines(campaign, published)
-        for precision in precisions
-    ]
+    return times_of(DeviceTimes, campaign, published, precisions)

@@ -25,13 +25,8 @@ from repro.results.columns import (
     time_column,
 )
 from repro.results.common_tables import register_baselines
-from repro.results.problem_lines import (
-    cpu_note,
-    join_sentences,
-    measurement_note,
-    problem_lines,
-    unavailable_note,
-)
+from repro.results.comparisons import Cases
+from repro.results.problem_lines import cpu_note, join_sentences, measurement_note, problem_lines, unavailable_note
 from repro.results.published import Published, Record
 from repro.results.registry import table
 from repro.results.significance import ratio_of
@@ -51,7 +46,7 @@ from repro.studies.dynamic_csr import (
     stated_record,
 )
 from repro.studies.dynamic_csr.claims import QUANTITIES as CLAIMED
-from repro.studies.dynamic_csr.claims import TARGET_QUANTITIES, PaperGraphs, TargetData
+from repro.studies.dynamic_csr.claims import TARGET_QUANTITIES, Graph, graphs_of
 from repro.studies.dynamic_csr.ids import DynamicRow
 from repro.studies.dynamic_csr.tables_products import MEAN
 from repro.words import PAPER
@@ -312,11 +307,11 @@ def _gain(products: int, trade: results.RebuildTradeoff) -> Cell:
 
 TRADE_COLUMNS: tuple[Column[TradeLine], ...] = (
     Column("problem", "problem", numeric=False, cell=lambda line: line[0]),
-    _trade_column("batch", "entries of a batch", "", lambda trade: count(trade.entries)),
-    _trade_column("update_us", "update U", "µs", lambda trade: number_cell(trade.update, MICRO)),
-    _trade_column("rebuild_us", "rebuild R", "µs", lambda trade: number_cell(trade.rebuild, MICRO)),
-    _trade_column("fragmented_us", "DCSR product F", "µs", lambda trade: number_cell(trade.fragmented, MICRO)),
-    _trade_column("csr_us", "CSR product C", "µs", lambda trade: number_cell(trade.csr, MICRO)),
+    _trade_column("batch", "entries of a batch", "", lambda trade: count(trade.dynamic.entries)),
+    _trade_column("update_us", "update U", "µs", lambda trade: number_cell(trade.dynamic.update, MICRO)),
+    _trade_column("rebuild_us", "rebuild R", "µs", lambda trade: number_cell(trade.rebuilt.update, MICRO)),
+    _trade_column("fragmented_us", "DCSR product F", "µs", lambda trade: number_cell(trade.dynamic.product, MICRO)),
+    _trade_column("csr_us", "CSR product C", "µs", lambda trade: number_cell(trade.rebuilt.product, MICRO)),
     *(_trade_column(f"gain_{n}", f"n = {n}", "gain over a rebuild", partial(_gain, n)) for n in results.PRODUCT_COUNTS),
     _trade_column(
         "crossover", "break-even n", "", lambda trade: Cell(trade.crossover, trade.in_words, keys=trade.keys)
@@ -358,8 +353,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
         target_device_note(campaign),
         unavailable_note(campaign),
     ]
-    data = TargetData.of(campaign, published)
-    return targets_table(campaign, published, TARGET_QUANTITIES, data, join_sentences(caption))
+    graphs = graphs_of(campaign, published, sweeps=True)
+    return targets_table(campaign, published, TARGET_QUANTITIES, graphs, join_sentences(caption))
 
 
 @dataclass(frozen=True)
@@ -396,7 +391,7 @@ STATEMENTS = (
 )  # fmt: skip
 
 
-def _stated(graphs: Sequence[PaperGraphs], statement: Statement) -> tuple[Cell, ...]:
+def _stated(graphs: Sequence[Cases[Graph]], statement: Statement) -> tuple[Cell, ...]:
     """Return value, extremes and number of cases of a statement, of the first kernels that have any."""
     quantity = CLAIMED[statement.quantity]
     cases = next((cases for graph in graphs if (cases := quantity.measure(graph).numbers)), [])
@@ -406,7 +401,7 @@ def _stated(graphs: Sequence[PaperGraphs], statement: Statement) -> tuple[Cell, 
     return (ratio(quantity.value(cases)), ratio(min(numbers)), ratio(max(numbers)), Cell(len(numbers)))
 
 
-def _judging(graphs: PaperGraphs | None, statement: Statement) -> tuple[str, ...]:
+def _judging(graphs: Cases[Graph] | None, statement: Statement) -> tuple[str, ...]:
     """Return a note with the number of the campaign that judges the claim, which has other graphs and precisions."""
     cell, _, _, cases = _stated([graphs], statement) if graphs else (Cell(), Cell(), Cell(), Cell())
     if graphs is None or cell.value is None:
@@ -417,9 +412,9 @@ def _judging(graphs: PaperGraphs | None, statement: Statement) -> tuple[str, ...
 @table(STUDY_NAME, "table-text", title="What the paper’s text states, beside ours", numbering=f"text of {CITED}")
 def text(campaign: Campaign, published: Published) -> Table:
     published_times, tuned_times, own_times = (
-        PaperGraphs.of(campaign, published, variants) for variants in ("as_published", "paper_tuned", "ours")
+        graphs_of(campaign, published, variants) for variants in ("as_published", "paper_tuned", "ours")
     )
-    judging = PaperGraphs.of(campaign.as_published, published, "as_published") if campaign.as_published else None
+    judging = graphs_of(campaign.as_published, published, "as_published") if campaign.as_published else None
     rows: list[tuple[Cell, ...]] = []
     for item in STATEMENTS:
         record = stated_record(published, item.published, item.precision)

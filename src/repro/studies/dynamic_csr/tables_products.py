@@ -20,12 +20,13 @@ from repro.results.columns import (
     percent,
     problem_column,
     ratio,
-    speedup,
+    speedup_column,
     statistics,
     time_column,
 )
-from repro.results.common_tables import SETUP_COSTS, TITLE, SetupCosts, setup_costs_table
-from repro.results.problem_lines import join_sentences, launch_note, measurement_note, unavailable_note
+from repro.results.common_tables import SetupCosts, register_setup_costs
+from repro.results.comparisons import Comparison
+from repro.results.problem_lines import closing_notes, join_sentences, launch_note, measurement_note, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import table
 from repro.results.significance import geometric_mean, median_of
@@ -40,10 +41,14 @@ from repro.studies.dynamic_csr import (
 )
 from repro.studies.dynamic_csr.results import (
     CSR,
+    DEFRAGMENTED_OVER_CSR,
     DEVICE_CLOCK,
     EXCHANGE_TITLES,
+    FRAGMENTED_OVER_DEFRAGMENTED,
     LIBRARY,
     LIBRARY_CSR,
+    LIBRARY_CSR_OVER_OURS,
+    LIBRARY_OVER_OURS,
     NO_DEVICES,
     OPERATION_CLOCK,
     OURS,
@@ -52,8 +57,6 @@ from repro.studies.dynamic_csr.results import (
     DeviceTimes,
     ProductTimes,
     StepTime,
-    TimePair,
-    defragmented_over_csr,
     device_times,
     product_times,
 )
@@ -61,12 +64,13 @@ from repro.studies.dynamic_csr.results import (
 MEAN = statistics(ratio, {"mean": fmean})
 
 
-def _pair_column(
-    key: str, title: str, pair: Callable[[ProductTimes], TimePair], worst_of: Callable[[Sequence[float]], float]
+def _ratio_column(
+    title: str, comparison: Comparison[ProductTimes], worst_of: Callable[[Sequence[float]], float]
 ) -> Column[ProductTimes]:
     """Return the column of one time over another; `worst_of` picks the largest ratio if small ratios are good."""
+    key = title.replace("library’s CSR", "library_csr").replace(" ", "_").lower()
     summary = statistics(ratio, {"geometric mean": geometric_mean, "median": median_of, "worst": worst_of})
-    return Column(key, title, "ratios of times", cell=lambda case: speedup(*pair(case)), summary=summary)
+    return speedup_column(key, title, "ratios of times", *comparison.sides, summary)
 
 
 def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
@@ -92,14 +96,10 @@ def _product_columns(library: str) -> tuple[Column[ProductTimes], ...]:
         Column("ours_us", "µs", "ours", cell=lambda case: microseconds(case[OURS], case.case)),
         *routine(LIBRARY_CSR),
         *routine(LIBRARY),
-        _pair_column("defragmented_over_csr", "defragmented over CSR", defragmented_over_csr, max),
-        _pair_column(
-            "fragmented_over_defragmented", "fragmented over defragmented", lambda case: case.state_twins, max
-        ),
-        _pair_column(
-            "library_csr_over_ours", "library’s CSR over ours", lambda case: (case[LIBRARY_CSR], case[OURS]), min
-        ),
-        _pair_column("library_over_ours", "library over ours", lambda case: (case[LIBRARY], case[OURS]), min),
+        _ratio_column("defragmented over CSR", DEFRAGMENTED_OVER_CSR, max),
+        _ratio_column("fragmented over defragmented", FRAGMENTED_OVER_DEFRAGMENTED, max),
+        _ratio_column("library’s CSR over ours", LIBRARY_CSR_OVER_OURS, min),
+        _ratio_column("library over ours", LIBRARY_OVER_OURS, min),
     )
 
 
@@ -183,8 +183,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
         f"{', '.join(stated_device_means(published)) or 'nothing'}.",
         stated_graph_speedups(published),
         NO_DEVICES if not counts else "",
-        measurement_note(campaign, DEVICE_CLOCK),
-        unavailable_note(campaign),
+        closing_notes(campaign, DEVICE_CLOCK),
     ]
     return table_of(columns, cases, join_sentences(caption), (*SPEEDUPS,), is_empty=not counts)
 
@@ -221,8 +220,7 @@ def exchange(campaign: Campaign, published: Published) -> Table:
         "device has itself, or stores by the product. Cost: the share of a step, in the fastest of all these ways, by",
         "which it is longer than the product whose result stays distributed.",
         NO_DEVICES if not counts else "",
-        measurement_note(campaign, DEVICE_CLOCK),
-        unavailable_note(campaign),
+        closing_notes(campaign, DEVICE_CLOCK),
     ]
     return table_of(columns, cases, join_sentences(caption), is_empty=not counts)
 
@@ -258,24 +256,26 @@ def _exchange_columns(number: int) -> tuple[Column[DeviceTimes], ...]:
 ON_DEVICE = "the conversion from CSR on the device, by the event clock"
 
 
-@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
-def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision: set-up and product times of ours and the library."""
-    costs = [_setup_costs(times) for times in product_times(campaign, published, *campaign.precisions)]
-    setup = (
-        "Set-up: laying out the grown matrix from CSR, one segment a row, on one core of the host; where a note says "
-        "so, on the device. Bins of rows are not in it."
-    )
-    return setup_costs_table(campaign, costs, library=library_of(campaign), clock=PRODUCT_CLOCK, setup=setup)
+def _cases(campaign: Campaign, published: Published) -> list[ProductTimes]:
+    return product_times(campaign, published, *campaign.precisions)
 
 
 def _setup_costs(times: ProductTimes) -> SetupCosts:
-    own_time = times[OURS]
-    costs = SetupCosts.packed(
-        times.line.cell, times.case.precision, library=times[LIBRARY], csr=times[LIBRARY_CSR], own_time=own_time
-    )
+    ours = times[OURS]
+    costs = SetupCosts.packed(times, times[LIBRARY], times[LIBRARY_CSR], ours)
     conversion = times.case.select(what="convert", format="csr", to_format="dcsr").fastest(OPERATION_CLOCK)
     # a conversion leaves the rows in the matrix's order
-    if own_time and own_time.row.state == "defragmented" and conversion:
+    if ours and ours.row.state == "defragmented" and conversion:
         return replace(costs, ours_seconds=conversion.seconds, notes=(ON_DEVICE,))
     return costs
+
+
+register_setup_costs(
+    STUDY_NAME,
+    library_of,
+    _cases,
+    _setup_costs,
+    PRODUCT_CLOCK,
+    setup="Set-up: laying out the grown matrix from CSR, one segment a row, on one core of the host; where a note says "
+    "so, on the device. Bins of rows are not in it.",
+)

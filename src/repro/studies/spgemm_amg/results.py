@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import median
-from typing import get_args
+from typing import Any, get_args
 
 from repro.bench.rows import ClockName
 from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.results.campaign_data import Campaign, Case, Method, ReportedTime, Selection
-from repro.results.claims import CaseNumber, ClaimQuantities, Measured, MissingCase, Quantity, StatisticName
+from repro.results.claims import ClaimQuantities
+from repro.results.comparisons import Cases, Comparison, JudgedBy, MissingCase, Quantity, Side, no_notes
 from repro.results.energy import register_energy
-from repro.results.problem_lines import ProblemLine, recorded_lines
+from repro.results.problem_lines import MethodTimes, ProblemLine, times_of
 from repro.results.published import Published
 from repro.results.rivals import Contest, register_contests
-from repro.results.significance import ratio_of
 from repro.results.tables import Cell
 from repro.sparse.spgemm.kernels import LIMITS
 from repro.studies.spgemm_amg import PRODUCTS, SETUP_STAGES, STUDY_NAME
@@ -158,19 +158,8 @@ class ProductTimes:
         return 1e-9 * FLOPS_OF_A_PRODUCT * self.products / time.seconds if time and self.products else None
 
 
-@dataclass(frozen=True)
-class ProblemTimes:
+class ProblemTimes(MethodTimes[AmgRow]):
     """The times of one problem in one precision: `times[method]` is the time of a set-up or a solution."""
-
-    line: ProblemLine
-    case: Case[AmgRow]
-
-    def __getitem__(self, method: Method) -> Time | None:
-        return self.case.time(method)
-
-    @property
-    def name(self) -> Cell:
-        return self.line.noted_cell("" if self.case.is_measured else self.case.why_not())
 
     def product(self, name: str) -> ProductTimes:
         """Return the times of a product; without rows if it was not measured."""
@@ -234,8 +223,7 @@ def precision_of(campaign: Campaign) -> str:
 
 def all_times(campaign: Campaign, published: Published, precision: str | None = None) -> list[ProblemTimes]:
     """Return the times of all problems in one precision, in the paper's order, then by growing size."""
-    precision = precision or precision_of(campaign)
-    return [ProblemTimes(line, Case(campaign, line.problem, precision)) for line in recorded_lines(campaign, published)]
+    return times_of(ProblemTimes, campaign, published, [precision or precision_of(campaign)])
 
 
 def all_products(campaign: Campaign, published: Published) -> list[ProductTimes]:
@@ -336,8 +324,8 @@ def bins_of(times: ProblemTimes) -> list[BinTimes]:
     return bins
 
 
-#: Problems of targets by name, the paper's eight and others; None for a problem that is not in the campaign.
-PaperProblems = Mapping[str, ProblemTimes | None]
+# targets -------------------------------------------------------------------------------------------------------------
+
 LARGEST = ("poisson/27pt_128",)
 LARGE = ("poisson/5pt_1024", "poisson/9pt_1024", "poisson/7pt_128")
 SMALL = ("poisson/5pt_512", "poisson/9pt_512", "poisson/7pt_64", "poisson/27pt_64")
@@ -350,50 +338,38 @@ SQUARED = (
 )  # fmt: skip
 
 
-def _product_quantity(
-    number: Callable[[ProductTimes], float | None],
-    problem_names: Sequence[str] = PAPERS,
+def problem_cases(campaign: Campaign, published: Published, variants: JudgedBy = "none") -> Cases[ProblemTimes]:
+    return Cases(campaign, published, all_times(campaign, published), variants)
+
+
+def _products(
+    numerator: Side[ProductTimes],
+    denominator: Side[ProductTimes] | None = None,
+    problems: Sequence[str] = PAPERS,
     products: Sequence[str] = tuple(PRODUCTS),
-) -> Callable[[PaperProblems], Measured]:
-    """Return a function that measures `number` for some products of some problems."""
+) -> Comparison[ProductTimes]:
+    """Compare some products of some problems."""
 
-    def measure(problems: PaperProblems) -> Measured:
-        numbers: list[CaseNumber] = []
-        missing_cases: list[MissingCase] = []
-        for name in problem_names:
-            case = problems.get(name)
-            if case is None or not case.case.is_measured:
-                reason = case.case.why_not() if case else "not in this campaign"
-                missing_cases.append(MissingCase(name, reason, len(products)))
-                continue
-            for times in map(case.product, products):
-                title, value = f"{name}, {times.title}", number(times)
-                if value is None:
-                    failures = filter(None, map(times.failure, (OURS, LIBRARY, COORDINATES, REFILL, REUSE)))
-                    missing_cases.append(MissingCase(title, next(failures, "not timed")))
-                else:
-                    numbers.append(CaseNumber(value, title))
-        return Measured(numbers, missing_cases)
+    def parts(case: ProblemTimes) -> list[ProductTimes]:
+        is_measured = case.case.is_measured
+        return [*map(case.product, products)] if is_measured else [ProductTimes(case.line, case.case, None)]
 
-    return measure
+    def reason(times: ProductTimes) -> str | MissingCase:
+        if not times.product:
+            return MissingCase(times.line.problem, times.case.why_not(), len(products))
+        failures = map(times.failure, (OURS, LIBRARY, COORDINATES, REFILL, REUSE))
+        return next(filter(None, failures), "not timed")
 
-
-def problem_quantity(
-    number: Callable[[ProblemTimes], CaseNumber | None], problem_names: Sequence[str] = PAPERS
-) -> Callable[[PaperProblems], Measured]:
-    """Return a function that measures set-ups or solutions of some problems."""
-
-    def measure(problems: PaperProblems) -> Measured:
-        cases = [(name, problems.get(name)) for name in problem_names]
-        return Measured.of_each(cases, number, lambda case: case.case.why_untimed())
-
-    return measure
-
-
-def _speedup_over_ours(
-    base: Method, problem_names: Sequence[str] = PAPERS, products: Sequence[str] = tuple(PRODUCTS)
-) -> Callable[[PaperProblems], Measured]:
-    return _product_quantity(lambda times: ratio_of(times[base], times[OURS]), problem_names, products)
+    return Comparison(
+        numerator,
+        denominator,
+        problems=problems,
+        parts=parts,
+        numbers=len(products),
+        name=lambda times: f"{times.line.problem}, {times.title}",
+        notes=no_notes,
+        reason=reason,
+    )
 
 
 def _speedup_over_kernel(times: ProductTimes) -> float | None:
@@ -403,45 +379,44 @@ def _speedup_over_kernel(times: ProductTimes) -> float | None:
     return whole_seconds / kernel.seconds if whole_seconds and kernel else None
 
 
-def _numeric(clock: ClockName) -> Callable[[PaperProblems], Measured]:
-    return _product_quantity(lambda times: ratio_of(times.of(REUSE).fastest(clock), times.of(REFILL).fastest(clock)))
+def _numeric(clock: ClockName) -> Comparison[ProductTimes]:
+    return _products(lambda times: times.of(REUSE).fastest(clock), lambda times: times.of(REFILL).fastest(clock))
 
 
-def _milliseconds(method: Method, problem_names: Sequence[str] = PAPERS) -> Quantity[PaperProblems]:
-    def number(case: ProblemTimes) -> CaseNumber | None:
-        time = case[method]
-        return CaseNumber(MILLI * time.seconds, case.line.problem, time.notes) if time else None
-
-    return Quantity(problem_quantity(number, problem_names), at_most=True, is_time=True)
-
-
-def _set_up_ratio(case: ProblemTimes) -> CaseNumber | None:
-    ratio = ratio_of(case[COORDINATE_SET_UP], case[OUR_SET_UP])
-    return CaseNumber(ratio, case.line.problem) if ratio else None
-
-
-#: Functions that measure targets, by name in `config/targets/spgemm_amg.csv`.
-QUANTITIES: Mapping[str, Quantity[PaperProblems]] = {
-    "library_worst": Quantity(_speedup_over_ours(LIBRARY)),
-    "library_mean": Quantity(_speedup_over_ours(LIBRARY), "mean"),
-    "library_event_worst": Quantity(_product_quantity(_speedup_over_kernel)),
-    "library_event_mean": Quantity(_product_quantity(_speedup_over_kernel), "mean"),
-    "elasticity_worst": Quantity(_speedup_over_ours(LIBRARY, ELASTIC)),
-    "squares_worst": Quantity(_speedup_over_ours(LIBRARY, SQUARED, ("AA",))),
-    "squares_mean": Quantity(_speedup_over_ours(LIBRARY, SQUARED, ("AA",)), "mean"),
-    "whole_over_reuse_mean": Quantity(_speedup_over_ours(REUSE), "mean"),
-    "numeric_mean": Quantity(_numeric("event"), "mean"),
-    "numeric_worst": Quantity(_numeric("event")),
-    "graph_numeric_mean": Quantity(_numeric("graph"), "mean"),
-    "coordinates_mean": Quantity(_speedup_over_ours(COORDINATES), "mean"),
-    "gflops_mean": Quantity(_product_quantity(lambda times: times.gflops(OURS)), "mean"),
-    "best_worst": Quantity(_speedup_over_ours(OTHERS)),
-    "setup_27pt_128": _milliseconds(OUR_SET_UP, LARGEST),
-    "setup_large": _milliseconds(OUR_SET_UP, LARGE),
-    "setup_small": _milliseconds(OUR_SET_UP, SMALL),
-    "setup_over_coordinates": Quantity(problem_quantity(_set_up_ratio)),
-    "setup_over_coordinates_mean": Quantity(problem_quantity(_set_up_ratio), "mean"),
-    "solve_ms": _milliseconds(SOLUTION),
+#: Set-ups or solutions of the paper's problems.
+_problems = partial(
+    Comparison[ProblemTimes],
+    problems=PAPERS,
+    notes=lambda case, *times: tuple(dict.fromkeys(note for time in times for note in time.notes)),
+    reason=lambda case: case.case.why_untimed(),
+)
+OVER_LIBRARY = _products(LIBRARY, OURS)
+OVER_KERNEL = _products(_speedup_over_kernel)
+SQUARES = _products(LIBRARY, OURS, SQUARED, ("AA",))
+OVER_COORDINATES = _problems(COORDINATE_SET_UP, OUR_SET_UP, notes=no_notes)
+SET_UP_MS, SOLUTION_MS = (_problems(method, unit=MILLI) for method in (OUR_SET_UP, SOLUTION))
+#: Quantities by name in `config/targets/spgemm_amg.csv`.
+QUANTITIES: Mapping[str, Quantity[Cases[Any]]] = {
+    "library_worst": OVER_LIBRARY.worst(),
+    "library_mean": OVER_LIBRARY.geometric_mean(),
+    "library_event_worst": OVER_KERNEL.worst(),
+    "library_event_mean": OVER_KERNEL.geometric_mean(),
+    "elasticity_worst": _products(LIBRARY, OURS, ELASTIC).worst(),
+    "squares_worst": SQUARES.worst(),
+    "squares_mean": SQUARES.geometric_mean(),
+    "whole_over_reuse_mean": _products(REUSE, OURS).geometric_mean(),
+    "numeric_mean": _numeric("event").geometric_mean(),
+    "numeric_worst": _numeric("event").worst(),
+    "graph_numeric_mean": _numeric("graph").geometric_mean(),
+    "coordinates_mean": _products(COORDINATES, OURS).geometric_mean(),
+    "gflops_mean": _products(lambda times: times.gflops(OURS)).geometric_mean(),
+    "best_worst": _products(OTHERS, OURS).worst(),
+    "setup_27pt_128": SET_UP_MS.on(*LARGEST).worst(is_time=True),
+    "setup_large": SET_UP_MS.on(*LARGE).worst(is_time=True),
+    "setup_small": SET_UP_MS.on(*SMALL).worst(is_time=True),
+    "setup_over_coordinates": OVER_COORDINATES.worst(),
+    "setup_over_coordinates_mean": OVER_COORDINATES.geometric_mean(),
+    "solve_ms": SOLUTION_MS.worst(is_time=True),
 }
 
 
@@ -449,52 +424,40 @@ QUANTITIES: Mapping[str, Quantity[PaperProblems]] = {
 
 #: The two products in the set-up. The study times A·A as well, which the dissertation does not compute.
 GALERKIN = ("AP", "RAP")
-CUBE = ("poisson/7pt_64",)
+CUBE = "poisson/7pt_64"
 #: Number of products per row up to which the text states a separate range of speedups (section 6.2).
 SHORT_ROW = 2048
 
 
-def _galerkin_speedup(case: ProblemTimes) -> CaseNumber | None:
-    """Time of A·P and R·(A·P) by sorting all products, over the time of both by the paper's kernels."""
-    pairs = [(case.product(name)[COORDINATES], case.product(name)[PAPER_KERNELS]) for name in GALERKIN]
-    sort, paper = (_sum_of_times([time for time in side if time]) for side in zip(*pairs, strict=True))
-    notes = dict.fromkeys(note for pair in pairs for time in pair if time for note in time.notes)
-    return CaseNumber.over(sort, paper, case.line.problem, tuple(notes))
+def _galerkin(method: Method) -> Callable[[ProblemTimes], Time | None]:
+    """Return the time of A·P and R·(A·P) together, round by round; None if one of them was not timed."""
+
+    def both(case: ProblemTimes) -> Time | None:
+        times = [time for name in GALERKIN if (time := case.product(name)[method])]
+        if len(times) < len(GALERKIN):
+            return None
+        rounds = [[sum(map(median, parts))] for parts in zip(*(time.rounds for time in times), strict=False)]
+        seconds, is_noisy = sum(time.seconds for time in times), any(time.noisy for time in times)
+        return replace(times[0], seconds=seconds, noisy=is_noisy, rounds=rounds)
+
+    return both
 
 
-def _sum_of_times(times: Sequence[Time]) -> Time | None:
-    """Return the time of both products, round by round; None if one of them was not timed."""
-    if len(times) < len(GALERKIN):
-        return None
-    rounds = [[sum(map(median, parts))] for parts in zip(*(time.rounds for time in times), strict=False)]
-    return replace(times[0], seconds=sum(time.seconds for time in times), rounds=rounds)
-
-
-def _short_rows(case: ProblemTimes) -> CaseNumber | None:
-    """The Galerkin speedup, for problems in which no row of A·P or R·(A·P) has more than 2,048 products."""
-    long = any(
+def _has_short_rows(case: ProblemTimes) -> bool:
+    """Return whether no row of A·P or R·(A·P) has more than 2,048 products."""
+    return not any(
         bins.row.product in GALERKIN and bins.row.mode == "one" and (bins.row.bin or 0) > LIMITS.index(SHORT_ROW)
         for bins in bins_of(case)
     )
-    return None if long else _galerkin_speedup(case)
 
 
-def _set_up_speedup(case: ProblemTimes) -> CaseNumber | None:
-    return CaseNumber.over(case[COORDINATE_SET_UP], case[PAPERS_SET_UP], case.line.problem)
-
-
-def _quantity(
-    number: Callable[[ProblemTimes], CaseNumber | None],
-    statistic: StatisticName = "worst",
-    problem_names: Sequence[str] = PAPERS,
-) -> Quantity[PaperProblems]:
-    return Quantity(problem_quantity(number, problem_names), statistic)
-
-
-#: Functions that measure claims, by name in `config/claims/spgemm_amg.csv`.
-CLAIMS: ClaimQuantities[PaperProblems] = {
-    "coordinates_most": _quantity(_galerkin_speedup, "most"),
-    "coordinates_small_rows": _quantity(_short_rows, "median"),
-    "coordinates_7pt_64": _quantity(_galerkin_speedup, problem_names=CUBE),
-    "setup_7pt_64": _quantity(_set_up_speedup, problem_names=CUBE),
+GALERKIN_SPEEDUP = _problems(_galerkin(COORDINATES), _galerkin(PAPER_KERNELS))
+#: Quantities by name in `config/claims/spgemm_amg.csv`.
+CLAIMS: ClaimQuantities[Cases[Any]] = {
+    "coordinates_most": GALERKIN_SPEEDUP.most(),
+    "coordinates_small_rows": replace(
+        GALERKIN_SPEEDUP, numerator=lambda case: _galerkin(COORDINATES)(case) if _has_short_rows(case) else None
+    ).median(),
+    "coordinates_7pt_64": GALERKIN_SPEEDUP.on(CUBE).worst(),
+    "setup_7pt_64": _problems(COORDINATE_SET_UP, PAPERS_SET_UP, notes=no_notes).on(CUBE).worst(),
 }

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from repro.entries import get_entry
 from repro.results.campaign_data import Campaign, Method
-from repro.results.claims import JudgedBy, claims_table, load_claims, target_device_note, targets_table
+from repro.results.claims import register_claims, target_device_note, targets_table
 from repro.results.columns import (
     MICRO,
+    NAME,
     PRECISION,
     add_row_keys,
     count,
@@ -26,15 +27,10 @@ from repro.results.columns import (
     time_cell,
     time_column,
 )
-from repro.results.common_tables import (
-    SETUP_COSTS,
-    TITLE,
-    SetupCosts,
-    register_baselines,
-    setup_costs_table,
-)
+from repro.results.common_tables import SetupCosts, register_baselines, register_setup_costs
 from repro.results.problem_lines import (
     ProblemLine,
+    closing_notes,
     cpu_note,
     join_sentences,
     measurement_note,
@@ -83,7 +79,6 @@ def _summary(cases: Sequence[results.ProblemTimes] | Sequence[results.ProductTim
     ]
 
 
-NAME = Column[Any]("problem", "problem", numeric=False, cell=lambda case: case.name)
 PRODUCT = Column[results.ProductTimes](
     "product", "product", numeric=False, cell=lambda times: Cell(times.product, times.title)
 )
@@ -336,9 +331,7 @@ def phases(campaign: Campaign, published: Published) -> Table:
         "allocations; steps: medians of each by events in samples of their own, so that they do not add up to it.",
         f"Numeric alone: into a C whose pattern is there, by the {results.EVENT} clock.",
         "Memory: the most bytes at once. Ratios are above 1 where one phase is the better; the worst is that for it.",
-        f"{results.precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, results.HOST),
-        unavailable_note(campaign),
+        closing_notes(campaign, results.HOST, results.precision_of(campaign)),
     ]
     return table_of(columns, cases, join_sentences(caption), _summary(cases))
 
@@ -393,9 +386,7 @@ def bins(campaign: Campaign, published: Published) -> Table:
         "lead: the time of the next best method over its own.",
         results.OF_THE_SEARCH,
         _wins(items),
-        f"{results.precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, results.EVENT),
-        unavailable_note(campaign),
+        closing_notes(campaign, results.EVENT, results.precision_of(campaign)),
     ]
     return table_of(columns, items, join_sentences(caption))
 
@@ -485,9 +476,7 @@ def setup(campaign: Campaign, published: Published) -> Table:
         if share
         else "",
         cpu_note(campaign),
-        f"{results.precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, results.HOST),
-        unavailable_note(campaign),
+        closing_notes(campaign, results.HOST, results.precision_of(campaign)),
     ]
     return table_of(columns, cases, join_sentences(caption), _summary(cases))
 
@@ -560,9 +549,7 @@ def levels(campaign: Campaign, published: Published) -> Table:
         "What makes the next level of each: its matrix’s sizes, all of it, and its phases. The levels before it are",
         "there.",
         IN_STEPS,
-        f"{results.precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, results.HOST),
-        unavailable_note(campaign),
+        closing_notes(campaign, results.HOST, results.precision_of(campaign)),
     ]
     return table_of(LEVEL_COLUMNS, lines, join_sentences(caption))
 
@@ -606,9 +593,7 @@ def solve(campaign: Campaign, published: Published) -> Table:
         "Conjugate gradients with a V-cycle each, from x = 0 until the residual is",
         f"{TOLERANCE:.0e} of the right side, which is A times a random vector; the set-up with our kernels. Both begin",
         "with all that they need on the device. Nothing of this is published.",
-        f"{results.precision_of(campaign).capitalize()} precision.",
-        measurement_note(campaign, results.HOST),
-        unavailable_note(campaign),
+        closing_notes(campaign, results.HOST, results.precision_of(campaign)),
     ]
     return table_of(SOLVE_COLUMNS, results.all_times(campaign, published), join_sentences(caption))
 
@@ -616,7 +601,6 @@ def solve(campaign: Campaign, published: Published) -> Table:
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
     """One line for each target: wanted number, measured number and worst case; or the reason why none was measured."""
-    times = {case.line.problem: case for case in results.all_times(campaign, published)}
     caption = [
         "What was aimed at and what was reached, on the paper’s eight problems and their 24 products: A·A, A·P and",
         "R·(A·P) of each; of elasticity on those of three bodies, of squares on A·A of eight other matrices. Ours: the",
@@ -630,41 +614,40 @@ def targets(campaign: Campaign, published: Published) -> Table:
         target_device_note(campaign),
         unavailable_note(campaign),
     ]
-    return targets_table(campaign, published, results.QUANTITIES, times, join_sentences(caption))
+    cases = results.problem_cases(campaign, published)
+    return targets_table(campaign, published, results.QUANTITIES, cases, join_sentences(caption))
 
 
-@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
-def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """Return the table: one line for each product, its numeric phase and the whole product that comes before."""
-    costs = [_setup_costs(times) for precision in campaign.precisions
-             for case in results.all_times(campaign, published, precision) for times in case.products]  # fmt: skip
-    return setup_costs_table(
-        campaign,
-        costs,
-        library=library_of(campaign),
-        clock=results.EVENT,
-        setup="Set-up: a whole product of ours, which makes the pattern, by the host’s clock. Products here are numeric"
-        " phases, the numbers alone into a pattern that is there. Whole products take and leave CSR, without a set-up.",
-        analysis="Analysis: the whole product that comes before by SpGEMMreuse, by the host’s clock.",
-    )
+def _cases(campaign: Campaign, published: Published) -> list[results.ProductTimes]:
+    cases = [case for name in campaign.precisions for case in results.all_times(campaign, published, name)]
+    return [times for case in cases for times in case.products]
 
 
 def _setup_costs(times: results.ProductTimes) -> SetupCosts:
-    own_time, product_time, library_time = (
-        times[results.REFILL],
-        times[results.OURS],
-        times.of(results.LIBRARY).select(routine="reuse").fastest(results.HOST),
-    )
+    ours, product_time, reuse = times[results.REFILL], times[results.OURS], times[results.REUSE]
+    library_time = times.of(results.LIBRARY).select(routine="reuse").fastest(results.HOST)
     return SetupCosts(
         times.name,
         times.case.precision,
-        library=times[results.REUSE],
-        csr=times[results.REUSE],
-        ours=own_time,
-        ours_seconds=product_time.seconds if own_time and product_time else None,
-        library_seconds=library_time.seconds if library_time else None,
+        library=reuse,
+        csr=reuse,
+        ours=ours,
+        ours_seconds=_seconds(product_time) if ours else None,
+        library_seconds=_seconds(library_time),
         product=times.title,
     )
+
+
+register_setup_costs(
+    STUDY_NAME,
+    library_of,
+    _cases,
+    _setup_costs,
+    results.EVENT,
+    setup="Set-up: a whole product of ours, which makes the pattern, by the host’s clock. Products here are numeric"
+    " phases, the numbers alone into a pattern that is there. Whole products take and leave CSR, without a set-up.",
+    analysis="Analysis: the whole product that comes before by SpGEMMreuse, by the host’s clock.",
+)
 
 
 def _contestant(row: AmgRow) -> str | None:
@@ -685,10 +668,4 @@ register_baselines(
 )
 
 
-@table(STUDY_NAME, "table-claims", title="The paper’s claims, and the verdict on each", numbering=f"text of {CITED}")
-def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: JudgedBy) -> results.PaperProblems:
-        times = {case.line.problem: case for case in results.all_times(source, published)}
-        return {name: times.get(name) for name in published.problems}
-
-    return claims_table(campaign, load_claims(STUDY_NAME), results.CLAIMS, data)
+register_claims(STUDY_NAME, CITED, results.CLAIMS, results.problem_cases)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from repro.bench.rows import OUTSIDE, RecordedRow
 from repro.results import problem_lines
@@ -21,12 +21,14 @@ from repro.results.columns import (
     MICRO,
     PRECISION,
     PROBLEM,
+    Pick,
     add_row_keys,
     floor_column,
     kernel_columns,
     megabytes,
     name_of,
     number_cell,
+    picked,
     printed_cell,
     ratio,
     share,
@@ -34,16 +36,11 @@ from repro.results.columns import (
     time_column,
     with_cold_cache,
 )
-from repro.results.common_tables import (
-    SETUP_COSTS,
-    TITLE,
-    SetupCosts,
-    register_baselines,
-    setup_costs_table,
-)
+from repro.results.common_tables import SetupCosts, register_baselines, register_setup_costs
+from repro.results.comparisons import Comparison, Measured, MissingCase
 from repro.results.published import Published, Record
 from repro.results.registry import table
-from repro.results.significance import geometric_mean, ratio_of
+from repro.results.significance import geometric_mean
 from repro.results.tables import Cell, Column, Sample, Table, table_of
 from repro.sparse.compound.runnables import DEPENDENT
 from repro.sparse.tuning_features import library_of, routine_text
@@ -75,7 +72,6 @@ from repro.studies.compound_spmv.results import (
 from repro.studies.compound_spmv.study import CompoundRow
 
 GIGA = 1e-9
-Pick = Callable[[Times], Time | None]
 _kernel_columns = partial(kernel_columns, floor=FLOOR, summary=LEAST_OF_SHARES)
 
 
@@ -271,7 +267,7 @@ def _own_megabytes_cell(case: Times) -> Cell:
 
 def _own_share_column(key: str, pick: Pick) -> Column[Times]:
     def cell(case: Times) -> Cell:
-        return share(case.own_floor(pick(case)), pick(case))
+        return share(case.own_floor(time := picked(pick, case)), time)
 
     return Column(f"{key}_percent_of_own_floor", "of its own floor", key, cell=cell, summary=LEAST_OF_SHARES)
 
@@ -357,37 +353,36 @@ MEDIUM, LARGE = 20_000_000, 60_000_000
 NOT_SEARCHED = "the space `extended` was not searched in this campaign"
 
 
-class Compared(NamedTuple):
-    """Times to compare: a kernel, the library's fastest routine, and the fastest variant without formats of pairs."""
+class Kernel(NamedTuple):
+    """One column of measured ratios: a kernel, the library's routine, and the best without formats of pairs."""
 
-    kernel: Time | None
-    library: Time | None
-    unpaired: Time | None
+    title: str
+    kernel: Pick
+    library: Pick
+    unpaired: Pick
 
 
-#: Head and compared solutions of each column of measured ratios, by key.
-SIDES: Mapping[str, tuple[str, Callable[[Times], Compared]]] = {
-    PAPERS.key: (PAPERS.title, lambda case: Compared(case[PAPERS], case[LIBRARY], None)),
-    OURS.key: (OURS.title, lambda case: Compared(case[OURS], case[LIBRARY], case[WITHOUT_PAIRS])),
-    "reordered": ("ours, any ordering", lambda case: Compared(*case.best, case[REORDERED_WITHOUT_PAIRS])),
+#: Columns of measured ratios, by key.
+SIDES: Mapping[str, Kernel] = {
+    PAPERS.key: Kernel(PAPERS.title, PAPERS, LIBRARY, lambda case: None),
+    OURS.key: Kernel(OURS.title, OURS, LIBRARY, WITHOUT_PAIRS),
+    "reordered": Kernel(
+        "ours, any ordering", lambda case: case.best[0], lambda case: case.best[1], REORDERED_WITHOUT_PAIRS
+    ),
 }
 Clocked = Literal["graph", "event", "cold"]
 
 
-class SideNumber(NamedTuple):
-    """The number of a quantity in one column, the worst case if the number is from it, and the sample of speedups."""
-
-    value: float | None = None
-    case: Times | None = None
-    sample: Sample | None = None
+def _case_name(case: Times) -> str:
+    return f"{case.line.problem}, {ABBREVIATIONS[case.case.precision]}"
 
 
 @dataclass(frozen=True)
-class TargetRatio:
+class Target:
     """How the quantity of a target is measured: a ratio of times, and its worst case or geometric mean."""
 
-    #: Computes the ratio for a case, given the two compared solutions of a column.
-    ratio: Callable[[Times, Compared], float | None]
+    #: Returns the two times of a column of `SIDES`.
+    sides: Callable[[Kernel], tuple[Pick, Pick]]
     #: Whether the worst case is wanted, else the geometric mean.
     worst: bool = False
     #: Clock by which variants were chosen and timed; `cold`: chosen by the graph clock, timed by events with a cold
@@ -399,36 +394,20 @@ class TargetRatio:
     #: have one, and that of `ours` is compared.
     only: str = ""
     #: Times from which the ratio is computed; the first is the one that may be mostly launch overhead.
-    times: Callable[[Times], tuple[Time | None, ...]] = lambda case: (case[OURS], case[LIBRARY], case[FLOOR])
+    times: tuple[Pick, ...] = (OURS, LIBRARY, FLOOR)
 
-    def measure(self, cases: Sequence[Times], side: str) -> SideNumber:
-        """Return the number for one column of `SIDES`."""
+    def measure(self, cases: Sequence[Times], side: str) -> Measured:
+        """Return the numbers for one column of `SIDES`."""
         if side == "reordered" and not any(case.reordered for case in cases):
-            return SideNumber()
-        ratios = [(self.ratio(case, SIDES[side][1](case)), case) for case in cases if self.counts(case)]
-        positive = [(value, case) for value, case in ratios if value]
-        sample = Sample(tuple(value for value, _ in positive), len(ratios))
-        if not self.worst:
-            return SideNumber(geometric_mean(sample.speedups), None, sample)
-        value, case = min(positive, key=lambda item: item[0], default=(None, None))
-        return SideNumber(value, case, sample)
+            return Measured([])
+        ratios = Comparison[Times](*self.sides(SIDES[side]), name=_case_name)
+        measured = [(case, ratios.of(case)) for case in cases if self.counts(case)]
+        missing = [MissingCase(_case_name(case), "not timed") for case, number in measured if number is None]
+        return Measured([number for _, number in measured if number], missing)
 
-
-def _speedup_over_library(case: Times, solutions: Compared) -> float | None:
-    return ratio_of(solutions.library, solutions.kernel)
-
-
-def _speedup_over_papers_choice(case: Times, solutions: Compared) -> float | None:
-    """Return the speedup over the papers' choice of routine in the ordering of the kernel."""
-    return ratio_of(case.routine(solutions.kernel, papers_choice=True), solutions.kernel)
-
-
-def _speedup_over_unpaired(case: Times, solutions: Compared) -> float | None:
-    return ratio_of(solutions.unpaired, solutions.kernel)
-
-
-def _share_of_floor(case: Times, solutions: Compared) -> float | None:
-    return ratio_of(case[FLOOR], solutions.kernel)
+    def value(self, measured: Measured) -> float | None:
+        values = [number.value for number in measured.numbers]
+        return min(values, default=None) if self.worst else geometric_mean(values)
 
 
 def _is_medium_or_large(case: Times) -> bool:
@@ -447,101 +426,90 @@ def _is_paper_problem(case: Times) -> bool:
     return case.line.published is not None
 
 
-def _cg_speedup(base: Method, counts: Callable[[float], bool], *, worst: bool = False) -> TargetRatio:
-    """Return the speedup of conjugate gradients on the chip over `base`; `counts` tests the kept part of the matrix."""
-
-    def times(case: Times) -> tuple[Time | None, ...]:
-        return case.iteration(CHIP_CG), case.iteration(base)
-
-    return TargetRatio(
-        lambda case, solutions: ratio_of(case.iteration(base), case.iteration(CHIP_CG)),
-        worst=worst,
-        counts=lambda case: case.kept is not None and counts(case.kept),
-        only=OURS.key,
-        times=times,
-    )
+def _alone(base: Pick, divisor: Pick, counts: Callable[[Times], bool], *, worst: bool = False) -> Target:
+    """Return the speedup of `divisor` over `base`, whatever the column."""
+    return Target(lambda side: (base, divisor), worst=worst, counts=counts, only=OURS.key, times=(divisor, base))
 
 
-def _fits(kept_share: float) -> bool:
-    return kept_share == 1
+def _iteration(solver: Method) -> Pick:
+    return lambda case: case.iteration(solver)
 
 
-#: Quantities of conjugate gradients, by their names in `config/targets/compound_spmv.csv`.
-CG_QUANTITIES: Mapping[str, TargetRatio] = {
-    "cg_mean": _cg_speedup(OUR_CG, _fits),
-    "cg_worst": _cg_speedup(OUR_CG, _fits, worst=True),
-    "cg_library_mean": _cg_speedup(LIBRARY_CG, _fits),
-    "cg_mean_beyond": _cg_speedup(OUR_CG, lambda kept_share: 0.5 <= kept_share < 1),
+def _fits(case: Times) -> bool:
+    return case.kept == 1
+
+
+_chip = partial(_alone, divisor=_iteration(CHIP_CG))
+#: Quantities of conjugate gradients on the chip, by their names in `config/targets/compound_spmv.csv`.
+CG_QUANTITIES: Mapping[str, Target] = {
+    "cg_mean": _chip(_iteration(OUR_CG), counts=_fits),
+    "cg_worst": _chip(_iteration(OUR_CG), counts=_fits, worst=True),
+    "cg_library_mean": _chip(_iteration(LIBRARY_CG), counts=_fits),
+    "cg_mean_beyond": _chip(_iteration(OUR_CG), counts=lambda case: case.kept is not None and 0.5 <= case.kept < 1),
+}
+_chain = partial(_alone, divisor=OURS_DEPENDENT)
+#: Quantities of our fastest variants by dependent launches, by their names in `config/targets/compound_spmv.csv`.
+CHAIN_QUANTITIES: Mapping[str, Target] = {
+    "chain_worst": _chain(LIBRARY, counts=lambda case: True, worst=True),
+    "chain_mean": _chain(LIBRARY, counts=lambda case: True),
+    "chain_floor_worst_medium": _chain(FLOOR, counts=_is_medium, worst=True),
+    "chain_floor_mean_medium": _chain(FLOOR, counts=_is_medium),
 }
 
 
-def _chain_speedup(
-    base: Method, counts: Callable[[Times], bool] = lambda case: True, *, worst: bool = False
-) -> TargetRatio:
-    """Return the speedup over `base` of our fastest variant by dependent launches."""
-    return TargetRatio(
-        lambda case, solutions: ratio_of(case[base], case[OURS_DEPENDENT]),
-        worst=worst,
-        counts=counts,
-        only=OURS.key,
-        times=lambda case: (case[OURS_DEPENDENT], case[base]),
-    )
+def _papers_choice(side: Kernel) -> tuple[Pick, Pick]:
+    """Return the papers' choice of routine in the ordering of the kernel, and the kernel."""
+    return lambda case: case.routine(picked(side.kernel, case), papers_choice=True), side.kernel
 
 
-#: Quantities of dependent launches, by their names in `config/targets/compound_spmv.csv`.
-CHAIN_QUANTITIES: Mapping[str, TargetRatio] = {
-    "chain_worst": _chain_speedup(LIBRARY, worst=True),
-    "chain_mean": _chain_speedup(LIBRARY),
-    "chain_floor_worst_medium": _chain_speedup(FLOOR, _is_medium, worst=True),
-    "chain_floor_mean_medium": _chain_speedup(FLOOR, _is_medium),
-}
-
-#: Speedups with targets for each clock, by the last part of their names.
-_SPEEDUPS = {
-    "worst": TargetRatio(_speedup_over_library, worst=True),
-    "mean": TargetRatio(_speedup_over_library),
-    "mean_papers": TargetRatio(_speedup_over_library, counts=_is_paper_problem),
+_over_library = partial(Target, lambda side: (side.library, side.kernel))
+_over_floor = partial(Target, lambda side: (FLOOR, side.kernel))
+_over_own_floor = partial(Target, lambda side: (lambda case: case.own_floor(picked(side.kernel, case)), side.kernel))
+_over_unpaired = partial(Target, lambda side: (side.unpaired, side.kernel))
+_STATISTICS: Mapping[str, Mapping[str, Any]] = {
+    "worst": {"worst": True},
+    "mean": {},
+    "mean_papers": {"counts": _is_paper_problem},
 }
 _CLOCKS: Mapping[str, Clocked] = {"speedup": "graph", "event": "event", "cold": "cold"}
 #: All quantities, by their names in `config/targets/compound_spmv.csv`.
-QUANTITIES: Mapping[str, TargetRatio] = {
+QUANTITIES: Mapping[str, Target] = {
     **{
-        "_".join((begin, end)): replace(quantity, clock=clock)
-        for begin, clock in _CLOCKS.items()
-        for end, quantity in _SPEEDUPS.items()
+        f"{name}_{statistic}": _over_library(clock=clock, **options)
+        for name, clock in _CLOCKS.items()
+        for statistic, options in _STATISTICS.items()
     },
-    "speedup_worst_least": TargetRatio(_speedup_over_library, worst=True),
-    "papers_choice_mean": TargetRatio(_speedup_over_papers_choice),
-    "event_papers_choice_mean": TargetRatio(_speedup_over_papers_choice, clock="event"),
-    "floor_worst": TargetRatio(_share_of_floor, worst=True, counts=_is_medium_or_large),
-    "floor_mean": TargetRatio(_share_of_floor),
-    "floor_worst_medium": TargetRatio(_share_of_floor, worst=True, counts=_is_medium),
-    "floor_mean_medium": TargetRatio(_share_of_floor, counts=_is_medium),
-    "floor_mean_large": TargetRatio(_share_of_floor, counts=_is_large_symmetric, only="ours"),
-    "floor_mean_large_reordered": TargetRatio(_share_of_floor, counts=_is_large_symmetric, only="reordered"),
-    "own_floor_mean_large": TargetRatio(
-        lambda case, solutions: ratio_of(case.own_floor(solutions.kernel), solutions.kernel), counts=_is_large_symmetric
-    ),
-    "unpaired_mean_large": TargetRatio(_speedup_over_unpaired, counts=_is_large_symmetric, only="ours"),
-    "unpaired_mean_large_reordered": TargetRatio(_speedup_over_unpaired, counts=_is_large_symmetric, only="reordered"),
+    "speedup_worst_least": _over_library(worst=True),
+    "papers_choice_mean": Target(_papers_choice),
+    "event_papers_choice_mean": Target(_papers_choice, clock="event"),
+    "floor_worst": _over_floor(worst=True, counts=_is_medium_or_large),
+    "floor_mean": _over_floor(),
+    "floor_worst_medium": _over_floor(worst=True, counts=_is_medium),
+    "floor_mean_medium": _over_floor(counts=_is_medium),
+    "floor_mean_large": _over_floor(counts=_is_large_symmetric, only="ours"),
+    "floor_mean_large_reordered": _over_floor(counts=_is_large_symmetric, only="reordered"),
+    "own_floor_mean_large": _over_own_floor(counts=_is_large_symmetric),
+    "unpaired_mean_large": _over_unpaired(counts=_is_large_symmetric, only="ours"),
+    "unpaired_mean_large_reordered": _over_unpaired(counts=_is_large_symmetric, only="reordered"),
     **CG_QUANTITIES,
     **CHAIN_QUANTITIES,
 }
 
 
 class TargetResult(NamedTuple):
-    """A target, its quantity, and the measured number for each column of `SIDES`."""
+    """A target, how it is measured, and the numbers for each column of `SIDES`."""
 
     item: Record
-    quantity: TargetRatio
-    numbers: Mapping[str, SideNumber]
+    target: Target
+    cases: Sequence[Times]
+    measured: Mapping[str, Measured]
     #: Result of `time_allowance`.
     allowance: float | None
 
     @property
-    def held_against(self) -> SideNumber:
-        """The number that is compared with the wanted value."""
-        return self.numbers[self.quantity.only or OURS.key]
+    def held_against(self) -> Measured:
+        """The numbers that are compared with the wanted value."""
+        return self.measured[self.target.only or OURS.key]
 
 
 def _target_columns() -> tuple[Column[TargetResult], ...]:
@@ -549,7 +517,7 @@ def _target_columns() -> tuple[Column[TargetResult], ...]:
         Column("target", "target", numeric=False, cell=lambda line: Cell(line.item["what"].replace("'", "’"))),
         Column("prototype", "prototype", cell=lambda line: printed_cell(line.item["prototype"])),
         Column("wanted", "wanted", cell=lambda line: wanted_cell(line.item, line.allowance)),
-        *(_side_column(key, title) for key, (title, _) in SIDES.items()),
+        *(_side_column(key, side.title) for key, side in SIDES.items()),
         Column("over_wanted", "over wanted", "ours", cell=_target_quotient_cell),
         Column("worst_case", "worst case", "ours", numeric=False, cell=_worst_case_cell),
     )
@@ -557,17 +525,21 @@ def _target_columns() -> tuple[Column[TargetResult], ...]:
 
 def _side_column(key: str, title: str) -> Column[TargetResult]:
     def number_cell(line: TargetResult) -> Cell:
-        if line.quantity.only not in ("", key):
+        if line.target.only not in ("", key):
             return BLANK
-        value, _, sample = line.numbers[key]
-        is_unmeasured = value is None and line.quantity.counts is _is_large_symmetric
+        measured = line.measured[key]
+        value, sample = (
+            line.target.value(measured),
+            Sample(tuple(number.value for number in measured.numbers), measured.cases),
+        )
+        is_unmeasured = value is None and line.target.counts is _is_large_symmetric
         return Cell(None, "not measured") if is_unmeasured else replace(ratio(value), sample=sample)
 
     return Column(key, title, "measured", cell=number_cell)
 
 
 def _target_quotient_cell(line: TargetResult) -> Cell:
-    measured_value, target_value = line.held_against.value, line.item["wanted"] if line.allowance else ""
+    measured_value, target_value = line.target.value(line.held_against), line.item["wanted"] if line.allowance else ""
     if measured_value is None or not target_value:
         return Cell() if target_value else BLANK
     quotient = measured_value / float(target_value)
@@ -575,14 +547,13 @@ def _target_quotient_cell(line: TargetResult) -> Cell:
 
 
 def _worst_case_cell(line: TargetResult) -> Cell:
-    worst_case = line.held_against.case
-    if worst_case is None:
+    worst = min(line.held_against.numbers, key=lambda number: number.value, default=None)
+    if worst is None or not line.target.worst:
         return BLANK
-    name = f"{worst_case.line.problem}, {ABBREVIATIONS[worst_case.case.precision]}"
-    times = line.quantity.times(worst_case)
-    notes = worst_case.case.launch_note(worst_case.clock, times[0]) if worst_case.case.cache is None else ()
-    cell = Cell(name, notes=worst_case.line.remarks + notes)
-    return add_row_keys(cell, *times)
+    case = next(case for case in line.cases if _case_name(case) == worst.case)
+    times = [picked(time, case) for time in line.target.times]
+    launch_notes = case.case.launch_note(case.clock, times[0]) if case.case.cache is None else ()
+    return add_row_keys(Cell(worst.case, notes=worst.notes + launch_notes), *times)
 
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
@@ -600,9 +571,10 @@ def targets(campaign: Campaign, published: Published) -> Table:
     for item in published.targets:
         if item["quantity"] in untried_quantities:
             continue
-        quantity = QUANTITIES[item["quantity"]]
-        numbers = {side: quantity.measure(by_clock[quantity.clock], side) for side in SIDES}
-        results.append(TargetResult(item, quantity, numbers, time_allowance(campaign)))
+        target = QUANTITIES[item["quantity"]]
+        target_cases = by_clock[target.clock]
+        measured = {side: target.measure(target_cases, side) for side in SIDES}
+        results.append(TargetResult(item, target, target_cases, measured, time_allowance(campaign)))
     reordered_count = sum(case.reordered is not None for case in cases)
     count = sum(case[OURS] is not None for case in cases)
     sizes = [sum(map(counts, cases)) for counts in (_is_medium_or_large, _is_medium, _is_large_symmetric)]
@@ -660,22 +632,11 @@ SPMV = Method("product", "SpMV", columns={"kind": ("variant", "baseline", OUTSID
 register_baselines(STUDY_NAME, [SPMV], _baseline_or_layout)
 
 
-@table(STUDY_NAME, SETUP_COSTS, title=TITLE, numbering="ours")
-def setup_costs(campaign: Campaign, published: Published) -> Table:
-    """One line for each problem and precision: set-up and product times of ours and the library."""
-    costs = [_setup_costs(times) for times in all_times(campaign, published)]
-    setup = (
-        "Set-up: packing from CSR on the device (pairs, and all before version 0.4, on one core of the host), with "
-        "clustering and the test of symmetry. What `repro export` writes converts on the GPU instead."
-    )
-    return setup_costs_table(campaign, costs, library=library_of(campaign), clock="graph", setup=setup)
-
-
-def _setup_costs(times: Times) -> SetupCosts:
-    return SetupCosts.packed(
-        times.line.cell,
-        times.case.precision,
-        library=times[LIBRARY],
-        csr=times[LIBRARY_CSR],
-        own_time=times[OURS] or times[PAPERS],
-    )
+register_setup_costs(
+    STUDY_NAME,
+    library_of,
+    all_times,
+    lambda case: SetupCosts.packed(case, case[LIBRARY], case[LIBRARY_CSR], case[OURS] or case[PAPERS]),
+    setup="Set-up: packing from CSR on the device (pairs, and all before version 0.4, on one core of the host), with "
+    "clustering and the test of symmetry. What `repro export` writes converts on the GPU instead.",
+)

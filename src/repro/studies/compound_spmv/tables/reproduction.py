@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from repro.results.campaign_data import MOSTLY_LAUNCH, Campaign, Case
-from repro.results.claims import JudgedBy, claims_table, load_claims
+from repro.results.claims import register_claims
 from repro.results.columns import (
     ABBREVIATIONS,
     BLANK,
@@ -32,7 +32,7 @@ from repro.results.problem_lines import (
     launch_note,
     measurement_note,
     problem_lines,
-    recorded_lines,
+    times_of,
     unavailable_note,
 )
 from repro.results.published import Published
@@ -374,18 +374,11 @@ SENSITIVITY_COLUMNS = (
 
 
 @table(
-    STUDY_NAME,
-    "table-8b",
-    title="Sensitivity to the schedule, static and dynamic",
-    numbering=f"Section 5.4 of {CITED}",
+    STUDY_NAME, "table-8b", title="Sensitivity to the schedule, static and dynamic", numbering=f"Section 5.4 of {CITED}"
 )
 def sensitivity(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: slowest / fastest time of each schedule kind in the best layout, and registers."""
-    cases = [
-        results.Sensitivity(line, Case(campaign, line.problem, precision))
-        for line in recorded_lines(campaign, published)
-        for precision in campaign.precisions
-    ]
+    cases = times_of(results.Sensitivity, campaign, published)
     spreads = [
         (search, static, dynamic)
         for search in cases
@@ -414,9 +407,4 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
     return table_of(SENSITIVITY_COLUMNS, cases, join_sentences(caption))
 
 
-@table(STUDY_NAME, "table-claims", title="The papers’ claims, and the verdict on each", numbering=f"text of {CITED}")
-def claims(campaign: Campaign, published: Published) -> Table:
-    def data(source: Campaign, variants: JudgedBy) -> results.ClaimCases | None:
-        return results.ClaimCases.of(source, published, variants)
-
-    return claims_table(campaign, load_claims(STUDY_NAME), results.CLAIMS, data)
+register_claims(STUDY_NAME, CITED, results.CLAIMS, results.claim_cases, papers="papers’")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from repro.results.campaign_data import Campaign, Case, ReportedTime
 from repro.results.columns import MICRO, PROBLEM, microseconds, number_cell
-from repro.results.common_tables import CaseRow
 from repro.results.figure_forms import draw_panels
 from repro.results.figure_rows import Bars, Row, Rows
 from repro.results.figure_style import COLUMN_WIDTH, OURS, PALE
-from repro.results.problem_lines import join_sentences, measurement_note, recorded_lines
+from repro.results.problem_lines import MethodTimes, join_sentences, measurement_note, recorded_lines, times_of
 from repro.results.published import Published
 from repro.results.registry import figure, table
 from repro.results.tables import Cell, Column, Figure, Table, table_of
@@ -20,26 +19,26 @@ def timed(case: Case, way: str) -> ReportedTime | None:
     return case.select(way=way).fastest("host")
 
 
-def way_column(way: str) -> Column[CaseRow]:
+def way_column(way: str) -> Column[MethodTimes]:
     return Column(f"{way}_us", f"{way} [µs]", cell=lambda case: microseconds(timed(case.case, way)))
 
 
-def stage_column(stage: str) -> Column[CaseRow]:
+def stage_column(stage: str) -> Column[MethodTimes]:
     """Return the column of a stage's median in microseconds."""
 
-    def cell(case: CaseRow) -> Cell:
+    def cell(case: MethodTimes) -> Cell:
         exact = timed(case.case, "exact")
         return number_cell(exact.row[f"stage_{stage}"] if exact else None, MICRO)
 
     return Column(f"{stage}_us", f"{stage} [µs]", "stages of exact", cell=cell)
 
 
-def parts(case: CaseRow) -> Cell:
+def parts(case: MethodTimes) -> Cell:
     exact = timed(case.case, "exact")
     return Cell(exact.row["parts"] if exact else None)
 
 
-COLUMNS: tuple[Column[CaseRow], ...] = (
+COLUMNS: tuple[Column[MethodTimes], ...] = (
     PROBLEM,
     *map(way_column, WAYS),
     stage_column("count"),
@@ -51,10 +50,7 @@ COLUMNS: tuple[Column[CaseRow], ...] = (
 @table("small", "table-ways", title="Both ways", numbering="ours")
 def ways(campaign: Campaign, published: Published) -> Table:
     """A line a problem: each way's time, and the stages of the one that has some."""
-    cases = [
-        CaseRow(line, Case(campaign, line.problem, campaign.precisions[-1]))
-        for line in recorded_lines(campaign, published)
-    ]
+    cases = times_of(MethodTimes, campaign, published, campaign.precisions[-1:])
     caption = ["Taking the large entries out.", measurement_note(campaign, "host")]
     return table_of(COLUMNS, cases, join_sentences(caption))
 
