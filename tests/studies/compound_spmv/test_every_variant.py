@@ -1,7 +1,10 @@
 """Every entry × precision × layout is run on the CPU and verified; schedules take turns."""
 
 import shutil
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from repro.sparse.compound.kernels import render_module
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.variants import Layout, Schedule, VariantId, all_layouts, extended_layouts, extended_space
 from repro.sparse.ordering import UNKNOWNS
+from support import guarded_index
 
 SCHEDULES = [Schedule("static", 16, 3), Schedule("static", 64, 1), Schedule("dynamic", 32, 2)]
 EFFORT = SamplingPlan(3)
@@ -138,3 +142,10 @@ def test_one_flipped_sign_is_incorrect_and_the_others_are_done(tmp_path, templat
     for row in rows:
         assert (row.event_median is None) == (row.status == "incorrect")
         assert row.status == "ok" or (row.error > 1 and "numbers are wrong" in row.message)
+
+
+def test_nothing_is_read_past_the_order_of_the_rows(templates, tmp_path):
+    script = Path(guarded_index.__file__)
+    command = [sys.executable, script, templates, tmp_path]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
