@@ -147,5 +147,5 @@ def test_one_flipped_sign_is_incorrect_and_the_others_are_done(tmp_path, templat
 def test_nothing_is_read_past_the_order_of_the_rows(templates, tmp_path):
     script = Path(guarded_index.__file__)
     command = [sys.executable, script, templates, tmp_path]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr
