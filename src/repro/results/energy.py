@@ -204,7 +204,7 @@ def _draw(lines: Sequence[EnergyLine]) -> Canvas:
     gains = _gains(lines)
     values = [value for marks in gains.values() for gain in marks for value in gain]
     if not values:
-        return figure_style.empty_canvas("no energy was measured beside the library’s")
+        return figure_style.empty_canvas("no energy was measured beside the library’s in this campaign")
     drawing = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.COLUMN_WIDTH)
     axes = drawing.add_subplot()
     ends = min(0.9, *values) / 1.1, max(1.1, *values) * 1.1
