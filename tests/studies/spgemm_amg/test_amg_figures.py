@@ -44,7 +44,8 @@ def points(axes, marker):
 
 def test_what_there_is():
     assert NAMES == [
-        "table-6-1", "table-baselines", "table-bins", "table-claims", "table-energy", "table-levels", "table-memory", "table-phases",
+        "table-6-1", "table-baselines", "table-bins", "table-claims", "table-energy",
+        "table-levels", "table-memory", "table-phases",
         "table-products", "table-rivals", "table-setup", "table-setup-costs", "table-solve", "table-targets",
         "figure-6-1", "figure-energy", "figure-gflops", "figure-rivals", "figure-setup",
     ]  # fmt: skip
