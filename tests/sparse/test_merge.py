@@ -127,12 +127,11 @@ def test_rows_of_all_lengths_are_split_with_the_same_bits_each_time(device, load
     ("layout", "shape"),
     [("CSR-AoS-AoS", "u1"), ("CSR-SoA-SoA", "u2"), ("CSR-AoSoA-Padded", "u5-el"), ("CSR-AoSoA-AoS@rcm", "u5-cg")],
 )
-def test_all_orders_of_members_and_vectors_can_be_merged(device, load, templates, layout, shape):
+def test_all_orders_of_members_and_vectors_can_be_merged(device, load, templates, monkeypatch, layout, shape):
     id = VariantId.parse(f"{layout}/{schedule_for(device, shape)}".removesuffix("-u1"))
     source = render_module(templates, "block3", "double", id.layout, [id.schedule], device.target, "tests")
     if device.target.dialect == "cuda":  # else `el` would be refused: all of the matrix fits in L2
-        device = EmulatedCuda()
-        device.l2_bytes = 1
+        monkeypatch.setattr(device, "l2_bytes", 1)
     program = load(source)
     for lengths in ([2] * 400 + [405] + [0] * 4, power_law(500)):
         problem = matrix_of(np.minimum(lengths, len(lengths)), "block3", len(lengths))
