@@ -217,6 +217,7 @@ def test_a_campaign_that_is_not_there_is_named(tmp_path):
 
 def test_the_command_says_what_it_wrote_and_how_much_smaller_it_is(study, capsys):
     record("made", results=study.parents[2])
-    *written, total = capsys.readouterr().out.splitlines()
+    *written, crate, total = capsys.readouterr().out.splitlines()
+    assert crate == f"wrote {study.parents[1] / 'ro-crate-metadata.json'}"
     assert [line.rpartition(":")[0] for line in written] == [str(study / f"{s}.parquet") for s in ("report", "search")]
     assert total.startswith("7 files of ") and ", 3 of " in total
