@@ -59,8 +59,7 @@ class Runtime:
         If the cache has the module, it is only read, so it may be read-only. It raises `ReproError` if there is no
         compiler, the compilation fails, or the cache cannot be written.
         """
-        target = self.device.target
-        manifest = cache_folder() / "modules" / target.name / f"{name}.json"
+        target, manifest = self.device.target, self._manifest(name)
         try:
             module = compiled_before(source, target, manifest) or compile_module(source, target, manifest)
             return module, manifest.parent
@@ -76,15 +75,15 @@ class Runtime:
     def compile_together(self, sources: Mapping[str, str]) -> None:
         """Compile, in parallel, those sources that the cache lacks; `sources` maps names to sources."""
         target = self.device.target
-        folder = cache_folder() / "modules" / target.name
-        missing = [
-            name for name, source in sources.items() if not compiled_before(source, target, folder / f"{name}.json")
-        ]
+        missing = [name for name in sources if not compiled_before(sources[name], target, self._manifest(name))]
         if len(missing) < 2:
             return  # what uses the program compiles it
         with ThreadPoolExecutor(min(len(missing), len(os.sched_getaffinity(0)))) as pool:
             for _ in pool.map(lambda name: self.compiled(sources[name], name), missing):
                 pass
+
+    def _manifest(self, name: str) -> Path:
+        return cache_folder() / "modules" / self.device.target.name / f"{name}.json"
 
     def load(self, binary: Path) -> Program:
         if binary not in self._programs:
