@@ -1,5 +1,5 @@
 // The words of cuda.h in OpenCL C, for the CPU. cuda.h says what each means, and the comments here say what is special.
-// BALLOT with its bits, SHUFFLE_FROM and GRID_BARRIER are missing: only branches of templates for GPUs use them.
+// BALLOT, HIGHEST_BIT and GRID_BARRIER are missing: only branches of templates for GPUs use them.
 
 // A warp is a sub-group; its size is the warp of the target `cpu`. A sub-group can exchange values, but has no ballots.
 #define WARP_LANES 16
@@ -38,8 +38,10 @@
 #define ATOMIC_MAX(address, value) atomic_max(address, value)
 
 #define ANY(condition) sub_group_any(condition)
+#define LOWEST_BIT(bits) (int)popcount(((bits) & -(bits)) - 1)
 #define POPULATION(bits) popcount(bits)
 // The index of the other lane is kept below WARP_LANES, since sub_group_shuffle is undefined for others.
+#define SHUFFLE_FROM(value, lane) sub_group_shuffle(value, lane)
 #define SHUFFLE_XOR(value, distance) sub_group_shuffle_xor(value, distance)
 #define SHUFFLE_DOWN(value, distance) \
     sub_group_shuffle(value, (get_sub_group_local_id() + (distance)) & (WARP_LANES - 1))

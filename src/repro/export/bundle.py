@@ -26,11 +26,12 @@ from repro.exact_casts import cast
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant
 from repro.problems.matrix import Matrix
 from repro.sparse import ordering
-from repro.sparse.compound.kernels import launches, pairs_constants, render_module
+from repro.sparse.compound.kernels import finding_of_runs, launches, pairs_constants, render_module
 from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.product import is_square_only
 from repro.sparse.compound.variants import (
     L2_SHARE,
+    RUN_OF_LANE,
     TILE,
     TILE_ROWS,
     Layout,
@@ -415,6 +416,8 @@ def _context(export: Export) -> dict[str, Any]:
         "schedule": export.schedule,
         "share_of_l2": L2_SHARE,
         "launches": launches(export.schedule, export.target),
+        "finding": finding_of_runs(export.target),
+        "run_entries": RUN_OF_LANE * export.target.warp,
         "warp": export.target.warp,
         "tile": TILE,
         "steps": STEPS_OF_BLOCK if export.layout.permutes_rows else STEPS,

@@ -27,7 +27,7 @@ RECORDED = {
 #: On the CPU, which runs the threads of a block in sequence, a block's rows are contiguous for caching. A row that has
 #: more than a `SHARE_OF_CPU`-th of all entries, and more than LONG_ON_CPU, is split over the cores.
 ON_CPU, LONG_ON_CPU, SHARE_OF_CPU = "CSR-AoS-AoS/direct-64-3", 10_000, 4
-SPLIT_ON_CPU = "CSR-AoS-AoS/merge-64-3-u3"
+SPLIT_ON_CPU = "CSR-AoS-AoS/split-64-3-u8"
 #: With more slots per entry than this, rows are sorted by length before they are cut into slices. From SOME entries of
 #: the mean row on, a thread then has IN_FLIGHT entries in flight, else SHARED_IN_FLIGHT.
 MAX_SLICED_PADDING, SOME = 1.1, 4
@@ -77,7 +77,7 @@ def default_variant(entry: str, precision: str, rows: Rows, target: Target) -> V
 
     Rows of entries of few members are stored in slices, with one thread per row, or up to four if rows are few; before,
     uneven rows are sorted by length. Fewer rows, and those of other entries, are stored in CSR, with about a thread for
-    two to four entries of the mean row. If a row is too long for either, rows are split over blocks. Thresholds are
+    two to four entries of the mean row. If a row is too long for either, rows are split over warps. Thresholds are
     from times of 24 matrices on an H200.
     """
     name = _on_gpu(entry, precision, rows, target.warp) if target.dialect == "cuda" else _on_cpu(rows)
@@ -112,8 +112,8 @@ def _on_gpu(entry: str, precision: str, rows: Rows, warp: int) -> str:
     is_few = rows.count < MIN_SLICED_ROWS
     width = min(warp, _power_of_two(rows.mean if is_few else rows.mean / 2))
     if rows.longest > steps * SHARED_IN_FLIGHT * width:
-        shape = "128-8-u7" if entry_bytes <= NARROW_BYTES else "256-4-u5" if few_members else "256-4-u3"
-        return f"CSR-AoSoA-AoS/merge-{shape}{hint}"
+        shape = f"128-{12 if entry_bytes < NARROW_BYTES else 8}-u8" if few_members else "128-8-u2"
+        return f"CSR-AoSoA-AoS/split-{shape}{hint}"
     if not few_members:
         return RECORDED.get((entry, precision), RECORDED["block3", precision])
     in_flight = 2 if rows.mean <= 2 * width else SHARED_IN_FLIGHT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from repro.sparse.compound.outer import Outer, get_outer
 from repro.sparse.compound.variants import (
     CHUNK,
     DIRECT,
-    MERGE,
+    RUN_OF_LANE,
+    SPLIT,
     TILE,
     TILE_ROWS,
     WITH_SCRATCH,
@@ -32,6 +33,8 @@ from repro.sparse.symmetry import KINDS_OF_SYMMETRY, SYMMETRIC, adjoint_members,
 TEMPLATES = "sparse/compound"
 #: Number of foreign columns that a thread of the pair kernels loads at once: meshes have fewer than two per thread.
 HALO_IN_FLIGHT = 2
+#: Warps of a block whose threads have a run of entries each, and the rows of a run that are many (`split.j2`).
+WARPS_OF_RUNS, MANY_ROWS = 8, 4096
 
 
 def kernel_name(schedule: Schedule, target: Target) -> str:
@@ -46,15 +49,42 @@ def kernel_name(schedule: Schedule, target: Target) -> str:
     return "_".join(filter(None, (name, schedule.shape, "rolled" if schedule.rolled else "")))
 
 
-def launches(schedule: Schedule, target: Target) -> list[tuple[str, int]]:
-    """Return the kernels of a product, and the threads per block of each; all have the same grid and arguments."""
-    product = (kernel_name(schedule, target), schedule.block_size)
-    return [product, (_finish_name(schedule, target), target.warp)] if schedule.kind == MERGE else [product]
+@dataclass(frozen=True)
+class Launch:
+    """A kernel that a product launches."""
+
+    kernel: str
+    #: Threads per block.
+    threads: int
+    #: Runs of entries that a block takes; 0: the grid does not depend on runs.
+    runs: int = 0
 
 
-def _finish_name(schedule: Schedule, target: Target) -> str:
-    """Return the name of the kernel that adds the sums of rows that blocks share."""
-    return f"{kernel_name(schedule, target)}_finish"
+def launches(schedule: Schedule, target: Target) -> list[Launch]:
+    """Return the launches of a product in their order; all have the same arguments, except the last word of `el`."""
+    kernel, threads = kernel_name(schedule, target), schedule.block_size
+    if schedule.kind != SPLIT:
+        return [Launch(kernel, threads)]
+    return [Launch(kernel, threads, threads // target.warp), _over_runs("add_carries", target)]
+
+
+def finding_of_runs(target: Target) -> Launch:
+    """Return the launch that finds the rows of the runs of a `split` schedule, before the first product."""
+    return _over_runs("find_runs", target)
+
+
+def _over_runs(kernel: str, target: Target) -> Launch:
+    return Launch(kernel, WARPS_OF_RUNS * target.warp, WARPS_OF_RUNS * target.warp)
+
+
+def run_count(slots: int, warp: int) -> int:
+    """Return the number of runs of `split` schedules: `RUN_OF_LANE` entries for each lane of a warp, at least one."""
+    return max(1, -(-slots // (RUN_OF_LANE * warp)))
+
+
+def scratch_bytes(runs: int, entry_bytes: int) -> int:
+    """Return the bytes of a `split` product's scratch: carries, whether a run has many rows, and the rows of runs."""
+    return runs * entry_bytes + (runs + 2) * INDEX_BYTES
 
 
 def _by_kernel(schedules: Sequence[Schedule], target: Target) -> dict[str, Schedule]:
@@ -116,11 +146,11 @@ def render_module(
     algebra, outer = several_columns(get_entry(entry), columns), get_outer(layout.outer)
     clustered = layout.permutes_rows
     of_all = _by_kernel(schedules, target)
-    unique = {name: s for name, s in of_all.items() if s.kind != MERGE}
-    merged = {name: s for name, s in of_all.items() if s.kind == MERGE}
+    unique = {name: s for name, s in of_all.items() if s.kind != SPLIT}
+    split = {name: s for name, s in of_all.items() if s.kind == SPLIT}
     numbers = len(algebra.vector_members) if columns else _vector_numbers(entry, layout)
-    for s in merged.values():
-        _require_shared_memory(s, numbers * SCALARS[precision][1], target)
+    for s in split.values():
+        _require_shared_memory(s, numbers * SCALARS[precision][1])
     # the first blocks of these schedules process one long row each, at the end of a clustered layout
     long_row_kernels = {name for name, s in unique.items() if s.kind in (DIRECT, CHUNK)} if clustered else set()
     return render_template(
@@ -139,7 +169,7 @@ def render_module(
         loads=sorted(
             {s.load for s in unique.values() if s.shape and not _copies(s, algebra)}
             | ({"ca"} if long_row_kernels else set())
-            | {s.load for s in merged.values()}
+            | {s.load for s in split.values()}
         ),
         copies=any(_copies(s, algebra) for s in unique.values()),
         blocks_of_long_rows=sorted({unique[name].block_size for name in long_row_kernels}),
@@ -160,9 +190,13 @@ def render_module(
             }
             for name, s in unique.items()
         ],
-        merge_schedules=[
-            {"kernel": name, "finish": _finish_name(s, target), **asdict(s)} for name, s in merged.items()
+        split_schedules=[
+            {"kernel": name, "stride": _lane_stride(s), **asdict(s)} for name, s in split.items()
         ],
+        overlaps=bool(split) and target.has_dependent_launches,
+        run_of_lane=RUN_OF_LANE,
+        run_block=WARPS_OF_RUNS * target.warp,
+        many_rows=MANY_ROWS,
         scan_distances=[1 << i for i in range(target.warp.bit_length() - 1)],
     )
 
@@ -174,24 +208,28 @@ MAX_COLUMNS, MAX_NUMBERS = 8, 16
 def columns_schedule(schedule: Schedule, target: Target) -> Schedule:
     """Return a schedule for several columns at once, with registers for their sums: few blocks, one entry in flight.
 
-    Blocks of `merge` schedules are small, so that the products of all columns fit in shared memory.
+    Blocks of `split` schedules are small, so that the products of all columns fit in shared memory.
     """
-    block_size = min(schedule.block_size, 4 * target.warp) if schedule.kind == MERGE else schedule.block_size
+    block_size = min(schedule.block_size, 4 * target.warp) if schedule.kind == SPLIT else schedule.block_size
     blocks = min(schedule.blocks_per_sm, max(1, target.threads_per_sm // 4 // block_size))
     return replace(schedule, block_size=block_size, blocks_per_sm=blocks, in_flight=1, prefetch="")
 
 
-def _require_shared_memory(schedule: Schedule, entry_bytes: int, target: Target) -> None:
-    """Raise `ReproError` if the products of a `merge` schedule's tile exceed a block's shared memory."""
-    threads, warps = schedule.block_size, schedule.block_size // target.warp
-    kept = threads * schedule.in_flight + warps  # vector entries, and as many ends of rows
-    needed = kept * (entry_bytes + INDEX_BYTES) + threads * INDEX_BYTES
+def _lane_stride(schedule: Schedule) -> int:
+    """Return the distance in shared memory of the products of two lanes: odd, so that lanes read different banks."""
+    return schedule.in_flight | 1
+
+
+def _require_shared_memory(schedule: Schedule, entry_bytes: int) -> None:
+    """Raise `ReproError` if the products of a `split` schedule's batch exceed a block's shared memory."""
+    threads = schedule.block_size
+    needed = threads * (_lane_stride(schedule) * entry_bytes + RUN_OF_LANE)
     if needed > STATIC_SHARED:
         raise ReproError(
             "a schedule that needs more shared memory than a kernel has",
             where=schedule,
             expected=f"at most {STATIC_SHARED:,} bytes",
-            actual=f"{needed:,} bytes for {kept:,} sums of {entry_bytes} bytes and ends of rows",
+            actual=f"{needed:,} bytes for the products of {threads} threads, of {entry_bytes} bytes each",
             todo="name fewer threads per block, or fewer entries in flight",
         )
 

@@ -13,13 +13,13 @@ from repro.devices.base import ADDRESS, Argument, Buffer, Call, Device, Program
 from repro.entries import get_entry
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.kernels import launches
+from repro.sparse.compound.kernels import Launch, finding_of_runs, launches, run_count, scratch_bytes
 from repro.sparse.compound.outer import get_outer
 from repro.sparse.compound.packing import Packed, PackedFacts, pack, pack_pairs
 from repro.sparse.compound.variants import (
     DYNAMIC,
     L2_SHARE,
-    MERGE,
+    SPLIT,
     STORED_ORDERS,
     TILE_ROWS,
     WITH_SCRATCH,
@@ -117,10 +117,11 @@ class CompoundProduct:
     n
         Number of rows.
     entry_bytes
-        Bytes of one entry of x as stored, and of a `merge` schedule's sums.
+        Bytes of one entry of x as stored, and of a `split` schedule's sums.
     scratch
-        It returns memory on the device, at least of the given bytes: a dynamic schedule counts there, and a `merge`
-        schedule stores the sums of rows that go on in another block. Products with a scratch in common take turns.
+        It returns memory on the device, at least of the given bytes: a dynamic schedule counts there, and a `split`
+        schedule stores which rows each run of entries has, and the sums of those that go on in another. Products of
+        one matrix may have a scratch in common, if they take turns.
 
     Raises
     ------
@@ -143,31 +144,39 @@ class CompoundProduct:
         layout, schedule = id.layout, id.schedule
         long_rows = layout.permutes_rows and not layout.stores_pairs
         self._grid = schedule.blocks(n, device.sm_count, facts.stride if long_rows else 0)
-        self._scratch = scratch(self._grid * (entry_bytes + INDEX_BYTES) if schedule.kind == MERGE else INDEX_BYTES)
+        self._runs = run_count(facts.slots, device.target.warp)
+        split = schedule.kind == SPLIT
+        self._scratch = scratch(scratch_bytes(self._runs, entry_bytes) if split else INDEX_BYTES)
         self._shared = _shared_bytes(id, facts, entry_bytes)
         self._matrix: list[Argument] = [np.int32(n), np.int32(facts.slots), np.int32(facts.stride)]
         self._matrix += [np.int32(facts.leading)] if layout.stores_pairs else []
         self._matrix += arrays.values()
         self._kept_slots = _kept_slots(id, facts, device)
+        if split:
+            device.fill(self._scratch, 0)
+            sizes = np.int32(n), np.int32(facts.slots)
+            self._launch(finding_of_runs(device.target), [*sizes, arrays["index"], self._scratch])()
 
     def bind(self, x: Buffer, y: Buffer, *, dependent: bool = False) -> Callable[[], None]:
         """Return a launch of y = A x on the device's own queue; `dependent` as in `Device.bind_dependent`."""
-        arguments = self._arguments(x, y)
-        if not dependent:
-            return self._bound(arguments)
-        name, block = self._launch
-        return self._device.bind_dependent(self._program, name, self._grid, block, arguments, self._shared)
+        arguments = [*self._matrix, x, y, self._scratch]
+        return self._bound(arguments, overlaps=dependent)
 
-    def _bound(self, arguments: Sequence[Argument]) -> Callable[[], None]:
+    def _bound(self, arguments: Sequence[Argument], *, overlaps: bool = False) -> Callable[[], None]:
         """Return a launch before which a dynamic schedule's counter is reset, or after which carries are added."""
-        device, schedule = self._device, self.id.schedule
-        parts = [
-            device.bind(self._program.kernel(name, self._shared), self._grid, threads, arguments)
-            for name, threads in launches(schedule, device.target)
-        ]
-        if schedule.kind == DYNAMIC:
-            parts.insert(0, lambda: device.fill(self._scratch, 0))
+        first, *others = launches(self.id.schedule, self._device.target)
+        parts = [self._launch(first, [*arguments, *self._kept_slots], overlaps=overlaps)]
+        parts += [self._launch(other, arguments, overlaps=True) for other in others]
+        if self.id.schedule.kind == DYNAMIC:
+            parts.insert(0, lambda: self._device.fill(self._scratch, 0))
         return parts[0] if len(parts) == 1 else in_order(parts)
+
+    def _launch(self, launch: Launch, arguments: Sequence[Argument], *, overlaps: bool = False) -> Callable[[], None]:
+        """Return a launch; one that `overlaps` may begin before the previous one has ended."""
+        device, grid = self._device, -(-self._runs // launch.runs) if launch.runs else self._grid
+        if overlaps:
+            return device.bind_dependent(self._program, launch.kernel, grid, launch.threads, arguments, self._shared)
+        return device.bind(self._program.kernel(launch.kernel, self._shared), grid, launch.threads, arguments)
 
     def bind_columns(self, x: Buffer, y: Buffer, first: int, x_steps: Steps, y_steps: Steps) -> Callable[[], None]:
         """Return a launch of Y = A X for the columns of X and Y from `first` on.
@@ -182,7 +191,7 @@ class CompoundProduct:
         It is None if the device's memory has no addresses, or if the schedule has scratch memory, which two streams
         cannot share.
         """
-        return self._call_with(self._arguments(ADDRESS, ADDRESS))
+        return self._call_with([*self._matrix, ADDRESS, ADDRESS, self._scratch])
 
     def bind_columns_call(self, first: int, x_steps: Steps, y_steps: Steps) -> Call | None:
         """Return what `bind_columns` does on any stream, called with the addresses of X and Y; None as `bind_call`."""
@@ -191,23 +200,17 @@ class CompoundProduct:
     def _call_with(self, arguments: Sequence[Argument]) -> Call | None:
         if self.id.schedule.kind in WITH_SCRATCH:
             return None
-        name, block = self._launch
-        return self._device.bind_call(self._program, name, self._grid, block, arguments, self._shared)
-
-    @property
-    def _launch(self) -> tuple[str, int]:
-        """The kernel and the threads per block of a product that is one launch."""
         (launch,) = launches(self.id.schedule, self._device.target)
-        return launch
-
-    def _arguments(self, x: Buffer, y: Buffer) -> Sequence[Argument]:
-        return [*self._matrix, x, y, self._scratch, *self._kept_slots]
+        arguments = [*arguments, *self._kept_slots]
+        return self._device.bind_call(
+            self._program, launch.kernel, self._grid, launch.threads, arguments, self._shared
+        )
 
     def _columns_arguments(
         self, x: Buffer, y: Buffer, first: int, x_steps: Steps, y_steps: Steps
     ) -> Sequence[Argument]:
         places = (first, x_steps.row, x_steps.column, y_steps.row, y_steps.column)
-        return [*self._matrix, x, y, *map(np.int32, places), self._scratch, *self._kept_slots]
+        return [*self._matrix, x, y, *map(np.int32, places), self._scratch]
 
 
 def _shared_bytes(id: VariantId, facts: PackedFacts, entry_bytes: int) -> int:

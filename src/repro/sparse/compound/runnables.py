@@ -175,7 +175,9 @@ class Variant(CompiledProduct):
         entry_bytes = vector_entry_bytes(self.layout, operands.entry.size, operands.dtype.itemsize)
         product = CompoundProduct(
             device, self.program(workspace), self.id, facts, buffers, operands.problem.n, entry_bytes,
-            lambda nbytes: workspace.written(("scratch", nbytes), nbytes, "its scratch memory"),
+            lambda nbytes: workspace.written(
+                ("scratch", self.layout.unknowns, nbytes), nbytes, "its scratch memory"
+            ),
         )  # fmt: skip
         self.matrix_bytes = product.nbytes
         self._kernel_resources = self.resources(kernel_name(self.schedule, device.target))

@@ -202,9 +202,11 @@ def extended_layouts(entry: Entry) -> list[Layout]:
 DYNAMIC = "dynamic"
 PAPERS_KINDS = ("static", DYNAMIC)
 #: Kinds of schedules that this project adds.
-DIRECT, CHUNK, MERGE = "direct", "chunk", "merge"
+DIRECT, CHUNK, SPLIT = "direct", "chunk", "split"
 #: Kinds whose kernels write to memory of their own, so that two launches must not overlap.
-WITH_SCRATCH = (DYNAMIC, MERGE)
+WITH_SCRATCH = (DYNAMIC, SPLIT)
+#: Entries of a run for each lane of a warp, in `split` schedules.
+RUN_OF_LANE = 8
 LOADS = ("ca", "cg", "cs", "el")
 #: Share of L2 that `el` loads keep for the matrix between launches. The rest is for vectors and streaming data; in an
 #: L2 of two partitions, data that both sides read may be stored twice.
@@ -226,16 +228,16 @@ class Schedule:
     """Assignment of rows to threads."""
 
     #: `static` (grid-stride loop), `dynamic` (a block draws as many rows as it has threads from an atomic counter),
-    #: `direct` (one pass with as many blocks as the rows need), `chunk` (each block takes one run of rows), or `merge`
-    #: (each block takes an equal run of rows and entries together, which may begin and end within a row; CSR only).
+    #: `direct` (one pass with as many blocks as the rows need), `chunk` (each block takes one run of rows), or `split`
+    #: (each warp takes an equal run of entries, which may begin and end within a row; CSR only).
     kind: str
     block_size: int
-    #: Blocks per multiprocessor. They set the grid size; in `direct` schedules they only limit the registers per
-    #: thread.
+    #: Blocks per multiprocessor. They set the grid size; in `direct` and `split` schedules they only limit the
+    #: registers per thread.
     blocks_per_sm: int
     #: Threads that share a row (King's logical vector width).
     width: int = 1
-    #: Number of entries of a row that a thread loads at once; in `merge` schedules, entries of any rows.
+    #: Number of entries of a row that a thread loads at once; in `split` schedules, entries of any rows.
     in_flight: int = 1
     #: Cache hint for loads of the matrix, in PTX's words: `ca`, cached at all levels; `cg`, not in L1, which is left to
     #: x; `cs`, evicted first, for matrices larger than L2; `el`, the share `L2_SHARE` of L2 is kept from one launch to
@@ -333,7 +335,7 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     else:  # `direct` with small blocks and registers for half or a quarter of the threads; one shape for `chunk`
         shapes = [(DIRECT, 64, half), (DIRECT, 64, quarter), (DIRECT, 128, half), (DIRECT, 256, half)]
         shapes.append((CHUNK, 512, half))
-    merged = _merge_space(target) if layout.outer == "CSR" and layout.ordering == "natural" else []
+    split = _split_space(target) if layout.outer == "CSR" and layout.ordering == "natural" else []
     searched = [
         Schedule(kind, block_size, blocks_per_sm, width, in_flight, load)
         for width, in_flight, load, (kind, block_size, blocks_per_sm) in product(
@@ -341,7 +343,7 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
         )
     ]
     prefetched = [replace(schedule, width=width) for width in widths for schedule in _loads_space(target)]
-    return searched + prefetched + merged
+    return searched + prefetched + split
 
 
 def _wide_slices_space(target: Target) -> list[Schedule]:
@@ -355,16 +357,13 @@ def _wide_slices_space(target: Target) -> list[Schedule]:
     ]
 
 
-def _merge_space(target: Target) -> list[Schedule]:
-    """Return the schedules that split rows over blocks.
-
-    The numbers of entries in flight are odd, so that the threads of a warp read different banks of shared memory.
-    """
-    shapes = [(MERGE, 128, target.threads_per_sm // 2), (MERGE, 256, target.threads_per_sm // 2)]
+def _split_space(target: Target) -> list[Schedule]:
+    """Return the schedules that split rows over warps."""
+    half, three_quarters = target.threads_per_sm // 2, target.threads_per_sm * 3 // 4
     return [
         Schedule(*shape, in_flight=in_flight, load=load)
-        for shape in _fit_shapes(target, shapes)
-        for in_flight, load in product((3, 5), ("ca", "cg", "cs"))
+        for shape in _fit_shapes(target, [(SPLIT, 128, half), (SPLIT, 128, three_quarters)])
+        for in_flight, load in product((4, RUN_OF_LANE), ("ca", "cs"))
     ]
 
 
@@ -463,7 +462,7 @@ def _resident(target: Target, block_size: int, threads: int) -> int:
 
 
 _SCHEDULE = re.compile(
-    rf"(?P<kind>{'|'.join((*PAPERS_KINDS, DIRECT, CHUNK, MERGE))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
+    rf"(?P<kind>{'|'.join((*PAPERS_KINDS, DIRECT, CHUNK, SPLIT))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
     r"(-w(?P<width>\d+))?(-u(?P<in_flight>\d+))?(-(?P<load>cg|cs|el))?(-(?P<prefetch>p|a|f))?(-(?P<rolled>rolled))?"
 )
 
@@ -487,7 +486,7 @@ class VariantId(BaseId):
             raise ReproError(
                 "unknown schedule",
                 where=text,
-                expected="kind-n_t-n_b, kind static, dynamic, direct, chunk or merge, after it -w and -u with numbers, "
+                expected="kind-n_t-n_b, kind static, dynamic, direct, chunk or split, after it -w and -u with numbers, "
                 "-cg, -cs or -el, and -p, -a or -f; or -rolled alone, of static and dynamic",
                 actual=schedule_text,
                 todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
@@ -509,18 +508,18 @@ class VariantId(BaseId):
                 expected="static or dynamic, one thread a row, before -rolled",
                 actual=schedule,
             )
-        if schedule.kind == MERGE and (layout.outer != "CSR" or layout.permutes_rows):
+        if schedule.kind == SPLIT and (layout.outer != "CSR" or layout.permutes_rows):
             raise ReproError(
-                "only CSR splits rows over blocks",
+                "only CSR splits rows over warps",
                 where=text,
-                expected="CSR-…/merge-…, rows in their order",
+                expected="CSR-…/split-…, rows in their order",
                 actual=layout,
             )
-        if schedule.kind == MERGE and (schedule.width > 1 or schedule.prefetch):
+        if schedule.kind == SPLIT and (schedule.width > 1 or schedule.prefetch or RUN_OF_LANE % schedule.in_flight):
             raise ReproError(
-                "a schedule that splits rows over blocks has neither threads a row nor prefetches",
+                "a schedule that splits rows over warps has neither threads a row nor prefetches",
                 where=text,
-                expected="merge-n_t-n_b, after it -u with a number, -cg, -cs or -el",
+                expected=f"split-n_t-n_b, after it -u with a divisor of {RUN_OF_LANE}, -cg, -cs or -el",
                 actual=schedule,
             )
         rows = TILE_ROWS.get(layout.outer)
@@ -580,7 +579,7 @@ class RoutineId(VariantId):
     """A library's routine for a matrix in plain CSR; our schedule is for products with several vectors."""
 
     layout: Layout = Layout("CSR", "AoS", "AoS")
-    schedule: Schedule = Schedule("merge", 128, 8, in_flight=5)
+    schedule: Schedule = Schedule(SPLIT, 128, 8, in_flight=8)
     name: str = ROUTINES[0]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Schedules that split rows over blocks: on the CPU, and as CUDA on its emulator."""
+"""Schedules that split rows over warps: on the CPU, and as CUDA on its emulator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from repro.codegen.targets import get_target
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.kernels import columns_schedule, render_module, split_columns
+from repro.sparse.compound.kernels import MANY_ROWS, columns_schedule, render_module, run_count, split_columns
 from repro.sparse.compound.packing import pack
 from repro.sparse.compound.product import CompoundProduct, Steps, vector_entry_bytes
 from repro.sparse.compound.variants import VariantId, extended_layouts, extended_space
@@ -26,7 +26,7 @@ SM_90 = get_target("sm_90")
 @pytest.fixture
 def load(device, tmp_path_factory):
     def program_of(source):
-        folder = tmp_path_factory.mktemp("merge")
+        folder = tmp_path_factory.mktemp("split")
         if isinstance(device, EmulatedCuda):
             return compile_kernels(source, folder)
         return device.load(folder / str(compile_module(source, device.target, folder / "module.json").binary))
@@ -45,7 +45,7 @@ def matrix_of(lengths, entry="real", columns=None, seed=3):
     ]
     values = rng.uniform(-1, 1, (int(lengths.sum()), len(get_entry(entry).members)))
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return Matrix("merged", entry, len(lengths), indptr, np.concatenate(indices).astype(np.int32), values, columns)
+    return Matrix("split", entry, len(lengths), indptr, np.concatenate(indices).astype(np.int32), values, columns)
 
 
 def power_law(n=700, seed=1):
@@ -67,8 +67,9 @@ LENGTHS = {
     "empty rows first and last": [0] * 2500 + [4, 4000, 0, 0, 3] + [0] * 2500,
     "every other row empty": [0, 5] * 600,
     "one entry": [0, 0, 1, 0],
-    "rows of a tile each": [384] * 9,
+    "rows of a run each": [256] * 40,
     "even rows": [7] * 800,
+    "more empty rows than are many": [2, 300] + [0] * (3 * MANY_ROWS) + [1] * 30 + [0] * 50 + [90],
 }
 
 
@@ -79,9 +80,9 @@ def multiplied(device, program, id, operands, times=2):
     scratches = []
 
     def scratch(nbytes):
-        scratches.append(device.allocate(nbytes))
-        device.fill(scratches[-1], 0xFF)
-        return scratches[-1]
+        scratches.append((device.allocate(nbytes), nbytes))
+        device.fill(scratches[-1][0], 0xFF)
+        return scratches[-1][0]
 
     product = CompoundProduct(
         device, program, id, packed.facts, {name: device.upload(array) for name, array in packed.arrays.items()},
@@ -93,7 +94,7 @@ def multiplied(device, program, id, operands, times=2):
     results = []
     for _ in range(times):
         y = device.upload(np.full_like(flat, np.nan))
-        device.fill(scratches[0], 0xFF)
+        device.write(scratches[0][0], np.full(run_count(packed.slots, device.target.warp), np.nan, np.float32))
         product.bind(x, y)()
         result = np.empty_like(flat)
         device.download(y, result)
@@ -103,8 +104,8 @@ def multiplied(device, program, id, operands, times=2):
     return results, members
 
 
-def schedule_for(device, shape="u3"):
-    return f"merge-64-3-{shape}" if device.target.dialect == "opencl" else f"merge-128-4-{shape}"
+def schedule_for(device, shape="u8"):
+    return f"split-64-3-{shape}" if device.target.dialect == "opencl" else f"split-128-4-{shape}"
 
 
 @pytest.mark.sampled(6)
@@ -125,9 +126,9 @@ def test_rows_of_all_lengths_are_split_with_the_same_bits_each_time(device, load
 @pytest.mark.medium
 @pytest.mark.parametrize(
     ("layout", "shape"),
-    [("CSR-AoS-AoS", "u1"), ("CSR-SoA-SoA", "u2"), ("CSR-AoSoA-Padded", "u5-el"), ("CSR-AoSoA-AoS@rcm", "u5-cg")],
+    [("CSR-AoS-AoS", "u1"), ("CSR-SoA-SoA", "u2"), ("CSR-AoSoA-Padded", "u4-el"), ("CSR-AoSoA-AoS@rcm", "u4-cg")],
 )
-def test_all_orders_of_members_and_vectors_can_be_merged(device, load, templates, monkeypatch, layout, shape):
+def test_all_orders_of_members_and_vectors_can_be_split(device, load, templates, monkeypatch, layout, shape):
     id = VariantId.parse(f"{layout}/{schedule_for(device, shape)}".removesuffix("-u1"))
     source = render_module(templates, "block3", "double", id.layout, [id.schedule], device.target, "tests")
     if device.target.dialect == "cuda":  # else `el` would be refused: all of the matrix fits in L2
@@ -186,7 +187,7 @@ def long_row(length, n=1000):
 def test_a_row_of_a_million_entries_is_right(device, load, templates, length):
     if isinstance(device, EmulatedCuda):
         pytest.skip("takes minutes")
-    id = VariantId.parse("CSR-AoSoA-AoS/merge-64-3-u3")
+    id = VariantId.parse("CSR-AoSoA-AoS/split-64-3-u8")
     program = load(render_module(templates, "real", "double", id.layout, [id.schedule], device.target, "tests"))
     operands = make_operands(long_row(length), "double", 1, rectangular=True)
     results, members = multiplied(device, program, id, operands)
@@ -198,32 +199,33 @@ def test_a_row_of_a_million_entries_is_right(device, load, templates, length):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ELL-SoA-AoS/merge-64-3", "only CSR splits rows"),
-        ("Sl-32-AoSoA-AoS/merge-64-3-u3", "only CSR splits rows"),
-        ("CSR-AoSoA-AoS@clustered/merge-64-3-u3", "only CSR splits rows"),
-        ("Pairs-64-AoSoA-AoS/merge-64-3", "only CSR splits rows"),
-        ("CSR-AoSoA-AoS/merge-64-3-w8", "neither threads a row nor prefetches"),
-        ("CSR-AoSoA-AoS/merge-64-3-u2-p", "neither threads a row nor prefetches"),
-        ("CSR-AoS-AoS/merge-64-3-u3-cs", "only tiles"),
-        ("CSR-AoS-AoS/merge-64-3-rolled", "not unrolled"),
+        ("ELL-SoA-AoS/split-64-3", "only CSR splits rows"),
+        ("Sl-32-AoSoA-AoS/split-64-3-u8", "only CSR splits rows"),
+        ("CSR-AoSoA-AoS@clustered/split-64-3-u8", "only CSR splits rows"),
+        ("Pairs-64-AoSoA-AoS/split-64-3", "only CSR splits rows"),
+        ("CSR-AoSoA-AoS/split-64-3-w8", "neither threads a row nor prefetches"),
+        ("CSR-AoSoA-AoS/split-64-3-u2-p", "neither threads a row nor prefetches"),
+        ("CSR-AoSoA-AoS/split-64-3-u3", "divisor of 8"),
+        ("CSR-AoS-AoS/split-64-3-u8-cs", "only tiles"),
+        ("CSR-AoS-AoS/split-64-3-rolled", "not unrolled"),
     ],
 )
-def test_what_cannot_be_merged_is_refused_by_the_id(text, message):
+def test_what_cannot_be_split_is_refused_by_the_id(text, message):
     with pytest.raises(ReproError, match=message):
         VariantId.parse(text)
 
 
-def test_a_tile_that_exceeds_shared_memory_is_refused(templates):
-    id = VariantId.parse("CSR-AoSoA-AoS/merge-512-2-u5")
+def test_a_batch_that_exceeds_shared_memory_is_refused(templates):
+    id = VariantId.parse("CSR-AoSoA-AoS/split-512-2-u4")
     render_module(templates, "real", "single", id.layout, [id.schedule], SM_90, "tests")
     with pytest.raises(ReproError, match="shared memory"):
         render_module(templates, "quaternion", "double", id.layout, [id.schedule], SM_90, "tests")
 
 
 @pytest.mark.parametrize("entry", sorted(entries()))
-def test_all_merge_schedules_of_the_space_fit_in_shared_memory(templates, entry):
+def test_all_split_schedules_of_the_space_fit_in_shared_memory(templates, entry):
     for layout in extended_layouts(get_entry(entry)):
-        schedules = [schedule for schedule in extended_space(SM_90, layout) if schedule.kind == "merge"]
+        schedules = [schedule for schedule in extended_space(SM_90, layout) if schedule.kind == "split"]
         assert bool(schedules) == (layout.outer == "CSR" and layout.ordering == "natural")
         if schedules:
             render_module(templates, entry, "double", layout, schedules, SM_90, "tests")
