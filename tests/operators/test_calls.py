@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from repro.devices.base import LaunchError
 from repro.errors import ReproError
 from repro.operators import spmv
 from repro.operators.arrays import DeviceArray
@@ -68,17 +69,26 @@ def test_cupys_array_is_multiplied_into_cupys_on_the_current_stream(A, bring, ge
     assert not general and not A._runtime._streams.waited
 
 
-def test_a_matrix_with_a_long_row_is_multiplied_in_order_with_the_devices_stream(runtime, bring):
-    """Its rows are split over blocks, which share memory, so that two streams take turns."""
+def test_a_matrix_with_a_long_row_has_memory_for_each_stream(runtime, bring):
+    """Its rows are split over warps, and two streams cannot share the memory of their sums."""
     long_row = sp.csr_array(np.vstack([np.ones((1, 400)), np.eye(400)]))
     A = made(runtime, long_row, "default")
-    assert A.name == "CSR-AoSoA-AoS/merge-128-8-u7"
+    assert A.name == "CSR-AoSoA-AoS/split-128-8-u8"
     x = draw(400, float)
     y = A @ bring(x)
-    assert type(y) is ndarray and not runtime.device.streams
+    assert type(y) is ndarray and runtime.device.streams == [CURRENT_STREAM] * 2
     np.testing.assert_allclose(y.get(), long_row @ x, atol=1e-12)
+    out = bring(np.zeros(401))
+    for stream in (23, 24, 25, 23):
+        assert A.matvec(bring(x), out=out, stream=stream) is out
+        np.testing.assert_array_equal(out.get(), y.get())
+    assert runtime.device.streams[2:] == [23, 23, 24, 24, 25, 25, 23, 23]
     X = np.column_stack([x, -x, 2 * x])
     np.testing.assert_allclose((A @ bring(X)).get(), long_row @ X, atol=1e-12)
+    call = A._product.call
+    A.close()
+    with pytest.raises(LaunchError, match="released"):
+        call(26, 0, 0)
 
 
 def test_an_own_array_is_multiplied_on_the_devices_stream(A, general):

@@ -25,7 +25,7 @@ VARIANTS = [
     "ELLPACK-SoA-AoS/static-64-3",
     "Sl-16-AoS-AoS/dynamic-32-2",
     "ELL-AoSoA-Padded/chunk-64-3-w4",
-    "CSR-AoSoA-AoS/merge-64-3-u2-cs",
+    "CSR-AoSoA-AoS/split-64-3-u2-cs",
 ]
 CASES = 300 // len(VARIANTS)
 

@@ -27,7 +27,7 @@ VARIANTS = [
     "Sl-16-SoA-SoA/dynamic-32-2",
     "ELLPACK-AoSoA-AoS/chunk-64-3-w4-cs",
     "ELL-AoS-AoS/static-64-3-rolled",
-    "CSR-AoSoA-AoS/merge-64-3-u3",
+    "CSR-AoSoA-AoS/split-64-3-u4",
 ]
 CASES = 300 // len(VARIANTS)
 

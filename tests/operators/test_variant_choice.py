@@ -212,7 +212,7 @@ def test_the_operator_says_what_was_timed(matrix):
 def test_a_transpose_has_the_default_for_its_own_rows_unless_a_variant_was_named(monkeypatch):
     monkeypatch.setattr(defaults, "LONG_ON_CPU", 50)
     tall = sp.csr_array(np.eye(200)[:, :1] + np.arange(200.0)[:, None] @ np.array([[1.0, 0, 0]]))
-    split = "CSR-AoS-AoS/merge-64-3-u3"
+    split = "CSR-AoS-AoS/split-64-3-u8"
     y = np.arange(200.0)
     for tuned, name, transposed in (("default", DEFAULT, split), (DEFAULT, DEFAULT, DEFAULT)):
         with repro.operator(tall, tuned, device=DEVICE) as A:

@@ -54,11 +54,11 @@ def chosen(lengths, entry="real", precision="double", target=SM_90):
         ("uneven", "real", "Sl-32-AoSoA-AoS@sigma/direct-256-4-u8"),
         ("more uneven", "real", "Sl-32-AoSoA-AoS@sigma/direct-256-4-u8"),
         ("no entries", "real", "Sl-32-AoSoA-AoS/direct-256-4"),
-        ("a power law", "real", "CSR-AoSoA-AoS/merge-128-8-u7-cs"),
-        ("an arrow", "real", "CSR-AoSoA-AoS/merge-128-8-u7"),
-        ("an arrow", "complex", "CSR-AoSoA-AoS/merge-256-4-u5"),
-        ("one row", "real", "CSR-AoSoA-AoS/merge-128-8-u7"),
-        ("one row", "quaternion", "CSR-AoSoA-AoS/merge-256-4-u3"),
+        ("a power law", "real", "CSR-AoSoA-AoS/split-128-8-u8-cs"),
+        ("an arrow", "real", "CSR-AoSoA-AoS/split-128-8-u8"),
+        ("an arrow", "complex", "CSR-AoSoA-AoS/split-128-8-u4"),
+        ("one row", "real", "CSR-AoSoA-AoS/split-128-8-u8"),
+        ("one row", "quaternion", "CSR-AoSoA-AoS/split-128-8-u2"),
         ("a row of 300", "real", "Sl-32-AoSoA-AoS/direct-256-4-u5-cs"),
         ("27 points", "block3", RECORDED["block3", "double"]),
         ("uneven", "quaternion", RECORDED["quaternion", "double"]),
@@ -71,18 +71,17 @@ def test_the_lengths_of_the_rows_choose_the_default(rows, entry, variant):
 @pytest.mark.parametrize("entry", sorted(entries()))
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_no_default_needs_an_order_of_the_host_and_each_fits_its_target(templates, entry, precision):
-    found = {chosen(lengths, entry, precision, target) for lengths in LENGTHS.values() for target in (SM_90, CPU)}
-    for id in found:
-        assert id.layout.ordering in ("natural", "sigma") and id.layout.vector == "AoS" and not id.layout.stores_pairs
-        on_cpu = id.layout.inner == "AoS"
-        for target in (CPU,) if on_cpu else (target for target in TARGETS.values() if target.dialect == "cuda"):
+    for target in TARGETS.values():
+        for id in {chosen(lengths, entry, precision, target) for lengths in LENGTHS.values()}:
+            layout = id.layout
+            assert layout.ordering in ("natural", "sigma") and layout.vector == "AoS" and not layout.stores_pairs
             fitting(id, target)
-        # refuses what does not fit in shared memory
-        render_module(templates, entry, precision, id.layout, [id.schedule], CPU if on_cpu else SM_90, "tests")
+            if target in (SM_90, CPU):  # refuses what does not fit in shared memory
+                render_module(templates, entry, precision, layout, [id.schedule], target, "tests")
 
 
 def test_on_the_cpu_a_row_with_most_entries_is_split():
-    assert str(chosen(LENGTHS["an arrow"], target=CPU)) == "CSR-AoS-AoS/merge-64-3-u3"
+    assert str(chosen(LENGTHS["an arrow"], target=CPU)) == "CSR-AoS-AoS/split-64-3-u8"
     for rows in ("5 points", "a power law", "uneven", "no entries"):
         assert str(chosen(LENGTHS[rows], target=CPU)) == "CSR-AoS-AoS/direct-64-3"
 

@@ -88,7 +88,7 @@ def multiplied(device, program, id, operands, times=2):
         device, program, id, packed.facts, {name: device.upload(array) for name, array in packed.arrays.items()},
         problem.n, vector_entry_bytes(id.layout, operands.entry.size, operands.dtype.itemsize), scratch,
     )  # fmt: skip
-    assert product.bind_call() is None  # two streams cannot share the carries
+    assert product.bind_call() is None or device.target.dialect == "cuda"
     x = device.upload(pack_vector(operands.x, id.layout.vector))
     flat = pack_vector(operands.reference.astype(operands.dtype), id.layout.vector)
     results = []

@@ -66,6 +66,32 @@ T __shfl_up_sync(unsigned, T value, int distance)
     return host::value_of(threadIdx.x < first + distance ? threadIdx.x : threadIdx.x - distance, value);
 }
 
+template <class T>
+T __shfl_down_sync(unsigned, T value, int distance)
+{
+    const unsigned last = threadIdx.x / host::warp * host::warp + host::warp - 1;
+    return host::value_of(min(threadIdx.x + distance, last), value);
+}
+
+template <class T>
+T __shfl_sync(unsigned, T value, int lane)
+{
+    return host::value_of(threadIdx.x / host::warp * host::warp + lane, value);
+}
+
+inline unsigned __ballot_sync(unsigned, bool condition)
+{
+    unsigned votes = condition ? 1u << threadIdx.x % host::warp : 0;
+    for (int distance = 1; distance < host::warp; distance *= 2)
+        votes |= __shfl_xor_sync(0, votes, distance);
+    return votes;
+}
+
+inline bool __any_sync(unsigned mask, bool condition) { return __ballot_sync(mask, condition) != 0; }
+inline void __syncwarp() { host::warps[threadIdx.x / host::warp]->arrive_and_wait(); }
+inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
+inline int __clz(unsigned bits) { return bits ? __builtin_clz(bits) : 32; }
+
 template <class T> T __ldcg(const T* address) { return *address; }
 template <class T> T __ldcs(const T* address) { return *address; }
 inline int atomicAdd(int* address, int value) { return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST); }

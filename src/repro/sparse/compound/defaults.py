@@ -80,7 +80,7 @@ def default_variant(entry: str, precision: str, rows: Rows, target: Target) -> V
     two to four entries of the mean row. If a row is too long for either, rows are split over warps. Thresholds are
     from times of 24 matrices on an H200.
     """
-    name = _on_gpu(entry, precision, rows, target.warp) if target.dialect == "cuda" else _on_cpu(rows)
+    name = _on_gpu(entry, precision, rows, target) if target.dialect == "cuda" else _on_cpu(rows)
     return fitting_variant(name, target)
 
 
@@ -88,7 +88,7 @@ def _on_cpu(rows: Rows) -> str:
     return SPLIT_ON_CPU if rows.longest > max(LONG_ON_CPU, rows.entries / SHARE_OF_CPU) else ON_CPU
 
 
-def _on_gpu(entry: str, precision: str, rows: Rows, warp: int) -> str:
+def _on_gpu(entry: str, precision: str, rows: Rows, target: Target) -> str:
     members = len(get_entry(entry).members)
     entry_bytes = members * DTYPES[precision]().nbytes
     nbytes = rows.entries * (entry_bytes + INDEX_BYTES)
@@ -110,10 +110,11 @@ def _on_gpu(entry: str, precision: str, rows: Rows, warp: int) -> str:
             in_flight = most if rows.mean >= SOME * width else min(most, SHARED_IN_FLIGHT)
             return f"{layout}@sigma/{schedule}{_threads(width, in_flight)}{hint}"
     is_few = rows.count < MIN_SLICED_ROWS
-    width = min(warp, _power_of_two(rows.mean if is_few else rows.mean / 2))
+    width = min(target.warp, _power_of_two(rows.mean if is_few else rows.mean / 2))
     if rows.longest > steps * SHARED_IN_FLIGHT * width:
-        shape = f"128-{12 if entry_bytes < NARROW_BYTES else 8}-u8" if few_members else "128-8-u2"
-        return f"CSR-AoSoA-AoS/split-{shape}{hint}"
+        blocks = min(12 if entry_bytes < NARROW_BYTES else 8, target.threads_per_sm // 128)
+        in_flight = (8, 8, 4)[members] if few_members else 2
+        return f"CSR-AoSoA-AoS/split-128-{blocks}-u{in_flight}{hint}"
     if not few_members:
         return RECORDED.get((entry, precision), RECORDED["block3", precision])
     in_flight = 2 if rows.mean <= 2 * width else SHARED_IN_FLIGHT

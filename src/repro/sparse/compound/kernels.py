@@ -190,9 +190,7 @@ def render_module(
             }
             for name, s in unique.items()
         ],
-        split_schedules=[
-            {"kernel": name, "stride": _lane_stride(s), **asdict(s)} for name, s in split.items()
-        ],
+        split_schedules=[{"kernel": name, "stride": _lane_stride(s), **asdict(s)} for name, s in split.items()],
         overlaps=bool(split) and target.has_dependent_launches,
         run_of_lane=RUN_OF_LANE,
         run_block=WARPS_OF_RUNS * target.warp,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import INDEX_BYTES
-from repro.devices.base import ADDRESS, Argument, Buffer, Call, Device, Program
+from repro.devices.base import ADDRESS, Argument, Buffer, Call, Device, LaunchError, Program
 from repro.entries import get_entry
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
@@ -22,11 +23,10 @@ from repro.sparse.compound.variants import (
     SPLIT,
     STORED_ORDERS,
     TILE_ROWS,
-    WITH_SCRATCH,
     Layout,
     VariantId,
 )
-from repro.sparse.elementwise import in_order, padded_size
+from repro.sparse.elementwise import CallsInOrder, in_order, padded_size
 from repro.sparse.pairs import shared_bytes
 from repro.sparse.symmetry import Symmetry
 
@@ -105,6 +105,42 @@ class Steps:
         return cls(columns * parts, parts) if row_major else cls(parts, rows * parts)
 
 
+#: Calls that `CallOfEachStream` makes in advance.
+SPARE_CALLS = 2
+
+
+class CallOfEachStream:
+    """A call with memory of its own for each stream, as two streams cannot share it; implements `Call`.
+
+    `make` returns the call with such memory. A few are made in advance, since nothing can be allocated while a stream
+    is captured into a graph. Graphs that were captured on one stream share its memory, and take turns.
+    """
+
+    def __init__(self, make: Callable[[], Call]) -> None:
+        self._make, self._lock, self._closed = make, Lock(), False
+        self._spare = [make() for _ in range(SPARE_CALLS)]
+        self._calls: dict[int, tuple[Lock, Call]] = {}
+
+    def __call__(self, stream: int, *addresses: int) -> None:
+        lock, call = self._calls.get(stream) or self._new(stream)
+        with lock:  # the launches of another thread's call come before or after
+            call(stream, *addresses)
+
+    def _new(self, stream: int) -> tuple[Lock, Call]:
+        with self._lock:
+            if self._closed:
+                raise LaunchError("the memory of the kernel's arguments was released")
+            if stream not in self._calls:
+                self._calls[stream] = Lock(), self._spare.pop() if self._spare else self._make()
+            return self._calls[stream]
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for call in (*self._spare, *(call for _, call in self._calls.values())):
+                call.close()
+
+
 class CompoundProduct:
     """A packed matrix on a device, and the kernel of one variant that multiplies by it.
 
@@ -145,17 +181,24 @@ class CompoundProduct:
         long_rows = layout.permutes_rows and not layout.stores_pairs
         self._grid = schedule.blocks(n, device.sm_count, facts.stride if long_rows else 0)
         self._runs = run_count(facts.slots, device.target.warp)
-        split = schedule.kind == SPLIT
-        self._scratch = scratch(scratch_bytes(self._runs, entry_bytes) if split else INDEX_BYTES)
         self._shared = _shared_bytes(id, facts, entry_bytes)
         self._matrix: list[Argument] = [np.int32(n), np.int32(facts.slots), np.int32(facts.stride)]
         self._matrix += [np.int32(facts.leading)] if layout.stores_pairs else []
         self._matrix += arrays.values()
         self._kept_slots = _kept_slots(id, facts, device)
-        if split:
-            device.fill(self._scratch, 0)
-            sizes = np.int32(n), np.int32(facts.slots)
-            self._launch(finding_of_runs(device.target), [*sizes, arrays["index"], self._scratch])()
+        self._allocate, self._scratch_bytes = scratch, INDEX_BYTES
+        if schedule.kind == SPLIT:
+            self._scratch_bytes = scratch_bytes(self._runs, entry_bytes)
+            self._finding: list[Argument] = [np.int32(n), np.int32(facts.slots), arrays["index"]]
+        self._scratch = self._new_scratch()
+
+    def _new_scratch(self) -> Buffer:
+        """Return memory for the schedule, and queue what a `split` schedule needs in it."""
+        device, scratch = self._device, self._allocate(self._scratch_bytes)
+        if self.id.schedule.kind == SPLIT:
+            device.fill(scratch, 0)
+            self._launch(finding_of_runs(device.target), [*self._finding, scratch])()
+        return scratch
 
     def bind(self, x: Buffer, y: Buffer, *, dependent: bool = False) -> Callable[[], None]:
         """Return a launch of y = A x on the device's own queue; `dependent` as in `Device.bind_dependent`."""
@@ -173,44 +216,57 @@ class CompoundProduct:
 
     def _launch(self, launch: Launch, arguments: Sequence[Argument], *, overlaps: bool = False) -> Callable[[], None]:
         """Return a launch; one that `overlaps` may begin before the previous one has ended."""
-        device, grid = self._device, -(-self._runs // launch.runs) if launch.runs else self._grid
+        device, grid = self._device, self._blocks(launch)
         if overlaps:
             return device.bind_dependent(self._program, launch.kernel, grid, launch.threads, arguments, self._shared)
         return device.bind(self._program.kernel(launch.kernel, self._shared), grid, launch.threads, arguments)
+
+    def _blocks(self, launch: Launch) -> int:
+        return -(-self._runs // launch.runs) if launch.runs else self._grid
 
     def bind_columns(self, x: Buffer, y: Buffer, first: int, x_steps: Steps, y_steps: Steps) -> Callable[[], None]:
         """Return a launch of Y = A X for the columns of X and Y from `first` on.
 
         The program is a module with `columns`, which says how many they are.
         """
-        return self._bound(self._columns_arguments(x, y, first, x_steps, y_steps))
+        return self._bound([*self._columns_arguments(x, y, first, x_steps, y_steps), self._scratch])
 
     def bind_call(self) -> Call | None:
         """Return y = A x on any stream, called with the addresses of x and y.
 
-        It is None if the device's memory has no addresses, or if the schedule has scratch memory, which two streams
-        cannot share.
+        It is None if the device's memory has no addresses, or if the schedule is dynamic.
         """
-        return self._call_with([*self._matrix, ADDRESS, ADDRESS, self._scratch])
+        return self._call_with([*self._matrix, ADDRESS, ADDRESS])
 
     def bind_columns_call(self, first: int, x_steps: Steps, y_steps: Steps) -> Call | None:
         """Return what `bind_columns` does on any stream, called with the addresses of X and Y; None as `bind_call`."""
         return self._call_with(self._columns_arguments(ADDRESS, ADDRESS, first, x_steps, y_steps))
 
     def _call_with(self, arguments: Sequence[Argument]) -> Call | None:
-        if self.id.schedule.kind in WITH_SCRATCH:
+        def calls(scratch: Buffer) -> list[Call | None]:
+            return [
+                self._device.bind_call(
+                    self._program, launch.kernel, self._blocks(launch), launch.threads,
+                    [*arguments, scratch, *([] if number else self._kept_slots)], self._shared,
+                )
+                for number, launch in enumerate(launches(self.id.schedule, self._device.target))
+            ]  # fmt: skip
+
+        def call_of_a_stream() -> Call:
+            scratch = self._new_scratch()
+            self._device.synchronize()
+            return CallsInOrder([call for call in calls(scratch) if call is not None])
+
+        if self.id.schedule.kind == DYNAMIC:
             return None
-        (launch,) = launches(self.id.schedule, self._device.target)
-        arguments = [*arguments, *self._kept_slots]
-        return self._device.bind_call(
-            self._program, launch.kernel, self._grid, launch.threads, arguments, self._shared
-        )
+        first, *others = calls(self._scratch)
+        return first if first is None or not others else CallOfEachStream(call_of_a_stream)
 
     def _columns_arguments(
         self, x: Buffer, y: Buffer, first: int, x_steps: Steps, y_steps: Steps
     ) -> Sequence[Argument]:
         places = (first, x_steps.row, x_steps.column, y_steps.row, y_steps.column)
-        return [*self._matrix, x, y, *map(np.int32, places), self._scratch]
+        return [*self._matrix, x, y, *map(np.int32, places)]
 
 
 def _shared_bytes(id: VariantId, facts: PackedFacts, entry_bytes: int) -> int:
