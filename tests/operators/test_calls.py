@@ -73,7 +73,7 @@ def test_a_matrix_with_a_long_row_has_memory_for_each_stream(runtime, bring):
     """Its rows are split over warps, and two streams cannot share the memory of their sums."""
     long_row = sp.csr_array(np.vstack([np.ones((1, 400)), np.eye(400)]))
     A = made(runtime, long_row, "default")
-    assert A.name == "CSR-AoSoA-AoS/split-128-8-u8"
+    assert A.name == "CSR-AoSoA-AoS/split-128-12-u8"
     x = draw(400, float)
     y = A @ bring(x)
     assert type(y) is ndarray and runtime.device.streams == [CURRENT_STREAM] * 2

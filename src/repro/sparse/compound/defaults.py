@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from repro.codegen.targets import DTYPES, INDEX_BYTES, Target
 from repro.entries import get_entry
 from repro.sparse.compound.outer import get_outer
-from repro.sparse.compound.variants import FEW_MEMBERS, WIDE_SLICES, VariantId, fitting_variant
+from repro.sparse.compound.variants import FEW_MEMBERS, RUN_OF_LANE, WIDE_SLICES, VariantId, fitting_variant
 from repro.sparse.ordering import longest_short
 
 #: Of entries of many members, by entry and precision: among all recorded variants without an ordering, it has the
@@ -41,8 +41,8 @@ IN_FLIGHT, WIDE_IN_FLIGHT, NARROW_BYTES, SHARED_IN_FLIGHT = 8, 5, 8, 4
 #: matrix, which a GPU reads while a thread waits for the loads of a step: then most of the GPU would wait for this row.
 MAX_STEPS, BYTES_OF_STEP = 32, 3 << 20
 #: If matrix and vectors have more bytes, too little of the matrix stays in a GPU's L2 from one product to the next, so
-#: caches evict it first.
-LARGE_BYTES = 40 << 20
+#: caches evict it first; of schedules that split rows, more stays there.
+LARGE_BYTES, LARGE_SPLIT_BYTES = 40 << 20, 48 << 20
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ def _on_gpu(entry: str, precision: str, rows: Rows, target: Target) -> str:
     members = len(get_entry(entry).members)
     entry_bytes = members * DTYPES[precision]().nbytes
     nbytes = rows.entries * (entry_bytes + INDEX_BYTES)
-    hint = "-cs" if nbytes + 2 * rows.count * entry_bytes > LARGE_BYTES else ""
+    total_bytes = nbytes + 2 * rows.count * entry_bytes
+    hint = "-cs" if total_bytes > LARGE_BYTES else ""
     steps = max(MAX_STEPS, nbytes // BYTES_OF_STEP)
     few_members, padding = members <= FEW_MEMBERS, rows.sliced / max(rows.entries, 1)
     if few_members and rows.count >= MIN_SLICED_ROWS:
@@ -107,14 +108,17 @@ def _on_gpu(entry: str, precision: str, rows: Rows, target: Target) -> str:
         if padding <= MAX_SLICED_PADDING and rows.longest <= steps * in_flight * width:
             return f"{layout}/{schedule}{_threads(width, in_flight)}{hint}"
         if rows.longest <= longest_short(rows.count, rows.entries):  # longer rows have a block each, which is slower
-            in_flight = most if rows.mean >= SOME * width else min(most, SHARED_IN_FLIGHT)
+            is_short = rows.mean < SOME * width or rows.longest <= MAX_STEPS * width
+            in_flight = min(most, SHARED_IN_FLIGHT) if is_short else most
             return f"{layout}@sigma/{schedule}{_threads(width, in_flight)}{hint}"
     is_few = rows.count < MIN_SLICED_ROWS
     width = min(target.warp, _power_of_two(rows.mean if is_few else rows.mean / 2))
     if rows.longest > steps * SHARED_IN_FLIGHT * width:
-        blocks = min(12 if entry_bytes < NARROW_BYTES else 8, target.threads_per_sm // 128)
-        in_flight = (8, 8, 4)[members] if few_members else 2
-        return f"CSR-AoSoA-AoS/split-128-{blocks}-u{in_flight}{hint}"
+        is_large = total_bytes > LARGE_SPLIT_BYTES
+        blocks = (16 if is_large else 12) if entry_bytes < NARROW_BYTES else 12 if members < FEW_MEMBERS else 8
+        in_flight = RUN_OF_LANE if members < FEW_MEMBERS else 4 if few_members else 2
+        blocks = min(blocks, target.threads_per_sm // 128)
+        return f"CSR-AoSoA-AoS/split-128-{blocks}-u{in_flight}{'-cs' if is_large else ''}"
     if not few_members:
         return RECORDED.get((entry, precision), RECORDED["block3", precision])
     in_flight = 2 if rows.mean <= 2 * width else SHARED_IN_FLIGHT

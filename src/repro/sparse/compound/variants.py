@@ -359,10 +359,10 @@ def _wide_slices_space(target: Target) -> list[Schedule]:
 
 def _split_space(target: Target) -> list[Schedule]:
     """Return the schedules that split rows over warps."""
-    half, three_quarters = target.threads_per_sm // 2, target.threads_per_sm * 3 // 4
+    threads = [target.threads_per_sm * quarters // 4 for quarters in (2, 3, 4)]
     return [
         Schedule(*shape, in_flight=in_flight, load=load)
-        for shape in _fit_shapes(target, [(SPLIT, 128, half), (SPLIT, 128, three_quarters)])
+        for shape in _fit_shapes(target, [(SPLIT, 128, resident) for resident in threads])
         for in_flight, load in product((4, RUN_OF_LANE), ("ca", "cs"))
     ]
 
