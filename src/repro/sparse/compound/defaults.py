@@ -113,7 +113,7 @@ def _on_gpu(entry: str, precision: str, rows: Rows, target: Target) -> str:
             return f"{layout}@sigma/{schedule}{_threads(width, in_flight)}{hint}"
     is_few = rows.count < MIN_SLICED_ROWS
     width = min(target.warp, _power_of_two(rows.mean if is_few else rows.mean / 2))
-    if rows.longest > steps * SHARED_IN_FLIGHT * width:
+    if rows.longest > steps * width:
         is_large = total_bytes > LARGE_SPLIT_BYTES
         blocks = (16 if is_large else 12) if entry_bytes < NARROW_BYTES else 12 if members < FEW_MEMBERS else 8
         in_flight = RUN_OF_LANE if members < FEW_MEMBERS else 4 if few_members else 2
