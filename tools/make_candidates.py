@@ -36,7 +36,7 @@ from repro.tuning.strategies import prior, variant_covariance
 
 REPOSITORY = Path(__file__).parents[1]
 #: Campaigns with complete searches of our space, and a record of times of the default and others on real matrices.
-CAMPAIGNS = ("h200", "h100")
+CAMPAIGNS = ("h200", "h100", "h200-real")
 TRIAL = ("h200", REPOSITORY / "results/h200/trials/defaults.csv")
 #: Numbers of variants that need no order of the host, and of others; variants slower than this are all alike.
 FAST, OTHERS, SLOW = 45, 30, 1.5
@@ -86,7 +86,7 @@ def needs_order(name: str) -> bool:
 
 
 def cases() -> tuple[Case, ...]:
-    """Return the recorded matrices."""
+    """Return the recorded matrices, but for those of the trial whose default is a variant that there is no longer."""
     found = []
     for name in CAMPAIGNS:
         folder = CampaignFolder.of(name, REPOSITORY / "results")
@@ -105,15 +105,19 @@ def cases() -> tuple[Case, ...]:
     of, path = TRIAL
     device = next(case.device for case in found if case.record == of)
     times_of: dict[tuple[str, str], dict[str, list[float]]] = {}
-    rows_of = {}
+    rows_of, gone = {}, set()
     with path.open(newline="") as file:
         for line in csv.DictReader(file):
             key = line["matrix"], line["precision"]
             name = line["variant"].removeprefix("default: ")
             if "/" in name:
+                if name != line["variant"] and not is_candidate(name):
+                    gone.add(key)
                 times_of.setdefault(key, {}).setdefault(name, []).append(float(line["us"]))
                 rows_of[key] = Rows(*(int(line[column]) for column in ("rows", "entries", "longest", "entries")))
     for (problem, precision), repeated in times_of.items():
+        if (problem, precision) in gone:
+            continue
         logarithms = {name: float(np.log(np.median(us))) for name, us in repeated.items()}
         found.append(Case(f"{of}: real", device, problem, "real", precision, rows_of[problem, precision], logarithms))
     return tuple(found)
