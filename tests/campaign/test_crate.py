@@ -50,7 +50,7 @@ def append(path: Path) -> None:
 
 
 def add(record: Path) -> None:
-    (record / "raw/problems/another.json").write_text("{}")
+    (record / "raw/another.json").write_text("{}")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def add(record: Path) -> None:
     [
         (lambda record: append(record / "commits.json"), "commits.json: changed since it was recorded"),
         (lambda record: (record / "commits.json").unlink(), "commits.json: missing"),
-        (add, "raw/problems/another.json: not in the crate"),
+        (add, "raw/another.json: not in the crate"),
     ],
 )
 def test_a_file_that_is_not_as_recorded_is_named(record: Path, damage: Callable[[Path], None], line: str) -> None:

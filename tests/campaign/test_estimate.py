@@ -17,7 +17,7 @@ import pytest
 import yaml
 from skfem import MeshTet
 
-from repro.bench.records import read_problem
+from repro.bench.records import read_problem_of
 from repro.bench.store import read_rows
 from repro.campaign.configuration import load, resolve
 from repro.campaign.estimate import (
@@ -245,7 +245,10 @@ def test_a_study_that_tries_all_it_has_takes_as_long_by_any_search() -> None:
 
 def test_the_record_of_a_problem_is_read_once_for_all_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    monkeypatch.setattr("repro.campaign.estimate.read_problem", lambda path: read.append(path) or read_problem(path))
+    monkeypatch.setattr(
+        "repro.campaign.estimate.read_problem_of",
+        lambda folder, name: read.append(folder.record(name)) or read_problem_of(folder, name),
+    )
     made = plan(problems=["mhd1280b", "dirac_torus"])
     record = Path(made.results, "raw/problems/mhd1280b.json")
     record.parent.mkdir(parents=True)

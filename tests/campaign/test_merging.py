@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from repro.bench.campaign_folder import CampaignFolder
+from repro.bench.records import as_packed, read_problems
 from repro.bench.rows import QUANTILES
 from repro.bench.store import read_table, write_table
 from repro.campaign import parts as merging
@@ -44,6 +46,12 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def raw(campaign: Path) -> dict[str, bytes]:
+    """Return the measured files of a campaign, with the records of its problems in one, as in a record."""
+    files = {name: text for name, text in content(campaign / "raw").items() if not name.startswith("problems")}
+    return files | {"problems.json": as_packed(read_problems(CampaignFolder(campaign))).encode()}
+
+
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two parts of a small campaign of one code and environment, by problems; who changes them copies them."""
@@ -76,7 +84,7 @@ def test_two_halves_equal_the_whole_in_rows_records_and_tables(tmp_path: Path, p
     cut(SMALL, results / "second", {STUDY: (SECOND, DOUBLE)}, packed=packed)
     before = content(results)
     merge(["first", "second"], results, "whole")
-    assert content(results / "whole/raw") == content(whole / "raw")
+    assert raw(results / "whole") == raw(whole)
     made = tables(results, "whole")
     assert made == tables(whole.parent, "whole")
     assert {Path(name).stem for name in made} == {"table-claims", "table-devices", "table-exchange"}
@@ -114,11 +122,11 @@ def test_halves_of_five_studies_equal_the_whole(five_studies: Path, tmp_path: Pa
     for name, wanted in zip(("first", "second"), halves(five_studies, by), strict=True):
         cut(five_studies, tmp_path / name, wanted)
     merge(["first", "second"], tmp_path, "merged", keep_apart=True)  # each study was measured by several commits
-    merged, whole = content(tmp_path / "merged/raw"), content(five_studies / "raw")
+    merged, whole = raw(tmp_path / "merged"), raw(five_studies)
     assert merged.keys() == whole.keys()
     assert [name for name, there in merged.items() if whole[name] != there] == []
-    recorded = content(RECORDED / "h200/raw")
-    complete = [name for name in merged if not name.startswith(f"{LARGE}/")]
+    recorded = raw(RECORDED / "h200")
+    complete = [name for name in merged if not name.startswith((f"{LARGE}/", "problems"))]
     assert [name for name in complete if merged[name] != recorded[name]] == []
 
 
@@ -266,7 +274,7 @@ def test_the_same_rows_in_two_parts_are_taken_once(results: Path) -> None:
     cut(SMALL, results / "more", {STUDY: (FIRST | SECOND, DOUBLE)})
     merged = merge(["first", "second", "more", "first"], results, "merged")
     assert merged.cases == {STUDY: 3}
-    assert content(merged.folder / "raw") == content(results / "more/raw")
+    assert raw(merged.folder) == raw(results / "more")
 
 
 def test_what_one_part_could_not_have_is_taken_of_the_one_that_could(results: Path) -> None:
@@ -283,7 +291,7 @@ def test_what_one_part_could_not_have_is_taken_of_the_one_that_could(results: Pa
     cut(SMALL, results / "whole", {STUDY: (FIRST | SECOND, DOUBLE)})
     for given in (["lacking", "first"], ["first", "lacking"]):
         merged = merge(given, results, "-".join(given))
-        assert content(merged.folder / "raw") == content(results / "whole/raw")
+        assert raw(merged.folder) == raw(results / "whole")
 
 
 def test_a_case_that_its_configuration_does_not_name_is_left_out(results: Path) -> None:
@@ -293,7 +301,7 @@ def test_a_case_that_its_configuration_does_not_name_is_left_out(results: Path) 
     assert [part.left_out for part in merged.parts] == [0, 1]
     assert "2-second: 1 cases that its configuration does not name" in (merged.folder / "NOTES.md").read_text()
     cut(SMALL, results / "whole", {STUDY: (FIRST | SECOND, DOUBLE)})
-    assert content(merged.folder / "raw") == content(results / "whole/raw")
+    assert raw(merged.folder) == raw(results / "whole")
 
 
 def test_a_merged_campaign_is_merged_on(results: Path) -> None:
@@ -302,7 +310,7 @@ def test_a_merged_campaign_is_merged_on(results: Path) -> None:
     merge(["third", "fourth"], results, "half")
     merged = merge(["half", "second"], results, "merged")
     cut(SMALL, results / "whole", {STUDY: (FIRST | SECOND, DOUBLE)})
-    assert content(merged.folder / "raw") == content(results / "whole/raw")
+    assert raw(merged.folder) == raw(results / "whole")
     kept = {str(path.relative_to(merged.folder / "parts")) for path in (merged.folder / "parts").rglob("*.yaml")}
     assert kept == {
         "1-half/config.yaml", "1-half/parts/1-third/config.yaml", "1-half/parts/2-fourth/config.yaml",

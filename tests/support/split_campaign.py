@@ -45,10 +45,11 @@ def cut(recorded: Path, folder: Path, wanted: Wanted, *, packed: bool = True) ->
             name = path.name if packed else "/".join([*min(these), path.name])
             part = rows.filter(pa.array([case in these for case in cases], pa.bool_()))
             write_table(part, folder / "raw" / path.parent.name / name)
+    records = json.loads((recorded / "raw/problems.json").read_text())
     for problem in {name for problems, _ in wanted.values() for name in problems}:
         target = folder / "raw/problems" / f"{problem}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(recorded / "raw/problems" / f"{problem}.json", target)
+        target.write_text(json.dumps(records[problem], indent=1) + "\n")
     shutil.copytree(recorded / "raw/environment", folder / "raw/environment")
     config = yaml.safe_load((recorded / "config.yaml").read_text())
     config["studies"] = {study: config["studies"][study] for study in wanted}

@@ -99,6 +99,11 @@ class CampaignFolder:
         return self.records / f"{problem_name}.json"
 
     @property
+    def packed_records(self) -> Path:
+        """File of the records of all problems, by name, where `repro record` has packed them."""
+        return self.records.with_suffix(".json")
+
+    @property
     def environments(self) -> Path:
         """Folder of the environment records."""
         return self.raw / "environment"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -99,14 +100,23 @@ _TAKE = "where it is kept of a campaign, take it from a copy, or from git"
 
 
 def read_problem(path: Path) -> dict[str, Any]:
-    """Read a problem record written by `repro.campaign.problem_files.record_of`; `ReproError` if it is damaged."""
+    """Read a problem's record written by `repro.campaign.problem_files.record_of`; `ReproError` if it is damaged."""
     return _read(path, _Problem, "a problem")
 
 
-def read_problem_of(folder: Path, name: str) -> dict[str, Any]:
-    """Read a problem's record from `raw/problems`; raise `ReproError` if it is damaged or describes another problem."""
-    path = folder / f"{name}.json"
-    record = read_problem(path)
+def read_problem_of(folder: CampaignFolder, name: str) -> dict[str, Any]:
+    """Read a problem's record from its file, or from that of all.
+
+    It raises `FileNotFoundError` if there is none, and `ReproError` if it is damaged or describes another problem.
+    """
+    path = folder.record(name)
+    try:
+        record = read_problem(path)
+    except FileNotFoundError:
+        path, packed = folder.packed_records, _read_packed(folder)
+        if name not in packed:
+            raise
+        record = _validated(packed[name], path, _Problem, "a problem")
     if record["name"] != name or name_error(name):
         raise ReproError(
             "a record of another problem than its file says",
@@ -126,8 +136,19 @@ def read_environment(path: Path) -> dict[str, Any]:
 
 def read_problems(folder: CampaignFolder, names: Container[str] | None = None) -> dict[str, dict[str, Any]]:
     """Read the records of the named problems, as far as there are any; None: of all problems."""
-    existing_names = _names(folder.records)
-    return {name: read_problem_of(folder.records, name) for name in existing_names if names is None or name in names}
+    existing_names = sorted({*_names(folder.records), *_read_packed(folder)})
+    return {name: read_problem_of(folder, name) for name in existing_names if names is None or name in names}
+
+
+def as_packed(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the text of a file of all problems' records, by name."""
+    return json.dumps(dict(sorted(records.items())), indent=1) + "\n"
+
+
+def _read_packed(folder: CampaignFolder) -> dict[str, Any]:
+    """Return the records of all problems that are packed, as they are in the file."""
+    path = folder.packed_records
+    return _read(path, None, "problems") if path.exists() else {}
 
 
 def read_environments(folder: CampaignFolder) -> dict[str, dict[str, Any]]:
@@ -198,20 +219,25 @@ def _names(folder: Path) -> list[str]:
     return [str(path.relative_to(folder).with_suffix("")) for path in files_below(folder, "*.json")]
 
 
-def _read(path: Path, model: type[M], subject: str) -> dict[str, Any]:
+def _read(path: Path, model: type[M] | None, subject: str) -> dict[str, Any]:
     try:
-        record: dict[str, Any] = read_json(path)
-        if not isinstance(record, dict):
-            raise ValueError(f"not an object, but {shown(record)}")
-        model.model_validate(record)
+        return _validated(read_json(path), path, model, subject)
     except FileNotFoundError:
         raise
-    except ValidationError as error:
-        raise invalid_record(path, subject, error) from None
     except OSError as error:
         raise _unreadable(path, subject, error.strerror or error) from error
     except ValueError as error:
         raise _unreadable(path, subject, shown(error)) from error
+
+
+def _validated(record: Any, path: Path, model: type[M] | None, subject: str) -> dict[str, Any]:
+    if not isinstance(record, dict):
+        raise _unreadable(path, subject, f"not an object, but {shown(record)}")
+    if model:
+        try:
+            model.model_validate(record)
+        except ValidationError as error:
+            raise invalid_record(path, subject, error) from None
     return record
 
 

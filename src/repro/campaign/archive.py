@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from repro.bench.campaign_folder import CampaignFolder, step_file
-from repro.bench.records import read_commits, read_environments
+from repro.bench.records import as_packed, read_commits, read_environments, read_problems
 from repro.bench.store import case_files, check_measured, read_rows, recorded_steps, recorded_studies, write_table
 from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
@@ -24,15 +24,17 @@ from repro.untrusted_files import shown
 
 
 def pack(campaign: CampaignFolder, refuse: Callable[[], object] = lambda: None) -> list[Path]:
-    """Merge the files of a campaign's cases into one file per study and step; return the written files.
+    """Merge the files of a campaign's cases into one per study and step, those of problems into one; return these.
 
     `refuse` is called when all rows are read, and may raise `ReproError`; then nothing is changed. Merged files are
     written atomically. The files of cases are deleted only after all merged files are written, so that a killed call
-    can be repeated. Merged files without new rows are not rewritten, and a step without rows has none.
+    can be repeated. Merged files without anything new are not rewritten, and a step without rows has none.
     """
     check_measured(campaign)
     studies = [campaign.study(name) for name in recorded_studies(campaign)]
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
+    records = [campaign.record(name) for name in read_problems(campaign)]
+    record_files = [path for path in records if path.exists()]
     row_tables = {case: read_rows(*case) for case in sources}  # read a merged file without new rows too, to verify it
     refuse()
     archived_files = [
@@ -40,7 +42,10 @@ def pack(campaign: CampaignFolder, refuse: Callable[[], object] = lambda: None) 
         for study, step in sources
         if sources[study, step] and (row_tables[study, step].num_rows or step_file(study, step).exists())
     ]
-    for (study, _), files in sources.items():
+    if record_files:
+        write_whole(campaign.packed_records, as_packed(read_problems(campaign)))
+        archived_files.append(campaign.packed_records)
+    for study, files in [*((study, files) for (study, _), files in sources.items()), (campaign.raw, record_files)]:
         for path in files:
             path.unlink()
         for folder in sorted(

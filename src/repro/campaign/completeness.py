@@ -129,12 +129,15 @@ def find_missing_of_case(plan: Plan, study_name: str, problem_name: str, precisi
 
 
 def _stale_steps(plan: Plan, freshness: Freshness, failures_listed: bool) -> Iterator[Missing]:
-    """Yield stale steps, except of cases in merged files, which have no receipts.
+    """Yield stale steps, except of cases and problems in merged files, which have no receipts.
 
     If some stale steps neither failed nor depend on other stale ones, only these are yielded. Else all stale steps are
     yielded, unless there are cases in merged files, or failures are already listed (`failures_listed`).
     """
-    unreceipted_steps = set()
+    packed = plan.folder.packed_records.exists()
+    unreceipted_steps = {
+        building(plan, name).name for name in plan.problems if packed and not plan.folder.record(name).exists()
+    }
     for study, problem, precision in plan.runs:
         folder, steps = plan.folder, plan.case_files(study)
         case_files = (folder.case(study, problem, precision) / step for step in steps)
@@ -276,7 +279,7 @@ def _status_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _record(plan: Plan, problem_name: str) -> dict[str, Any] | None:
     try:
-        return read_problem_of(plan.folder.records, problem_name)
+        return read_problem_of(plan.folder, problem_name)
     except FileNotFoundError:
         return None
 

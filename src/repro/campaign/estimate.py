@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from repro.bench.campaign_folder import CampaignFolder
-from repro.bench.records import read_problem
+from repro.bench.records import read_problem_of
 from repro.campaign.plan import ModuleGroup, Plan, PlannedStudy, ProblemBatches
 from repro.codegen.build_cache import compile_times
 from repro.codegen.targets import GpuModel, Target
@@ -359,7 +359,7 @@ def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
         return (0, 0), "refused"
     stated_size = (problem.size, problem.size_from) if problem.size else (ASSUMED_SIZE, "assumed")
     try:
-        record = read_problem(plan.folder.record(problem.name))
+        record = read_problem_of(plan.folder, problem.name)
     except (FileNotFoundError, ReproError):
         return stated_size
     n, nnz = record.get("n"), record.get("nnz")

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from repro.bench.campaign_folder import REPEAT, CampaignFolder, step_file
 from repro.bench.environment import describe_environment, record
-from repro.bench.records import read_problem
+from repro.bench.records import read_problem_of
 from repro.bench.rows import OUTSIDE, SCHEMA, Row
 from repro.bench.runnable import Operands, Workspace
 from repro.bench.store import Store, count_rows, crashed_row, read_table, write_rows, write_table
@@ -192,7 +192,7 @@ def measure(
             config.seed,
             folder,
             progress,
-            facts=_facts(folder.record(problem_name)),
+            facts=_facts(folder, problem_name),
             rivals=study.rivals_of(config.rivals),
             templates=Path(config.kernels),
             jobs=_compilers(bench, jobs),
@@ -290,9 +290,12 @@ def load_built(folder: CampaignFolder, name: str) -> Problem:
     return load_problem(path, name)
 
 
-def _facts(record: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return the `facts` for each study in a problem's record file; empty if there is no record."""
-    return (read_problem(record).get("facts") or {}) if record.exists() else {}
+def _facts(folder: CampaignFolder, name: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the `facts` for each study in a problem's record; empty if there is no record."""
+    try:
+        return read_problem_of(folder, name).get("facts") or {}
+    except FileNotFoundError:
+        return {}
 
 
 def _compilers(bench: Bench, jobs: int) -> int:

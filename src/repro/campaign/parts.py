@@ -7,7 +7,6 @@ lists the differences. Parts from different devices are refused, since tables ha
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -22,7 +21,7 @@ from pydantic import ValidationError
 
 from repro.bench import store
 from repro.bench.campaign_folder import COMMITS, CONFIG, NOTES, CampaignFolder, step_file
-from repro.bench.records import invalid_record, is_record, read_environments, read_problems
+from repro.bench.records import as_packed, invalid_record, is_record, read_environments, read_problems
 from repro.bench.row_tables import other_columns, other_quantiles
 from repro.campaign.configuration import load, resolve
 from repro.campaign.plan import as_yaml
@@ -101,7 +100,8 @@ class Part:
                         check_facts(study, facts)
                     except ValidationError as error:
                         record_path = folder.record(name)
-                        raise invalid_record(record_path, "a problem", error, f"facts.{study}.") from None
+                        path = record_path if record_path.exists() else folder.packed_records
+                        raise invalid_record(path, "a problem", error, f"facts.{study}.") from None
         rows, unselected_cases = {}, set()
         for study in store.recorded_studies(folder):
             settings = config.studies.get(study)
@@ -377,10 +377,9 @@ def _write(
     for (study, step), table in tables.items():
         if table.num_columns:
             store.write_table(table, step_file(target_folder.study(study), step))
-    for name, record in problems.items():
-        path = target_folder.record(check_name(name, "the merged campaign"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    records = {check_name(name, "the merged campaign"): record for name, record in problems.items()}
+    target_folder.raw.mkdir(parents=True, exist_ok=True)
+    target_folder.packed_records.write_text(as_packed(records), encoding="utf-8")
     target_folder.environments.mkdir(parents=True)
     for part in merged_campaign.parts:
         for name in part.environments:

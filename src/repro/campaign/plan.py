@@ -304,8 +304,12 @@ class Plan:
         if self.config.replay:
             return [str(path) for path in self.recorded_files]
         selected_problems = set(self.problems if problems is None else problems)
+        packed = self.folder.packed_records  # instead of the files of those that are no more
         records = [
-            str(self.folder.record(name)) for name in self.studies[study_name].problems if name in selected_problems
+            str(path if path.exists() or not packed.exists() else packed)
+            for name in self.studies[study_name].problems
+            if name in selected_problems
+            for path in [self.folder.record(name)]
         ]
         rows = [
             str(self.folder.case(study_name, problem_name, precision) / step)

@@ -465,7 +465,7 @@ def _print_remarks(run_plan: Plan) -> None:
         _print_line(f"{names}{remainder}: six rigid motions of a body that is not `fixed` (docs/inputs.md)", "singular")
     for name in run_plan.problems:
         with suppress(FileNotFoundError):
-            if advice := advice_on_blocks(read_problem_of(run_plan.folder.records, name).get("origin")):
+            if advice := advice_on_blocks(read_problem_of(run_plan.folder, name).get("origin")):
                 _print_line(f"{name}: {advice}", "blocks")
 
 
