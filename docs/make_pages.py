@@ -45,6 +45,8 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
 WIDTH = 120
 SPREAD = "spread "
+#: Units that a claim's words name already.
+UNNAMED = ("ratio", "share", "gain", "count")
 _AGGREGATE = re.compile(r"(?:(min|max|median|mean|geomean|count) )?(.+)", re.DOTALL)
 _FENCES = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 #: In place of a space that no line ends at.
@@ -119,7 +121,7 @@ def claims(study: str, *campaigns: str) -> str:
         if set(measured) == {"–"}:
             left_out += 1
             continue
-        unit = "" if unit_of[id] == "ratio" else f" {unit_of[id]}".removesuffix("s" if one["published"] == "1" else "")
+        unit = "" if unit_of[id] in UNNAMED else f" {unit_of[id]}".removesuffix("s" if one["published"] == "1" else "")
         on = "" if pd.isna(one["gpu"]) or one["gpu"] == gpu else f" on {one['gpu']}"
         where = re.sub(r"\bsections? ", "§", place.removeprefix(common))
         published = f"{_range(str(one['published']))}{unit}{on}, {where}"

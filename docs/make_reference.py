@@ -79,7 +79,10 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def configuration() -> Iterator[str]:
     """Yield the keys of a configuration, of a study in it, and of the registry of problems."""
     yield "# Configuration keys"
-    yield fill("Explained, with examples, in [config/README.md](../../config/README.md).")
+    yield fill(
+        "Look up here the type, default and meaning of each key. [config/README.md](../../config/README.md) explains "
+        "them with examples."
+    )
     written: set[str] = set()
     titles: Mapping[str, type[BaseModel]] = {
         "A configuration": Config,
@@ -142,10 +145,11 @@ def _kind(item: dict[str, Any]) -> str:
 def columns() -> Iterator[str]:
     """Yield the columns of rows, of each study's rows, and of the recorded campaign's tables."""
     yield "# Columns"
+    yield fill("Look up here what the columns of rows and of tables contain.")
     yield "## Of all rows"
     yield fill(
-        "In `results/<campaign>/raw/<study>`, one Parquet file a step. Times are in seconds, sizes in bytes. How to "
-        "read them: [the rows themselves](../reading-the-tables.md#the-rows-themselves)."
+        "Each step writes a Parquet file below `results/<campaign>/raw/<study>` ([how to read "
+        "it](../reading-the-tables.md#the-rows-themselves)). Times are in seconds, sizes in bytes."
     )
     meaning = _attributes(Row)
     meaning_of = {name: _lookup(meaning, name) for name in COMMON_COLUMNS}
@@ -173,7 +177,10 @@ def columns() -> Iterator[str]:
 def names() -> Iterator[str]:
     """Yield the parts of variants' names, study by study, as the report's legends have them."""
     yield "# Variants’ names"
-    yield fill("A name is made of parts such as `w8`, between `/`, `-` and `@`; N is a number, `|` is or.")
+    yield fill(
+        "Look up here what a part of a variant's name means. `/`, `-` and `@` separate parts such as `w8`; N is a "
+        "number, `|` means or."
+    )
     for name in study_names():
         study, legend = get_study(name), legend_of(name)
         if legend:
@@ -216,7 +223,10 @@ def _lookup(meaning: Mapping[str, str], name: str) -> str:
 def commands() -> Iterator[str]:
     """Yield every command with its help and options."""
     yield "# Commands"
-    yield fill("What `repro COMMAND --help` prints. Each rule of the workflow is one call.")
+    yield fill(
+        "Look up here what a command does and its options, as `repro COMMAND --help` prints them. Each rule of the "
+        "workflow calls one command."
+    )
     known = typer.main.get_command(build()).commands
     yield table(
         ("command", "in a campaign", "what it does"),
@@ -238,8 +248,8 @@ def exit_codes() -> Iterator[str]:
     """Yield what exit codes mean, for all commands and for those that differ."""
     yield "# Exit codes"
     yield fill(
-        "Of all commands. A traceback is a bug's, with Python's own code for it, 1. `snakemake` ends with 0 where "
-        "everything was made, else with 1, or as a command does after a signal."
+        "Look up here what a command's exit code means. A traceback means a bug, with exit code 1. `snakemake` exits "
+        "with 0 if everything was made, otherwise with 1, or after a signal as a command does."
     )
     yield table(("exit code", "meaning"), ((f"`{code}`", meaning) for code, meaning in EXIT_CODES.items()))
     yield "## Where a command differs"
@@ -272,7 +282,10 @@ def _blocks(text: str) -> Iterator[str]:
 def python() -> Iterator[str]:
     """Yield the public functions and classes with their signatures and docstrings."""
     yield "# Python"
-    yield fill("What a program takes from `repro`, what that returns, and what a plugin's author derives from.")
+    yield fill(
+        "Look up here the functions and classes that a program imports from `repro`, what they return, and the classes "
+        "that a plugin derives from."
+    )
     for name in repro.__all__:
         if not name.startswith("_"):
             yield from _documented("repro", getattr(repro, name), name)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import yaml
 
 from repro.bench.campaign_folder import CampaignFolder
-from repro.bench.records import digest_of, read_environments
+from repro.bench.records import digest_of, read_environments, read_problems
 from repro.bench.store import cases_of, read_table, write_table
 
 RECORDED = Path(__file__).parents[2] / "results"
@@ -45,7 +45,7 @@ def cut(recorded: Path, folder: Path, wanted: Wanted, *, packed: bool = True) ->
             name = path.name if packed else "/".join([*min(these), path.name])
             part = rows.filter(pa.array([case in these for case in cases], pa.bool_()))
             write_table(part, folder / "raw" / path.parent.name / name)
-    records = json.loads((recorded / "raw/problems.json").read_text())
+    records = read_problems(CampaignFolder(recorded))
     for problem in {name for problems, _ in wanted.values() for name in problems}:
         target = folder / "raw/problems" / f"{problem}.json"
         target.parent.mkdir(parents=True, exist_ok=True)

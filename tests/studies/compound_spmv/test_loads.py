@@ -132,7 +132,8 @@ def test_spaces_stay_small(entry: str) -> None:
         assert any(schedule.prefetch == "f" for schedule in space) == layout.stores_pairs
         if not layout.stores_pairs:  # those of `h200` are all there
             assert {schedule.load for schedule in before} == {"ca", "cg", "cs"}
-            assert all(replace(schedule, load=load) in before for schedule in before for load in ("ca", "cg", "cs"))
+            alike = [schedule for schedule in before if schedule.kind != "split"]
+            assert all(replace(schedule, load=load) in alike for schedule in alike for load in ("ca", "cg", "cs"))
 
 
 @pytest.mark.parametrize(

@@ -511,7 +511,7 @@ def fastest_of(products: Sequence[P], report: Sequence[Row]) -> list[P]:
 def dependent_variants(variants: Sequence[Variant], rows: Sequence[Row], session: Session) -> list[DependentVariant]:
     """Return the fastest variants of a search, compiled for dependent launches.
 
-    `dynamic` and `merge` schedules are left out: between their launches a counter is reset, or carries are added, so
+    `dynamic` and `split` schedules are left out: between their launches a counter is reset, or carries are added, so
     that no launch directly follows another.
     """
     target, entry, precision = session.target, _matrix(session).entry, session.precision
