@@ -1,10 +1,13 @@
 """The short path of a call, on an emulated GPU: the arrays that take it, its stream, and what goes the general way."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import RLock
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.devices.base import LaunchError
+from repro.devices.base import PER_THREAD_DEFAULT_STREAM, LaunchError, OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators import spmv
 from repro.operators.arrays import DeviceArray
@@ -12,12 +15,15 @@ from repro.operators.product import MatrixSource, Product
 from repro.operators.scipy_matrices import as_problem
 from repro.operators.spmv import SpmvOperator
 from repro.operators.variant_choice import find_variant
-from support.emulated_cuda import needs_compiler
+from repro.sparse.compound.product import CallOfEachStream, CompoundProduct, ScratchOfStreams
+from support.emulated_cuda import EmulatedCuda, needs_compiler
 from support.emulated_runtime import CURRENT_STREAM, OWN_STREAM, EmulatedRuntime, install_cupy, ndarray
 from support.frames import frames
 from support.matrices import draw, random
 
 pytestmark = [pytest.mark.medium, needs_compiler]
+#: A matrix whose first row is split.
+LONG_ROW = sp.csr_array(np.vstack([np.ones((1, 400)), np.eye(400)]))
 
 
 @pytest.fixture
@@ -71,24 +77,86 @@ def test_cupys_array_is_multiplied_into_cupys_on_the_current_stream(A, bring, ge
 
 def test_a_matrix_with_a_long_row_has_memory_for_each_stream(runtime, bring):
     """Its rows are split over warps, and two streams cannot share the memory of their sums."""
-    long_row = sp.csr_array(np.vstack([np.ones((1, 400)), np.eye(400)]))
-    A = made(runtime, long_row, "default")
+    A = made(runtime, LONG_ROW, "default")
     assert A.name == "CSR-AoSoA-AoS/split-128-12-u8"
     x = draw(400, float)
     y = A @ bring(x)
     assert type(y) is ndarray and runtime.device.streams == [CURRENT_STREAM] * 2
-    np.testing.assert_allclose(y.get(), long_row @ x, atol=1e-12)
+    np.testing.assert_allclose(y.get(), LONG_ROW @ x, atol=1e-12)
     out = bring(np.zeros(401))
     for stream in (23, 24, 25, 23):
         assert A.matvec(bring(x), out=out, stream=stream) is out
         np.testing.assert_array_equal(out.get(), y.get())
     assert runtime.device.streams[2:] == [23, 23, 24, 24, 25, 25, 23, 23]
     X = np.column_stack([x, -x, 2 * x])
-    np.testing.assert_allclose((A @ bring(X)).get(), long_row @ X, atol=1e-12)
+    np.testing.assert_allclose((A @ bring(X)).get(), LONG_ROW @ X, atol=1e-12)
     call = A._product.call
     A.close()
     with pytest.raises(LaunchError, match="released"):
         call(26, 0, 0)
+
+
+def test_memory_of_streams_is_made_with_the_device_locked(monkeypatch, runtime, bring):
+    """Another thread may be the first to call on a stream, while a third one closes the operator with that lock."""
+    lock, fill, locked = RLock(), EmulatedCuda.fill, []
+    monkeypatch.setattr(EmulatedCuda, "current", lambda self: lock)
+    monkeypatch.setattr(EmulatedCuda, "fill", lambda *arguments: locked.append(lock._is_owned()) or fill(*arguments))
+    A = made(runtime, LONG_ROW, "default")
+    x, out = bring(np.ones(400)), bring(np.zeros(401))
+    for stream in range(20, 25):
+        A.matvec(x, out=out, stream=stream)
+    assert len(locked) > 5 and all(locked)
+
+
+def test_all_numbers_of_columns_share_the_memory_of_a_stream(monkeypatch, runtime, bring):
+    new, made_now = CompoundProduct._new_scratch, []
+    monkeypatch.setattr(CompoundProduct, "_new_scratch", lambda self: made_now.append(self._runs) or new(self))
+    A, X = made(runtime, LONG_ROW, "default"), draw(400 * 32, float).reshape(400, 32)
+    A @ bring(X[:, :8])
+    made_now.clear()
+    for _ in range(2):
+        for columns in (8, 16, 32):  # launches of 8 each
+            Y = A @ bring(X[:, :columns].copy())
+            np.testing.assert_allclose(Y.get(), LONG_ROW @ X[:, :columns], atol=1e-12)
+    assert not made_now
+
+
+def test_a_stream_that_each_thread_has_for_itself_has_memory_for_each_thread(runtime):
+    scratches = ScratchOfStreams(runtime.device, object(), object)
+    used = []
+    call = CallOfEachStream(runtime.device, scratches, lambda scratch: lambda stream: used.append(scratch))
+    with ThreadPoolExecutor(1) as other:
+        for stream in (PER_THREAD_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, 23):
+            call(stream)
+            other.submit(call, stream).result()
+    assert used[0] is used[2] is not used[1] is used[3] and used[4] is used[5]
+    assert len(set(map(id, used))) == 3
+
+
+def test_a_stream_without_memory_for_its_sums_is_told(monkeypatch, runtime, bring):
+    A = made(runtime, LONG_ROW, "default")
+    x, out = bring(np.ones(400)), bring(np.zeros(401))
+
+    def allocate(self, nbytes):
+        raise OutOfDeviceMemory("full")
+
+    monkeypatch.setattr(EmulatedCuda, "allocate", allocate)
+    for stream in (23, 24):  # which were thought of
+        A.matvec(x, out=out, stream=stream)
+    with pytest.raises(ReproError, match="no room"):
+        A.matvec(x, out=out, stream=25)
+    A.matvec(x, out=out, stream=24)
+
+
+def test_columns_are_multiplied_without_memory_for_further_streams(monkeypatch, runtime, bring):
+    A, X = made(runtime, LONG_ROW, "default"), draw(400 * 3, float).reshape(400, 3)
+
+    def full(*arguments):
+        raise OutOfDeviceMemory("full")
+
+    monkeypatch.setattr(ScratchOfStreams, "__init__", full)
+    for _ in range(2):
+        np.testing.assert_allclose((A @ bring(X)).get(), LONG_ROW @ X, atol=1e-12)
 
 
 def test_an_own_array_is_multiplied_on_the_devices_stream(A, general):

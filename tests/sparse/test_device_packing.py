@@ -239,7 +239,7 @@ def test_shared_memory_is_freed_by_its_last_owner(device):
 @pytest.mark.parametrize(
     ("layout", "past"),
     [
-        ("CSR-AoS-AoS", 128),
+        ("CSR-AoS-AoS", 256),
         ("ELL-AoS-AoS", 128 * 96),
         ("ELLPACK-AoS-AoS", 128 * 96),
         ("Sl-4-AoS-AoS", 128 * 4),

@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import get_target
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
+from repro.sparse.compound import kernels
 from repro.sparse.compound.kernels import MANY_ROWS, columns_schedule, render_module, run_count, split_columns
 from repro.sparse.compound.packing import pack
 from repro.sparse.compound.product import CompoundProduct, Steps, vector_entry_bytes
-from repro.sparse.compound.variants import VariantId, extended_layouts, extended_space
+from repro.sparse.compound.variants import RUN_OF_LANE, VariantId, extended_layouts, extended_space
 from repro.sparse.elementwise import pack_vector
 from repro.sparse.operands import make_operands
 from support.emulated_cuda import EmulatedCuda, compile_kernels
@@ -35,17 +38,14 @@ def load(device, tmp_path_factory):
 
 
 def matrix_of(lengths, entry="real", columns=None, seed=3):
-    """Return a matrix with rows of given lengths, whose entries are at random columns."""
+    """Return a matrix with rows of given lengths, whose entries are side by side from random columns on."""
     lengths = np.asarray(lengths)
     columns = max(int(lengths.max()), 1) if columns is None else columns
     rng = np.random.default_rng(seed)
-    indices = [
-        np.arange(length) if length == columns else np.sort(rng.choice(columns, length, replace=False))
-        for length in lengths
-    ]
-    values = rng.uniform(-1, 1, (int(lengths.sum()), len(get_entry(entry).members)))
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return Matrix("split", entry, len(lengths), indptr, np.concatenate(indices).astype(np.int32), values, columns)
+    indices = np.arange(indptr[-1]) + np.repeat(rng.integers(0, columns - lengths + 1) - indptr[:-1], lengths)
+    values = rng.uniform(-1, 1, (int(lengths.sum()), len(get_entry(entry).members)))
+    return Matrix("split", entry, len(lengths), indptr, indices.astype(np.int32), values, columns)
 
 
 def power_law(n=700, seed=1):
@@ -120,6 +120,49 @@ def test_rows_of_all_lengths_are_split_with_the_same_bits_each_time(device, load
         results, members = multiplied(device, program, id, operands)
         assert (np.abs(members - operands.reference) <= operands.bound).all(), name
         assert results[0].tobytes() == results[1].tobytes(), name
+
+
+#: Rows: empty ones, short ones, or one that ends up to two entries in front of the edge of a run, at it, or behind it.
+PIECES = st.one_of(
+    st.tuples(st.just("empty"), st.integers(1, 200)),
+    st.tuples(st.sampled_from([1, 2, 3]), st.integers(1, 100)),
+    st.tuples(st.just("to an edge"), st.sampled_from([0, 1, 2, 30, 70, 130]), st.integers(-2, 2)),
+)
+
+
+def pieced(pieces, run):
+    """Return the lengths of rows in `PIECES`; `run` is the number of entries of a run."""
+    lengths = []
+    for what, count, *shift in pieces:
+        if shift:
+            lengths.append(max(0, -sum(lengths) % run + count * run + shift[0]))
+        else:
+            lengths += [0 if what == "empty" else what] * count
+    return lengths
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("shape", "entry"), [("", "complex"), ("-u2", "block3"), ("-u4", "pattern"), ("-u8", "real")], ids=str
+)
+def test_rows_that_begin_and_end_about_the_edges_of_runs_are_right(device, load, templates, monkeypatch, shape, entry):
+    monkeypatch.setattr(kernels, "MANY_ROWS", 60)
+    monkeypatch.setattr(kernels, "WARPS_OF_RUNS", 2)  # so that a row is in several blocks of `add_carries`
+    warp = device.target.warp
+    id = VariantId.parse(f"CSR-AoSoA-AoS/split-{2 * warp}-2{shape}")
+    program = load(render_module(templates, entry, "double", id.layout, [id.schedule], device.target, "tests"))
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.lists(PIECES, min_size=1, max_size=8))
+    def multiply(pieces):
+        lengths = pieced(pieces, RUN_OF_LANE * warp)
+        assume(any(lengths))
+        operands = make_operands(matrix_of(lengths, entry), "double", 1, rectangular=True)
+        results, members = multiplied(device, program, id, operands)
+        assert (np.abs(members - operands.reference) <= operands.bound).all()
+        assert results[0].tobytes() == results[1].tobytes()
+
+    multiply()
 
 
 @pytest.mark.sampled(4)

@@ -174,6 +174,10 @@ class EmulatedCuda:
     sm_count = 2
     l2_bytes = 1 << 20
 
+    def current(self) -> AbstractContextManager[None]:
+        """Do nothing: there is no other device."""
+        return nullcontext()
+
     def allocate(self, nbytes: int) -> Memory:
         """Return memory with anything in it, which starts at a multiple of what a GPU's does."""
         array = np.full(nbytes + ALIGNMENT, 0xA5, np.uint8)

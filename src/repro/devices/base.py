@@ -96,6 +96,8 @@ class _Address:
 ADDRESS = _Address()
 #: Argument of a kernel. A Python int is passed as int32, and a Python float as float64.
 Argument = Buffer | int | float | np.integer[Any] | np.floating[Any]
+#: Handle of the default stream of the calling thread: each thread has another one.
+PER_THREAD_DEFAULT_STREAM = 2
 
 
 class LaunchSpec(NamedTuple):

@@ -32,6 +32,7 @@ from repro.sparse.compound.product import is_square_only
 from repro.sparse.compound.variants import (
     L2_SHARE,
     RUN_OF_LANE,
+    SPLIT,
     TILE,
     TILE_ROWS,
     Layout,
@@ -395,6 +396,7 @@ def _context(export: Export) -> dict[str, Any]:
     outer = None if pairs else get_outer(export.layout.outer)
     scalar, scalar_bytes = SCALARS[export.precision]
     stride = padded_size(entry.size) if export.layout.vector == "Padded" else entry.size
+    run_entries, is_split = RUN_OF_LANE * export.target.warp, export.schedule.kind == SPLIT
     return {
         "library": export.name,
         "dialect": export.target.dialect,
@@ -417,10 +419,10 @@ def _context(export: Export) -> dict[str, Any]:
         "share_of_l2": L2_SHARE,
         "launches": launches(export.schedule, export.target),
         "finding": finding_of_runs(export.target),
-        "run_entries": RUN_OF_LANE * export.target.warp,
+        "run_entries": run_entries,
         "warp": export.target.warp,
         "tile": TILE,
-        "steps": STEPS_OF_BLOCK if export.layout.permutes_rows else STEPS,
+        "steps": STEPS_OF_BLOCK if export.layout.permutes_rows else run_entries if is_split else STEPS,
         "vector_stride": stride,
         "square_only": is_square_only(export.layout, export.entry),
         "where_members_lie": _where(export.layout.vector, stride - entry.size),

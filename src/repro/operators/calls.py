@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.devices.base import Call, LaunchError
+from repro.devices.base import Call, LaunchError, OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators.arrays import DeviceArray, product_shape
 from repro.operators.runtime import Runtime
@@ -31,8 +31,8 @@ class DirectCall:
         None, or the columns of X and Y, both row-major; the caller checks their shapes.
     """
 
-    __slots__ = ("_alignment", "_call", "_dtype", "_libraries", "_ordinal", "_shape", "_vectors", "_x_bytes", "_x_size",
-                 "_y_bytes", "_y_size")  # fmt: skip
+    __slots__ = ("_alignment", "_call", "_dtype", "_libraries", "_ordinal", "_runtime", "_shape", "_vectors",
+                 "_x_bytes", "_x_size", "_y_bytes", "_y_size")  # fmt: skip
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class DirectCall:
         vectors: int | None = None,
     ) -> None:
         self._call, self._dtype, self._alignment = call, dtype, alignment
-        self._libraries, self._ordinal = runtime.libraries, runtime.ordinal
+        self._runtime, self._libraries, self._ordinal = runtime, runtime.libraries, runtime.ordinal
         self._shape, self._vectors = shape, vectors
         self._y_size, self._x_size = (count * (vectors or 1) for count in shape)
         self._y_bytes, self._x_bytes = self._y_size * dtype.itemsize, self._x_size * dtype.itemsize
@@ -75,6 +75,8 @@ class DirectCall:
             self._call(stream, source, target)
         except LaunchError as error:
             raise refused_launch(error) from None
+        except OutOfDeviceMemory as error:  # for the first call on a stream, if rows are split
+            raise self._runtime.out_of_memory_error(error) from None
         return out
 
     def close(self) -> None:

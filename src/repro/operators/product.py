@@ -59,7 +59,6 @@ from repro.sparse.compound.product import (
 )
 from repro.sparse.compound.variants import ROUTINES, STORED_ORDERS, Layout, RoutineId, VariantId
 from repro.sparse.device_primitives import keep
-from repro.sparse.elementwise import CallsInOrder
 from repro.sparse.ordering import long_rows, permutation, reorder
 from repro.sparse.spgemm.csr_arrays import CsrArrays
 from repro.sparse.symmetry import symmetry_of
@@ -428,6 +427,11 @@ class Product:
                         if program is not None
                         else _routine_product(device, id, matrix, arrays, kind.dtype, stack)
                     )
+                    self.is_direct = rows is None and layout.vector == "AoS"
+                    # a routine has working memory, which two streams cannot share
+                    self.call: Call | None = None
+                    if self.is_direct and isinstance(self._product, CompoundProduct):
+                        self.call = self._product.bind_call()
             except OutOfDeviceMemory as error:
                 raise runtime.out_of_memory_error(error) from None
             except Unsupported as error:
@@ -439,9 +443,6 @@ class Product:
         self._products_of_columns: dict[int, CompoundProduct] = {}
         self._columns_calls: list[Call] = []
         self.nbytes = facts.nbytes
-        self.is_direct = rows is None and layout.vector == "AoS"
-        # a routine has working memory, which two streams cannot share
-        self.call = self._product.bind_call() if self.is_direct and isinstance(self._product, CompoundProduct) else None
         self.y_vectors = Vectors(runtime, matrix.shape[0], kind, layout.vector, rows)
         self.x_vectors = (
             self.y_vectors if matrix.square else Vectors(runtime, matrix.shape[1], kind, layout.vector, rows)
@@ -537,12 +538,10 @@ class Product:
     def columns_call(self, count: int, x_steps: Steps, y_steps: Steps) -> Call | None:
         """Return such a product on any stream, called with the addresses of X and Y; None if there is none."""
         product, starts = self._product_of_columns(count)
-        calls = [product.bind_columns_call(first, x_steps, y_steps) for first in starts]
-        found = [call for call in calls if call is not None]
-        if len(found) < len(calls):
-            return None
-        self._columns_calls += found
-        return CallsInOrder(found)
+        call = product.bind_columns_call(starts, x_steps, y_steps)
+        if call is not None:
+            self._columns_calls.append(call)
+        return call
 
     def _product_of_columns(self, count: int) -> tuple[CompoundProduct, Sequence[int]]:
         """Return the product of as many columns as one launch takes, and the first column of each launch."""

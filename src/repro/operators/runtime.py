@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.build_cache import Module, compile_module, compiled_before
-from repro.devices.base import Buffer, Device, DeviceError, OutOfDeviceMemory, Program
+from repro.devices.base import PER_THREAD_DEFAULT_STREAM, Buffer, Device, DeviceError, OutOfDeviceMemory, Program
 from repro.devices.selection import open_device, resolve_device
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.operators.array_libraries import ArrayLibraries
@@ -27,8 +27,6 @@ from repro.operators.kernels_on_demand import KernelsOnDemand
 from repro.package_data import shipped
 
 CACHE = "REPRO_CACHE"
-#: Handle of the default stream of the calling thread: each thread has another one.
-PER_THREAD_DEFAULT_STREAM = 2
 #: Folder of kernel templates in the installed package, not a folder `kernels` in the user's current directory.
 KERNELS = shipped("kernels", here=False)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import count
@@ -293,7 +293,9 @@ class SpmvOperator(DeviceOperator, Closeable):
         if vectors < 2 or self._runtime.captures():  # a graph that is being captured cannot load a kernel
             return
         with self._ordered():
-            call = self._open().columns_call(vectors, *self._steps(vectors, True, True))
+            call = None
+            with suppress(OutOfDeviceMemory):  # the general way needs no memory for further streams
+                call = self._open().columns_call(vectors, *self._steps(vectors, True, True))
             self._direct_matmat[vectors] = (
                 DirectCall(self._runtime, call, self.dtype, self.shape, self.dtype.itemsize, vectors) if call else None
             )

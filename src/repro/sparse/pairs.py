@@ -31,8 +31,9 @@ from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, Symmetry
 
 MAX_INDEX = int(np.iinfo(np.int32).max)
 #: Largest number of entries of one row that are processed in one loop step: by a warp (threads per row times unroll),
-#: and by a block (for long rows of clustered layouts).
-STEPS, STEPS_OF_BLOCK = 128, 4 * 1024
+#: and by a block (for long rows of clustered layouts). Where a row's entries are adjacent, a warp of a `split` schedule
+#: has a run of RUN_SLOTS of any rows.
+STEPS, STEPS_OF_BLOCK, RUN_SLOTS = 128, 4 * 1024, 256
 
 
 def check_slots(name: str, layout: object, slots: int, step: int, steps: int = STEPS) -> None:
@@ -42,10 +43,11 @@ def check_slots(name: str, layout: object, slots: int, step: int, steps: int = S
     row in one loop step.
     """
     # before the loop ends, the index of a thread goes past the end by up to one loop step
-    if slots + steps * step > MAX_INDEX:
+    past = (max(steps, RUN_SLOTS) if step == 1 else steps) * step
+    if slots + past > MAX_INDEX:
         raise Unsupported(
             f"too large for 32-bit indices: {name} in {layout} has {slots} slots, and the last step goes "
-            f"{steps * step} past them"
+            f"{past} past them"
         )
 
 

@@ -99,7 +99,7 @@ def test_more_slots_than_an_index_counts_are_refused():
 @pytest.mark.parametrize(
     ("layout", "past"),
     [
-        ("CSR-AoS-AoS", 128),
+        ("CSR-AoS-AoS", 256),
         ("ELL-AoS-AoS", 128 * 96),
         ("ELLPACK-AoS-AoS", 128 * 96),
         ("Sl-4-AoS-AoS", 128 * 4),

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from functools import cached_property
+from threading import Lock, get_ident
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import INDEX_BYTES
-from repro.devices.base import ADDRESS, Argument, Buffer, Call, Device, LaunchError, Program
+from repro.devices.base import (
+    ADDRESS,
+    PER_THREAD_DEFAULT_STREAM,
+    Argument,
+    Buffer,
+    Call,
+    Device,
+    LaunchError,
+    Program,
+)
 from repro.entries import get_entry
 from repro.errors import Unsupported
 from repro.problems.matrix import Matrix
@@ -105,39 +115,61 @@ class Steps:
         return cls(columns * parts, parts) if row_major else cls(parts, rows * parts)
 
 
-#: Calls that `CallOfEachStream` makes in advance.
-SPARE_CALLS = 2
+#: Scratches that `ScratchOfStreams` allocates in advance.
+SPARE_SCRATCHES = 2
+
+
+class ScratchOfStreams:
+    """Memory of a product for each stream, since two streams cannot share it, and a lock for those who queue there.
+
+    The device's own stream has the memory `own`. A few more are allocated in advance, since nothing can be allocated
+    while a stream is captured into a graph. Graphs that were captured on one stream share its memory, and take turns.
+    """
+
+    def __init__(self, device: Device, own: Buffer, allocate: Callable[[], Buffer]) -> None:
+        self._allocate = allocate
+        self.own_stream = int(getattr(device, "stream", 0)), 0
+        self._scratches = {self.own_stream: (Lock(), own)}
+        self._spare = [allocate() for _ in range(SPARE_SCRATCHES)]
+
+    def of(self, stream: tuple[int, int]) -> tuple[Lock, Buffer]:
+        """Return those of a stream and a thread, 0 if threads share the stream; the caller locks the device."""
+        if stream not in self._scratches:
+            self._scratches[stream] = Lock(), self._spare.pop() if self._spare else self._allocate()
+        return self._scratches[stream]
 
 
 class CallOfEachStream:
-    """A call with memory of its own for each stream, as two streams cannot share it; implements `Call`.
+    """A call of several launches that use the memory of its stream in between; implements `Call`.
 
-    `make` returns the call with such memory. A few are made in advance, since nothing can be allocated while a stream
-    is captured into a graph. Graphs that were captured on one stream share its memory, and take turns.
+    `bind` returns the call with such memory. The first is bound at once, as binding may load a module, which is not
+    possible while a stream is captured either.
     """
 
-    def __init__(self, make: Callable[[], Call]) -> None:
-        self._make, self._lock, self._closed = make, Lock(), False
-        self._spare = [make() for _ in range(SPARE_CALLS)]
-        self._calls: dict[int, tuple[Lock, Call]] = {}
+    def __init__(self, device: Device, scratches: ScratchOfStreams, bind: Callable[[Buffer], Call]) -> None:
+        self._device, self._scratches, self._bind, self._closed = device, scratches, bind, False
+        self._calls: dict[tuple[int, int], tuple[Lock, Call]] = {}
+        self._new(scratches.own_stream)
 
     def __call__(self, stream: int, *addresses: int) -> None:
-        lock, call = self._calls.get(stream) or self._new(stream)
+        key = stream, get_ident() if stream == PER_THREAD_DEFAULT_STREAM else 0
+        lock, call = self._calls.get(key) or self._new(key)
         with lock:  # the launches of another thread's call come before or after
             call(stream, *addresses)
 
-    def _new(self, stream: int) -> tuple[Lock, Call]:
-        with self._lock:
+    def _new(self, key: tuple[int, int]) -> tuple[Lock, Call]:
+        with self._device.current():  # allocating needs it, and who closes has it
             if self._closed:
                 raise LaunchError("the memory of the kernel's arguments was released")
-            if stream not in self._calls:
-                self._calls[stream] = Lock(), self._spare.pop() if self._spare else self._make()
-            return self._calls[stream]
+            if key not in self._calls:
+                lock, scratch = self._scratches.of(key)
+                self._calls[key] = lock, self._bind(scratch)
+            return self._calls[key]
 
     def close(self) -> None:
-        with self._lock:
+        with self._device.current():
             self._closed = True
-            for call in (*self._spare, *(call for _, call in self._calls.values())):
+            for _, call in self._calls.values():
                 call.close()
 
 
@@ -232,35 +264,44 @@ class CompoundProduct:
         return self._bound([*self._columns_arguments(x, y, first, x_steps, y_steps), self._scratch])
 
     def bind_call(self) -> Call | None:
-        """Return y = A x on any stream, called with the addresses of x and y.
+        """Return y = A x on any stream, called with the addresses of x and y; the caller locks the device.
 
         It is None if the device's memory has no addresses, or if the schedule is dynamic.
         """
-        return self._call_with([*self._matrix, ADDRESS, ADDRESS])
+        return self._call_with([[*self._matrix, ADDRESS, ADDRESS]])
 
-    def bind_columns_call(self, first: int, x_steps: Steps, y_steps: Steps) -> Call | None:
-        """Return what `bind_columns` does on any stream, called with the addresses of X and Y; None as `bind_call`."""
-        return self._call_with(self._columns_arguments(ADDRESS, ADDRESS, first, x_steps, y_steps))
+    def bind_columns_call(self, starts: Sequence[int], x_steps: Steps, y_steps: Steps) -> Call | None:
+        """Return what `bind_columns` does from each start on, as `bind_call`, with the addresses of X and Y."""
+        return self._call_with([self._columns_arguments(ADDRESS, ADDRESS, first, x_steps, y_steps) for first in starts])
 
-    def _call_with(self, arguments: Sequence[Argument]) -> Call | None:
-        def calls(scratch: Buffer) -> list[Call | None]:
-            return [
-                self._device.bind_call(
+    def _call_with(self, products: Sequence[Sequence[Argument]]) -> Call | None:
+        """Return products with these arguments, in this order, as one call."""
+        if self.id.schedule.kind == DYNAMIC or self._device.backend != "cuda":
+            return None
+        if self.id.schedule.kind == SPLIT:
+            return CallOfEachStream(self._device, self._scratches, lambda scratch: self._call_on(scratch, products))
+        return self._call_on(self._scratch, products)
+
+    def _call_on(self, scratch: Buffer, products: Sequence[Sequence[Argument]]) -> Call:
+        calls: list[Call] = []
+        for arguments in products:
+            for number, launch in enumerate(launches(self.id.schedule, self._device.target)):
+                call = self._device.bind_call(
                     self._program, launch.kernel, self._blocks(launch), launch.threads,
                     [*arguments, scratch, *([] if number else self._kept_slots)], self._shared,
-                )
-                for number, launch in enumerate(launches(self.id.schedule, self._device.target))
-            ]  # fmt: skip
+                )  # fmt: skip
+                assert call is not None
+                calls.append(call)
+        return calls[0] if len(calls) == 1 else CallsInOrder(calls)
 
-        def call_of_a_stream() -> Call:
+    @cached_property
+    def _scratches(self) -> ScratchOfStreams:
+        def allocate() -> Buffer:
             scratch = self._new_scratch()
-            self._device.synchronize()
-            return CallsInOrder([call for call in calls(scratch) if call is not None])
+            self._device.synchronize()  # other streams do not wait for what the device's own stream does
+            return scratch
 
-        if self.id.schedule.kind == DYNAMIC:
-            return None
-        first, *others = calls(self._scratch)
-        return first if first is None or not others else CallOfEachStream(call_of_a_stream)
+        return ScratchOfStreams(self._device, self._scratch, allocate)
 
     def _columns_arguments(
         self, x: Buffer, y: Buffer, first: int, x_steps: Steps, y_steps: Steps
