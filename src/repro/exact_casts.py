@@ -75,7 +75,10 @@ def cast(
 def can_hold(old: DTypeLike, new: DTypeLike) -> bool:
     """Return whether the new type can represent all numbers of the old one."""
     source_dtype, target_dtype = np.dtype(old), np.dtype(new)
-    return bool(np.can_cast(source_dtype, target_dtype, "safe")) and not _is_rounded(source_dtype, target_dtype)
+    # NumPy calls some conversions safe for which the type has too few digits
+    bits = np.finfo(target_dtype).nmant + 1 if target_dtype.kind in "fc" else 64
+    is_rounded = source_dtype.kind in "iu" and 8 * source_dtype.itemsize > bits
+    return bool(np.can_cast(source_dtype, target_dtype, "safe")) and not is_rounded
 
 
 def _first_lost(source: NDArray[Any], result: NDArray[Any], as_vector: bool) -> int | None:
@@ -120,14 +123,6 @@ def _loss_mask(source: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_] 
     if result.dtype.kind in "iu":
         return _overflow_mask(source, result)
     return _rounding_mask(source, result) if source.dtype.kind == "f" else _inexact_mask(source, result)
-
-
-def _is_rounded(old: np.dtype[Any], new: np.dtype[Any]) -> bool:
-    """Return whether a floating-point type has too few digits for some numbers of an integer type.
-
-    NumPy calls some of these conversions safe.
-    """
-    return old.kind in "iu" and new.kind in "fc" and 8 * old.itemsize > np.finfo(new).nmant + 1
 
 
 def _overflow_mask(source: NDArray[Any], result: NDArray[Any]) -> NDArray[np.bool_]:

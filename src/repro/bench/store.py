@@ -66,7 +66,11 @@ def write_table(table: pa.Table, path: Path) -> Path:
         table.schema,
         compression="zstd",
         compression_level=LEVEL,
-        use_dictionary=[field.name for field in table.schema if _repeats(field)],
+        use_dictionary=[
+            field.name
+            for field in table.schema
+            if field.name not in DISTINCT and (_is_text(field) or pa.types.is_integer(field.type))
+        ],
         column_encoding={name: encoding for name, encoding in ENCODINGS.items() if name in table.column_names},
         data_page_size=UNLIMITED,
         max_rows_per_page=UNLIMITED,
@@ -154,10 +158,6 @@ def _unreadable(path: Path, reason: object) -> ReproError:
         todo="delete the file and let the workflow make it again; where it is a record's, take it from a copy, "
         "or from git",
     )
-
-
-def _repeats(field: pa.Field) -> bool:
-    return field.name not in DISTINCT and (_is_text(field) or pa.types.is_integer(field.type))
 
 
 #: Additional keys of each JSON line: the id of the run that stored the row, and a checksum of the line before this key.

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.records import read_problem_of
-from repro.campaign.plan import ModuleGroup, Plan, PlannedStudy, ProblemBatches
+from repro.campaign.plan import ModuleGroup, Plan, ProblemBatches
 from repro.codegen.build_cache import compile_times
 from repro.codegen.targets import GpuModel, Target
 from repro.codegen.templates import COMMON
@@ -289,7 +289,12 @@ def count_steps(plan: Plan, stale_steps: Container[str] | None = None) -> dict[s
     def count(jobs: Iterable[Iterable[str]]) -> int:
         return sum(stale_steps is None or any(step in stale_steps for step in steps) for steps in jobs)
 
-    artifact_steps = [[f"{kind} {name}"] for name, study in plan.studies.items() for kind in _presented(study)]
+    artifact_steps = [
+        [f"{kind} {name}"]
+        for name, study in plan.studies.items()
+        for kind in ("tables", "figures")
+        if getattr(study, kind)
+    ]
     counts = {
         "build": count([f"problem {name}" for name in names] for names in batches.built_by_job),
         "compile": count(
@@ -305,10 +310,6 @@ def count_steps(plan: Plan, stale_steps: Container[str] | None = None) -> dict[s
     }
     counts["show and check"] += any(counts.values())
     return counts
-
-
-def _presented(study: PlannedStudy) -> list[str]:
-    return [kind for kind, names in (("tables", study.tables), ("figures", study.figures)) if names]
 
 
 def recorded_bytes(study_name: str) -> dict[tuple[str, str], int]:

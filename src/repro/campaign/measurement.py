@@ -195,7 +195,7 @@ def measure(
             facts=_facts(folder, problem_name),
             rivals=study.rivals_of(config.rivals),
             templates=Path(config.kernels),
-            jobs=_compilers(bench, jobs),
+            jobs=jobs if bench.device.backend == "cuda" else 1,  # a CPU's compiler runs here, on all cores
             user_calls=_user_calls(config, study.calls_module, bench.workspace) if study.calls_module else None,
         )
         try:
@@ -296,11 +296,6 @@ def _facts(folder: CampaignFolder, name: str) -> Mapping[str, Mapping[str, Any]]
         return read_problem_of(folder, name).get("facts") or {}
     except FileNotFoundError:
         return {}
-
-
-def _compilers(bench: Bench, jobs: int) -> int:
-    """Return the number of concurrent compilers: 1 on a CPU, whose compiler runs in this process on all cores."""
-    return jobs if bench.device.backend == "cuda" else 1
 
 
 def repeat(config: Config, study_name: str, problem_name: str, precision: str, progress: ProgressCallback) -> Path:

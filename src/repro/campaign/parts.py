@@ -581,7 +581,9 @@ def _notes(merged_campaign: Merged) -> str:
             names = part.linked(study)
             records = [part.environments[name] for name in names]
             cells = [part.name, study, str(len(part.cases[study]))]
-            cells += [_distinct_values(record.get(key) for record in records) for key in ("source", "commit")]
+            for key in ("source", "commit"):
+                found = dict.fromkeys(shown(record[key], 16) for record in records if record.get(key) is not None)
+                cells.append(", ".join(found) or "–")
             lines.append(f"| {' | '.join([*cells, ', '.join(names) or '–'])} |")
     if merged_campaign.differences:
         lines += ["", "## What differs", ""]
@@ -599,7 +601,3 @@ def _notes(merged_campaign: Merged) -> str:
             if part.left_out
         ]
     return "\n".join(lines) + "\n"
-
-
-def _distinct_values(values: Iterator[Any]) -> str:
-    return ", ".join(dict.fromkeys(shown(value, 16) for value in values if value is not None)) or "–"

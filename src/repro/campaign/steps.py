@@ -36,7 +36,10 @@ CHECK = "check"
 def steps(plan: Plan) -> list[Step]:
     """Return all steps in order of dependency, with the final check last (not in a replay)."""
     product_steps = [*_product_steps(plan)]
-    return product_steps if plan.config.replay else [*product_steps, _check_step(plan, product_steps)]
+    if plan.config.replay:
+        return product_steps
+    values, receipts = {"code": code_hash("repro.campaign.completeness")}, tuple(step.receipt for step in product_steps)
+    return [*product_steps, Step(CHECK, receipt_of(plan, "check"), (plan.folder.complete,), values, after=receipts)]
 
 
 def until_measured(plan: Plan) -> Iterator[Step]:
@@ -183,16 +186,6 @@ def reporting(plan: Plan) -> Step:
         },
         (*published, *plan.recorded_files, *plan.files_beside),
         tuple(receipt for study in plan.studies for receipt in _artifact_inputs(plan, study)),
-    )
-
-
-def _check_step(plan: Plan, product_steps: Sequence[Step]) -> Step:
-    return Step(
-        CHECK,
-        receipt_of(plan, "check"),
-        (plan.folder.complete,),
-        {"code": code_hash("repro.campaign.completeness")},
-        after=tuple(step.receipt for step in product_steps),
     )
 
 

@@ -137,7 +137,8 @@ def expand_macros(templates: Path, dialect: str, source: str) -> str:
         (parameters, text), start, end = macros[match[0]], *match.span()
         if parameters is not None:
             arguments, end = _arguments(source, end)
-            text = _substitute(text, dict(zip(parameters, arguments, strict=False)))
+            values = dict(zip(parameters, arguments, strict=False))
+            text = "".join(str(values.get(word, word)) for word in re.split(r"(\W+)", text))
         if not text:  # an empty macro: also remove its line or the space after it
             line = source.rfind("\n", 0, start) + 1
             statement_end = re.compile(r";?\n").match(source, end)
@@ -148,10 +149,6 @@ def expand_macros(templates: Path, dialect: str, source: str) -> str:
         text = re.sub(r"^_Pragma\(#(.*)\)$", r"#pragma \1", text)
         source, position = source[:start] + text + source[end:], start
     return source
-
-
-def _substitute(text: str, values: dict[str, str]) -> str:
-    return re.sub(r"\w+", lambda word: values.get(word[0], word[0]), text)
 
 
 def _arguments(source: str, start: int) -> tuple[list[str], int]:

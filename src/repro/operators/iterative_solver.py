@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -165,7 +165,9 @@ class IterativeSolver(Closeable):
     ) -> tuple[Any, PersistentSolution]:
         rhs = self._vector(b, "b")
         guess = None if x0 is None else self._vector(x0, "x0")
-        exponent = 0 if isinstance(rhs, View) or isinstance(guess, View) else _exponent(rhs)
+        # by the largest number's binary exponent b is scaled, so that squares neither over- nor underflow
+        on_device = isinstance(rhs, View) or isinstance(guess, View)
+        exponent = 0 if on_device else int(np.frexp(np.abs(cast(Any, rhs)).max(initial=0))[1])
         streams = [vector.stream for vector in (rhs, guess) if isinstance(vector, View)]
 
         def current() -> Any:
@@ -305,14 +307,6 @@ def _warn(method: str, solved: PersistentSolution, rtol: float, atol: float) -> 
         f"{_relative(solved)} times the norm of b{why}",
         RuntimeWarning,
     )
-
-
-def _exponent(vector: NDArray[np.floating]) -> int:
-    """Return the binary exponent of a vector's largest number.
-
-    The right-hand side is scaled by it, so that squares neither over- nor underflow.
-    """
-    return int(np.frexp(np.abs(vector).max(initial=0))[1])
 
 
 def like(x: Any, b: Any) -> Any:

@@ -12,7 +12,7 @@ import scipy.sparse.linalg
 from repro.errors import ReproErrorOfType, ReproErrorOfValue
 from repro.operators.arrays import DeviceArray
 from repro.operators.base import DeviceOperator, one_of
-from repro.operators.iterative_solver import Callback, IterativeSolver, require_square
+from repro.operators.iterative_solver import IterativeSolver, require_square
 from repro.sparse.solvers.kernels import METHODS, CgState, StopReason
 from repro.sparse.solvers.persistent import AT_ROUNDING, Progress, RestartedSolver
 
@@ -33,17 +33,7 @@ class PreconditionedSolver(IterativeSolver):
         self._vectors = A.vectors
         self._solver = _Recurrence(A, preconditioner(M, A), method)
 
-    def solve(
-        self,
-        b: Any,
-        x0: Any,
-        rtol: float,
-        atol: float,
-        maxiter: int | None,
-        callback: Callback | None,
-        return_info: bool,
-    ) -> Any:
-        return self._solve(b, x0, rtol, atol, maxiter, callback, return_info)
+    solve = IterativeSolver._solve
 
     def close(self) -> None:
         """Drop the vectors, whose memory is freed with them."""

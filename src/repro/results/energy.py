@@ -122,7 +122,12 @@ def _columns(has_tasks: bool) -> tuple[Column[EnergyLine], ...]:
         Column("problem", "problem", numeric=False, cell=_problem_cell),
         PRECISION,
         *((task,) if has_tasks else ()),
-        Column("whose", "whose", numeric=False, cell=lambda line: Cell(_title(line))),
+        Column(
+            "whose",
+            "whose",
+            numeric=False,
+            cell=lambda line: Cell(TITLES.get(line.row.energy_of, str(line.row.energy_of))),
+        ),
         Column("name", "variant or routine", numeric=False, cell=lambda line: Cell(line.row.name)),
         Column("speedup", "time", "the library’s over it", cell=lambda line: speedup(*line.times)),
         Column("energy_ratio", "energy", "the library’s over it", cell=lambda line: ratio(line.energy_ratio)),
@@ -137,10 +142,6 @@ def _columns(has_tasks: bool) -> tuple[Column[EnergyLine], ...]:
         Column("nj_per_nonzero", "nJ a non-zero", cell=lambda line: number_cell(line.per_nonzero, NANO)),
         Column("launches", "launches", cell=lambda line: count(line.row.energy_launches)),
     )
-
-
-def _title(line: EnergyLine) -> str:
-    return TITLES.get(str(line.row.energy_of), str(line.row.energy_of))
 
 
 def _per_byte_cell(line: EnergyLine) -> Cell:

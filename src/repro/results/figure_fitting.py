@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
     from matplotlib.legend import Legend
     from matplotlib.text import Text
-    from matplotlib.transforms import BboxBase
 
 #: Least gap in points between two texts, and between a text and the edge of the figure.
 GAP = 3.0
@@ -162,15 +161,15 @@ def _room(text: Text, axes: Axes, drawing: Canvas, gap: float) -> float:
     right_end = min(
         [
             right_end,
-            *(column.x0 - gap / 2 for column in columns if column.x0 >= panel.x1 and _overlaps_vertically(column, box)),
+            *(
+                column.x0 - gap / 2
+                for column in columns
+                if column.x0 >= panel.x1 and column.y0 < box.y1 and column.y1 > box.y0
+            ),
         ]
     )
     middle = (panel.x0 + panel.x1) / 2
     return float(2 * min(middle - left_end, right_end - middle) - gap)
-
-
-def _overlaps_vertically(first: BboxBase, second: BboxBase) -> bool:
-    return first.y0 < second.y1 and first.y1 > second.y0
 
 
 def _fit_ticks(axes: Axes, gap: float) -> None:

@@ -252,11 +252,11 @@ def joined(all_keys: Iterable[Keys]) -> dict[str, Pen | Fill]:
     entries: dict[str, Pen | Fill] = {}
     for label, look in (entry for keys in all_keys for entry in keys.items() if entry[0]):
         entries.setdefault(label, look)
-    return dict(sorted(entries.items(), key=lambda entry: _crosses_panels(entry[1])))
-
-
-def _crosses_panels(look: Pen | Fill) -> bool:
-    return not look.marker if isinstance(look, Pen) else look.colour == figure_style.BAND
+    crossing = {
+        label: not look.marker if isinstance(look, Pen) else look.colour == figure_style.BAND
+        for label, look in entries.items()
+    }
+    return dict(sorted(entries.items(), key=lambda entry: crossing[entry[0]]))
 
 
 def samples(keys: Keys) -> list[Line2D | Patch]:

@@ -285,7 +285,8 @@ def join_tables(tables: Mapping[str, Table]) -> Table:
     group_indices: dict[str, list[int]] = {}
     for name, table in tables.items():
         group_indices[name] = [index for index, column in enumerate(table.columns) if column.group]
-        columns += [_campaign_column(name, table.columns[index]) for index in group_indices[name]]
+        grouped = [table.columns[index] for index in group_indices[name]]
+        columns += [replace(column, group=f"{name}, {column.group}") for column in grouped]
     rows_by_line = {name: {row[0].shown: row for row in table.rows} for name, table in tables.items()}
     lines = dict.fromkeys(line for rows in rows_by_line.values() for line in rows)
     rows = []
@@ -297,10 +298,6 @@ def join_tables(tables: Mapping[str, Table]) -> Table:
             cells += [row[index] if row else Cell() for index in indices]
         rows.append(tuple(cells))
     return Table(tuple(columns), rows, f"{first.caption.partition('. ')[0].rstrip('.')}: {' beside '.join(tables)}.")
-
-
-def _campaign_column(campaign: str, column: Column) -> Column:
-    return replace(column, group=f"{campaign}, {column.group}")
 
 
 @dataclass(frozen=True)

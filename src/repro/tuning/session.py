@@ -198,11 +198,10 @@ def fastest_yardsticks(yardsticks: Sequence[tuple[Runnable, Row]]) -> list[Runna
         row.name
         for rows in rows_by_kind.values()
         for clock in CLOCKS
-        for row in (rank_rows(rows, clock) or _disturbed_rows(rows))[:REPEATED]
+        # disturbed rows if no row has a valid time: timing them again may succeed
+        for row in (
+            rank_rows(rows, clock)
+            or [row for row in rows if row.status == "disturbed" and not any(one.status in TIMED for one in rows)]
+        )[:REPEATED]
     }
     return [runnable for runnable, row in yardsticks if row.name in names]
-
-
-def _disturbed_rows(rows: Sequence[Row]) -> list[Row]:
-    """If no row has a valid time, return the disturbed rows, since timing them again may succeed."""
-    return [] if any(row.status in TIMED for row in rows) else [row for row in rows if row.status == "disturbed"]

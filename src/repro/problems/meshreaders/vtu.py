@@ -118,7 +118,10 @@ class _Reader:
         points = np.concatenate([part[0] for part in parts])
         vertex_offsets = np.cumsum([0, *(len(part[0]) for part in parts)])
         corners = np.concatenate(
-            [_shifted_corners(part[3], len(part[0]), int(vertex_offsets[i])) for i, part in enumerate(parts)]
+            [
+                np.where((part[3] >= 0) & (part[3] < len(part[0])), part[3] + int(offset), -1)
+                for part, offset in zip(parts, vertex_offsets, strict=False)
+            ]
         )
         types, sizes = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
         if len(parts) > 1 and not values:
@@ -253,10 +256,6 @@ class _Stream:
         if len(content) != count:
             raise truncated(f"{count:,} bytes of {self._name}", f"{len(content):,}")
         return content
-
-
-def _shifted_corners(corners: Numbers, vertices: int, offset: int) -> Numbers:
-    return np.where((corners >= 0) & (corners < vertices), corners + offset, -1)
 
 
 def _merged_points(points: Floats, offsets: NDArray[Any]) -> tuple[Floats, Numbers]:

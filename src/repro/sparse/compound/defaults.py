@@ -80,12 +80,8 @@ def default_variant(entry: str, precision: str, rows: Rows, target: Target) -> V
     two to four entries of the mean row. If a row is too long for either, rows are split over warps. Thresholds are
     from times of 24 matrices on an H200.
     """
-    name = _on_gpu(entry, precision, rows, target) if target.dialect == "cuda" else _on_cpu(rows)
-    return fitting_variant(name, target)
-
-
-def _on_cpu(rows: Rows) -> str:
-    return SPLIT_ON_CPU if rows.longest > max(LONG_ON_CPU, rows.entries / SHARE_OF_CPU) else ON_CPU
+    on_cpu = SPLIT_ON_CPU if rows.longest > max(LONG_ON_CPU, rows.entries / SHARE_OF_CPU) else ON_CPU
+    return fitting_variant(_on_gpu(entry, precision, rows, target) if target.dialect == "cuda" else on_cpu, target)
 
 
 def _on_gpu(entry: str, precision: str, rows: Rows, target: Target) -> str:

@@ -65,16 +65,14 @@ def launches(schedule: Schedule, target: Target) -> list[Launch]:
     kernel, threads = kernel_name(schedule, target), schedule.block_size
     if schedule.kind != SPLIT:
         return [Launch(kernel, threads)]
-    return [Launch(kernel, threads, threads // target.warp), _over_runs("add_carries", target)]
+    runs = WARPS_OF_RUNS * target.warp
+    return [Launch(kernel, threads, threads // target.warp), Launch("add_carries", runs, runs)]
 
 
 def finding_of_runs(target: Target) -> Launch:
     """Return the launch that finds the rows of the runs of a `split` schedule, before the first product."""
-    return _over_runs("find_runs", target)
-
-
-def _over_runs(kernel: str, target: Target) -> Launch:
-    return Launch(kernel, WARPS_OF_RUNS * target.warp, WARPS_OF_RUNS * target.warp)
+    runs = WARPS_OF_RUNS * target.warp
+    return Launch("find_runs", runs, runs)
 
 
 def run_count(slots: int, warp: int) -> int:

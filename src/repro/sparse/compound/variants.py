@@ -501,49 +501,35 @@ class VariantId(BaseId):
             parts["prefetch"] or "",
             bool(parts["rolled"]),
         )
-        if schedule.rolled and (schedule.kind not in PAPERS_KINDS or schedule.shape):
-            raise ReproError(
-                "only the papers' schedules have a loop that is not unrolled",
-                where=text,
-                expected="static or dynamic, one thread a row, before -rolled",
-                actual=schedule,
-            )
-        if schedule.kind == SPLIT and (layout.outer != "CSR" or layout.permutes_rows):
-            raise ReproError(
-                "only CSR splits rows over warps",
-                where=text,
-                expected="CSR-…/split-…, rows in their order",
-                actual=layout,
-            )
-        if schedule.kind == SPLIT and (schedule.width > 1 or schedule.prefetch or RUN_OF_LANE % schedule.in_flight):
-            raise ReproError(
-                "a schedule that splits rows over warps has neither threads a row nor prefetches",
-                where=text,
-                expected=f"split-n_t-n_b, after it -u with a divisor of {RUN_OF_LANE}, -cg, -cs or -el",
-                actual=schedule,
-            )
-        rows = TILE_ROWS.get(layout.outer)
-        if (schedule.load != "ca" or schedule.prefetch) and layout.inner != "AoSoA":
-            raise ReproError(
-                "only tiles can be loaded so",
-                where=text,
-                expected="AoSoA with -cg, -cs, -el, -p, -a or -f",
-                actual=layout.inner,
-            )
-        if not rows and (schedule.prefetch == "f" or (schedule.prefetch == "a" and schedule.load != "ca")):
-            raise ReproError(
-                "a schedule that there is for pairs alone",
-                where=text,
-                expected="-f for pairs; for others no word of loads beside -a, whose copies have none",
-                actual=schedule,
-            )
-        if rows and (schedule.kind != DIRECT or schedule.block_size != rows * schedule.width):
-            raise ReproError(
-                "pairs have a block for each tile",
-                where=text,
-                expected=f"{DIRECT}-{rows}-… for one thread to a row, {DIRECT}-{2 * rows}-…-w2 for two, and so on",
-                actual=schedule,
-            )
+        rows, splits = TILE_ROWS.get(layout.outer), schedule.kind == SPLIT
+        refused = {
+            "only the papers' schedules have a loop that is not unrolled": (
+                schedule.rolled and (schedule.kind not in PAPERS_KINDS or schedule.shape),
+                "static or dynamic, one thread a row, before -rolled",
+            ),
+            "only CSR splits rows over warps": (
+                splits and (layout.outer != "CSR" or layout.permutes_rows), "CSR-…/split-…, rows in their order",
+            ),
+            "a schedule that splits rows over warps has neither threads a row nor prefetches": (
+                splits and (schedule.width > 1 or schedule.prefetch or RUN_OF_LANE % schedule.in_flight),
+                f"split-n_t-n_b, after it -u with a divisor of {RUN_OF_LANE}, -cg, -cs or -el",
+            ),
+            "only tiles can be loaded so": (
+                (schedule.load != "ca" or schedule.prefetch) and layout.inner != "AoSoA",
+                "AoSoA with -cg, -cs, -el, -p, -a or -f",
+            ),
+            "a schedule that there is for pairs alone": (
+                not rows and (schedule.prefetch == "f" or (schedule.prefetch == "a" and schedule.load != "ca")),
+                "-f for pairs; for others no word of loads beside -a, whose copies have none",
+            ),
+            "pairs have a block for each tile": (
+                rows and (schedule.kind != DIRECT or schedule.block_size != rows * schedule.width),
+                f"{DIRECT}-{rows}-… for one thread to a row, {DIRECT}-{2 * (rows or 0)}-…-w2 for two, and so on",
+            ),
+        }  # fmt: skip
+        for message, (is_refused, expected) in refused.items():
+            if is_refused:
+                raise ReproError(message, where=text, expected=expected, actual=schedule)
         return cls(layout, schedule)
 
     @property

@@ -94,7 +94,9 @@ class LibraryRival:
         assert self._rival_problem is not None
         problem, state = byref(self._problem), self._state
         if self._rival_problem.task == "updates":
-            update, c_batches = self._library.repro_rival_update, [byref(_as_c_batch(batch)) for batch in batches]
+            update = self._library.repro_rival_update
+            addresses = [[address_of(array) for array in (one.rows, one.columns, one.values)] for one in batches]
+            c_batches = [byref(CBatch(batch.entries, *at)) for batch, at in zip(batches, addresses, strict=True)]
 
             def launch_updates() -> None:
                 for batch in c_batches:
@@ -174,10 +176,6 @@ def _as_c(problem: RivalProblem) -> CProblem:
 
     c_problem.allocate = _ALLOCATE(allocate)
     return c_problem
-
-
-def _as_c_batch(batch: RivalBatch) -> CBatch:
-    return CBatch(batch.entries, *(address_of(array) for array in (batch.rows, batch.columns, batch.values)))
 
 
 def _matrix_c(c: CMatrix, problem: RivalProblem) -> tuple[RivalArray, RivalArray, RivalArray]:

@@ -287,7 +287,12 @@ def translated_error(function: str, error: BaseException) -> BaseException:
         return Unsupported(words)
     if "out of memory" in words.lower():
         return OutOfDeviceMemory(words)
-    frames = _foreign_frames(error)
+    own_files = __file__, importlib.__file__
+    frames = [
+        frame
+        for frame in extract_tb(error.__traceback__)
+        if frame.filename not in own_files and not frame.filename.startswith("<frozen importlib")
+    ]
     if isinstance(error, ModuleNotFoundError):
         failure: BaseException = _missing_module(error, words)
     else:
@@ -305,15 +310,6 @@ def _missing_module(error: ModuleNotFoundError, words: str) -> Exception:
     if inner and PathFinder.find_spec(package, search_path()):
         return ModuleError(f"{words}, though there is {package}: is it misspelt, or of another version?")
     return Unsupported(f"{words}: is it installed, or misspelt?")
-
-
-def _foreign_frames(error: BaseException) -> list[FrameSummary]:
-    """Return the frames of a traceback that are foreign code's: all but those of this file and of Python's import."""
-    return [
-        frame
-        for frame in extract_tb(error.__traceback__)
-        if frame.filename not in (__file__, importlib.__file__) and not frame.filename.startswith("<frozen importlib")
-    ]
 
 
 def _place(frames: Sequence[FrameSummary]) -> str:

@@ -105,7 +105,8 @@ def _padded_slots(padded: NDArray[np.int64], limit: int, height: int) -> int:
     kept_lengths = np.where(padded <= limit, padded, -1).reshape(-1, WINDOW)
     natural_slots, sorted_slots = _natural_slots(kept_lengths, height), _sorted_slots(kept_lengths, height)
     slot_count = np.where(sorted_slots <= WORTH_SORTING * natural_slots, sorted_slots, natural_slots).sum()
-    return int(slot_count) + int(_apart(padded[padded > limit], height).sum())
+    apart = padded[padded > limit]  # cut into pieces, with a penalty for partial sums and a second launch
+    return int(slot_count) + int((-(-apart // height) * height + 32).sum())
 
 
 def _natural_slots(kept_lengths: NDArray[np.int64], height: int) -> NDArray[np.int64]:
@@ -118,11 +119,6 @@ def _sorted_slots(kept_lengths: NDArray[np.int64], height: int) -> NDArray[np.in
     """Return the slots of each window with its rows sorted by length, `(windows,)`."""
     longest_rows = np.maximum(np.sort(kept_lengths, axis=1)[:, height - 1 :: height], 0)
     return np.asarray(height * longest_rows.sum(axis=1))
-
-
-def _apart(lengths: NDArray[np.int64], height: int) -> NDArray[np.int64]:
-    """Return the slots of rows cut into pieces, plus a penalty in slots for partial sums and a second launch."""
-    return -(-lengths // height) * height + 32
 
 
 #: Number of bits of a code for each width, and the largest code of each width except the widest.

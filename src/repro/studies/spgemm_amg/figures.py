@@ -257,7 +257,13 @@ def set_up_bars(look: Look, method: Method) -> ProblemBars:
 def speedup(campaign: Campaign, published: Published) -> Figure:
     """Speedups over sorting all products, one row for each problem: products on the left, set-up on the right."""
     all_cases = results.all_times(campaign, published)
-    cases = [case for case in all_cases if not case.case.is_measured or _was_tried(case)]
+    cases = [  # some problems only have rows of A·A
+        case
+        for case in all_cases
+        if not case.case.is_measured
+        or any(case.product(product).rows for product in MARKS)
+        or case.case.select(what="setup")
+    ]
     omitted_problems = [case.line.problem for case in all_cases if case not in cases]
     is_gpu = not campaign.on_cpu
     band = study.published_range(published, study.SHORT_MIN, study.SHORT_MAX)
@@ -331,11 +337,6 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     ]
     empty = "neither products nor set-ups were measured in this campaign"
     return figure_of(panels, empty, caption, clock=results.HOST, keys=keys, mark=mark_meanings(lines))
-
-
-def _was_tried(case: results.ProblemTimes) -> bool:
-    """Return whether the problem has rows, timed or failed, for the figure; some problems only have rows of A·A."""
-    return any(case.product(product).rows for product in MARKS) or bool(case.case.select(what="setup"))
 
 
 def _stated(published: Published, quantity: str) -> dict[str, float]:

@@ -452,7 +452,12 @@ def setup(campaign: Campaign, published: Published) -> Table:
         Column("levels", "levels", cell=lambda case: Cell(case.hierarchy.levels)),
         Column("complexity", "complexity", cell=lambda case: ratio(case.hierarchy.complexity)),
         *(_milli_column(f"{method.key}_ms", method.title, "whole set-up, ms", method) for method in results.SET_UPS),
-        *(_sort_column(method) for method in (results.OUR_SET_UP, results.PAPERS_SET_UP)),
+        *(
+            speedup_column(
+                f"coordinates_over_{method.key}", method.title, OVER_SORT, results.COORDINATE_SET_UP, method, LEAST
+            )
+            for method in (results.OUR_SET_UP, results.PAPERS_SET_UP)
+        ),
         Column("published_speedup", f"published, {GPU}", OVER_SORT, cell=published_speedup),
         Column(
             "ns_an_unknown",
@@ -479,12 +484,6 @@ def setup(campaign: Campaign, published: Published) -> Table:
         closing_notes(campaign, results.HOST, results.precision_of(campaign)),
     ]
     return table_of(columns, cases, join_sentences(caption), _summary(cases))
-
-
-def _sort_column(method: Method) -> Column[results.ProblemTimes]:
-    return speedup_column(
-        f"coordinates_over_{method.key}", method.title, OVER_SORT, results.COORDINATE_SET_UP, method, LEAST
-    )
 
 
 def _milli_column(key: str, title: str, group: str, method: Method) -> Column[results.ProblemTimes]:
