@@ -12,7 +12,7 @@ from repro.codegen.targets import CPU, Target, get_target
 from repro.codegen.templates import expand_macros, render_common
 
 #: Words that only a GPU has: of warps, whose threads work out ranks among each other, and of blocks that wait.
-OF_GPUS = {"BALLOT", "HIGHEST_BIT", "LOWEST_BIT", "SHUFFLE_FROM", "GRID_BARRIER"}
+OF_GPUS = {"BALLOT", "HIGHEST_BIT", "GRID_BARRIER"}
 
 
 def header(templates: Path, dialect: str) -> str:

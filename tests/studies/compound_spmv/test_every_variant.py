@@ -42,13 +42,13 @@ def shapes_of_ours(layout, entry, precision):
     shapes = {
         (s.width, s.in_flight, s.kind, s.prefetch): s
         for s in space
-        if s.kind != "merge" and (s.in_flight != 4 or s.width == 4)
+        if s.kind != "split" and (s.in_flight != 4 or s.width == 4)
     }
     dynamic = Schedule("dynamic", 32, 2, width=max(s.width for s in shapes.values()), in_flight=2)
     turn, found = turn_of(entry, precision), [*shapes.values(), dynamic]
     parts = min(4, len(found))  # slices of 32 rows have fewer shapes
-    merged = {s.in_flight: s for s in space if s.kind == "merge"}
-    return [*found[turn % parts :: parts], *[*merged.values()][turn % 2 :: 2]]
+    split = {s.in_flight: s for s in space if s.kind == "split"}
+    return [*found[turn % parts :: parts], *[*split.values()][turn % 2 :: 2]]
 
 
 def test_each_shape_has_its_turn():
