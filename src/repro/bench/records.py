@@ -109,14 +109,16 @@ def read_problem_of(folder: CampaignFolder, name: str) -> dict[str, Any]:
 
     It raises `FileNotFoundError` if there is none, and `ReproError` if it is damaged or describes another problem.
     """
+    return _problem_of(folder, name, _read_packed(folder))
+
+
+def _problem_of(folder: CampaignFolder, name: str, packed: Mapping[str, Any]) -> dict[str, Any]:
     path = folder.record(name)
-    try:
-        record = read_problem(path)
-    except FileNotFoundError:
-        path, packed = folder.packed_records, _read_packed(folder)
-        if name not in packed:
-            raise
+    if name in packed and not path.exists():
+        path = folder.packed_records
         record = _validated(packed[name], path, _Problem, "a problem")
+    else:
+        record = read_problem(path)
     if record["name"] != name or name_error(name):
         raise ReproError(
             "a record of another problem than its file says",
@@ -136,8 +138,9 @@ def read_environment(path: Path) -> dict[str, Any]:
 
 def read_problems(folder: CampaignFolder, names: Container[str] | None = None) -> dict[str, dict[str, Any]]:
     """Read the records of the named problems, as far as there are any; None: of all problems."""
-    existing_names = sorted({*_names(folder.records), *_read_packed(folder)})
-    return {name: read_problem_of(folder, name) for name in existing_names if names is None or name in names}
+    packed = _read_packed(folder)
+    existing_names = sorted({*_names(folder.records), *packed})
+    return {name: _problem_of(folder, name, packed) for name in existing_names if names is None or name in names}
 
 
 def as_packed(records: Mapping[str, Mapping[str, Any]]) -> str:

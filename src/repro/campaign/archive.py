@@ -33,8 +33,8 @@ def pack(campaign: CampaignFolder, refuse: Callable[[], object] = lambda: None) 
     check_measured(campaign)
     studies = [campaign.study(name) for name in recorded_studies(campaign)]
     sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
-    records = [campaign.record(name) for name in read_problems(campaign)]
-    record_files = [path for path in records if path.exists()]
+    problems = read_problems(campaign)
+    record_files = [path for path in map(campaign.record, problems) if path.exists()]
     row_tables = {case: read_rows(*case) for case in sources}  # read a merged file without new rows too, to verify it
     refuse()
     archived_files = [
@@ -43,7 +43,7 @@ def pack(campaign: CampaignFolder, refuse: Callable[[], object] = lambda: None) 
         if sources[study, step] and (row_tables[study, step].num_rows or step_file(study, step).exists())
     ]
     if record_files:
-        write_whole(campaign.packed_records, as_packed(read_problems(campaign)))
+        write_whole(campaign.packed_records, as_packed(problems))
         archived_files.append(campaign.packed_records)
     for study, files in [*((study, files) for (study, _), files in sources.items()), (campaign.raw, record_files)]:
         for path in files:

@@ -304,13 +304,10 @@ class Plan:
         if self.config.replay:
             return [str(path) for path in self.recorded_files]
         selected_problems = set(self.problems if problems is None else problems)
-        packed = self.folder.packed_records  # instead of the files of those that are no more
-        records = [
-            str(path if path.exists() or not packed.exists() else packed)
-            for name in self.studies[study_name].problems
-            if name in selected_problems
-            for path in [self.folder.record(name)]
-        ]
+        names = [name for name in self.studies[study_name].problems if name in selected_problems]
+        packed, records = self.folder.packed_records, [self.folder.record(name) for name in names]
+        if packed.exists():
+            records = [packed, *(path for path in records if path.exists())]
         rows = [
             str(self.folder.case(study_name, problem_name, precision) / step)
             for study, problem_name, precision in self.runs
@@ -320,7 +317,7 @@ class Plan:
         counter_files = (
             str(path) for path in self.recorded_files if path.is_relative_to(self.folder.study(study_name))
         )
-        return [*records, *rows, *counter_files]
+        return [*map(str, records), *rows, *counter_files]
 
     @cached_property
     def recorded_files(self) -> tuple[Path, ...]:

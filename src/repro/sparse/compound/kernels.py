@@ -65,8 +65,7 @@ def launches(schedule: Schedule, target: Target) -> list[Launch]:
     kernel, threads = kernel_name(schedule, target), schedule.block_size
     if schedule.kind != SPLIT:
         return [Launch(kernel, threads)]
-    runs = WARPS_OF_RUNS * target.warp
-    return [Launch(kernel, threads, threads // target.warp), Launch("add_carries", runs, runs)]
+    return [Launch(kernel, threads, threads // target.warp), replace(finding_of_runs(target), kernel="add_carries")]
 
 
 def finding_of_runs(target: Target) -> Launch:

@@ -234,8 +234,7 @@ class CompoundProduct:
 
     def bind(self, x: Buffer, y: Buffer, *, dependent: bool = False) -> Callable[[], None]:
         """Return a launch of y = A x on the device's own queue; `dependent` as in `Device.bind_dependent`."""
-        arguments = [*self._matrix, x, y, self._scratch]
-        return self._bound(arguments, overlaps=dependent)
+        return self._bound([*self._matrix, x, y, self._scratch], overlaps=dependent)
 
     def _bound(self, arguments: Sequence[Argument], *, overlaps: bool = False) -> Callable[[], None]:
         """Return a launch before which a dynamic schedule's counter is reset, or after which carries are added."""

@@ -501,35 +501,37 @@ class VariantId(BaseId):
             parts["prefetch"] or "",
             bool(parts["rolled"]),
         )
-        rows, splits = TILE_ROWS.get(layout.outer), schedule.kind == SPLIT
+        rows, splits = TILE_ROWS.get(layout.outer, 0), schedule.kind == SPLIT
         refused = {
             "only the papers' schedules have a loop that is not unrolled": (
                 schedule.rolled and (schedule.kind not in PAPERS_KINDS or schedule.shape),
-                "static or dynamic, one thread a row, before -rolled",
+                "static or dynamic, one thread a row, before -rolled", schedule,
             ),
             "only CSR splits rows over warps": (
-                splits and (layout.outer != "CSR" or layout.permutes_rows), "CSR-…/split-…, rows in their order",
+                splits and (layout.outer != "CSR" or layout.permutes_rows),
+                "CSR-…/split-…, rows in their order", layout,
             ),
             "a schedule that splits rows over warps has neither threads a row nor prefetches": (
                 splits and (schedule.width > 1 or schedule.prefetch or RUN_OF_LANE % schedule.in_flight),
-                f"split-n_t-n_b, after it -u with a divisor of {RUN_OF_LANE}, -cg, -cs or -el",
+                f"split-n_t-n_b, after it -u with a divisor of {RUN_OF_LANE}, -cg, -cs or -el", schedule,
             ),
             "only tiles can be loaded so": (
                 (schedule.load != "ca" or schedule.prefetch) and layout.inner != "AoSoA",
-                "AoSoA with -cg, -cs, -el, -p, -a or -f",
+                "AoSoA with -cg, -cs, -el, -p, -a or -f", layout.inner,
             ),
             "a schedule that there is for pairs alone": (
                 not rows and (schedule.prefetch == "f" or (schedule.prefetch == "a" and schedule.load != "ca")),
                 "-f for pairs; for others no word of loads beside -a, whose copies have none",
+                schedule,
             ),
             "pairs have a block for each tile": (
                 rows and (schedule.kind != DIRECT or schedule.block_size != rows * schedule.width),
-                f"{DIRECT}-{rows}-… for one thread to a row, {DIRECT}-{2 * (rows or 0)}-…-w2 for two, and so on",
+                f"{DIRECT}-{rows}-… for one thread to a row, {DIRECT}-{2 * rows}-…-w2 for two, and so on", schedule,
             ),
         }  # fmt: skip
-        for message, (is_refused, expected) in refused.items():
+        for message, (is_refused, expected, actual) in refused.items():
             if is_refused:
-                raise ReproError(message, where=text, expected=expected, actual=schedule)
+                raise ReproError(message, where=text, expected=expected, actual=actual)
         return cls(layout, schedule)
 
     @property
