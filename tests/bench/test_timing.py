@@ -322,6 +322,14 @@ def test_screening_does_not_wait_for_the_clock(bench, throttled):
     assert rests == left == []
 
 
+def test_a_long_launch_is_screened_by_the_launch_that_estimates_it(make_bench, small_problem):
+    bench, fake = make_bench(small_problem("real"), cpu_budget=1e-3), Fake(seconds=0.02)
+    row = bench.try_once(fake, "search", SCREEN)
+    assert (row.status, row.event_launches, fake.log) == ("ok", 1, ["launch"])
+    assert row.event_median >= 0.02
+    bench.release()
+
+
 @pytest.mark.wording
 @pytest.mark.parametrize("effort", [FULL, SCREEN, SamplingPlan(3, cold=True)])
 def test_what_has_no_clock_for_single_launches_is_refused(bench, effort):
