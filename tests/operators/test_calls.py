@@ -22,8 +22,8 @@ from support.frames import frames
 from support.matrices import draw, random
 
 pytestmark = [pytest.mark.medium, needs_compiler]
-#: A matrix whose first row is split.
-LONG_ROW = sp.csr_array(np.vstack([np.ones((1, 400)), np.eye(400)]))
+#: A matrix with a long first row, and a variant that splits it.
+LONG_ROW, SPLIT = sp.csr_array(np.vstack([np.ones((1, 400)), np.eye(400)])), "CSR-AoSoA-AoS/split-128-12-u8"
 
 
 @pytest.fixture
@@ -77,8 +77,7 @@ def test_cupys_array_is_multiplied_into_cupys_on_the_current_stream(A, bring, ge
 
 def test_a_matrix_with_a_long_row_has_memory_for_each_stream(runtime, bring):
     """Its rows are split over warps, and two streams cannot share the memory of their sums."""
-    A = made(runtime, LONG_ROW, "default")
-    assert A.name == "CSR-AoSoA-AoS/split-128-12-u8"
+    A = made(runtime, LONG_ROW, SPLIT)
     x = draw(400, float)
     y = A @ bring(x)
     assert type(y) is ndarray and runtime.device.streams == [CURRENT_STREAM] * 2
@@ -101,7 +100,7 @@ def test_memory_of_streams_is_made_with_the_device_locked(monkeypatch, runtime, 
     lock, fill, locked = RLock(), EmulatedCuda.fill, []
     monkeypatch.setattr(EmulatedCuda, "current", lambda self: lock)
     monkeypatch.setattr(EmulatedCuda, "fill", lambda *arguments: locked.append(lock._is_owned()) or fill(*arguments))
-    A = made(runtime, LONG_ROW, "default")
+    A = made(runtime, LONG_ROW, SPLIT)
     x, out = bring(np.ones(400)), bring(np.zeros(401))
     for stream in range(20, 25):
         A.matvec(x, out=out, stream=stream)
@@ -111,7 +110,7 @@ def test_memory_of_streams_is_made_with_the_device_locked(monkeypatch, runtime, 
 def test_all_numbers_of_columns_share_the_memory_of_a_stream(monkeypatch, runtime, bring):
     new, made_now = CompoundProduct._new_scratch, []
     monkeypatch.setattr(CompoundProduct, "_new_scratch", lambda self: made_now.append(self._runs) or new(self))
-    A, X = made(runtime, LONG_ROW, "default"), draw(400 * 32, float).reshape(400, 32)
+    A, X = made(runtime, LONG_ROW, SPLIT), draw(400 * 32, float).reshape(400, 32)
     A @ bring(X[:, :8])
     made_now.clear()
     for _ in range(2):
@@ -134,7 +133,7 @@ def test_a_stream_that_each_thread_has_for_itself_has_memory_for_each_thread(run
 
 
 def test_a_stream_without_memory_for_its_sums_is_told(monkeypatch, runtime, bring):
-    A = made(runtime, LONG_ROW, "default")
+    A = made(runtime, LONG_ROW, SPLIT)
     x, out = bring(np.ones(400)), bring(np.zeros(401))
 
     def allocate(self, nbytes):
@@ -149,7 +148,7 @@ def test_a_stream_without_memory_for_its_sums_is_told(monkeypatch, runtime, brin
 
 
 def test_columns_are_multiplied_without_memory_for_further_streams(monkeypatch, runtime, bring):
-    A, X = made(runtime, LONG_ROW, "default"), draw(400 * 3, float).reshape(400, 3)
+    A, X = made(runtime, LONG_ROW, SPLIT), draw(400 * 3, float).reshape(400, 3)
 
     def full(*arguments):
         raise OutOfDeviceMemory("full")

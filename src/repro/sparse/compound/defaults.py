@@ -40,6 +40,9 @@ IN_FLIGHT, WIDE_IN_FLIGHT, NARROW_BYTES, SHARED_IN_FLIGHT = 8, 5, 8, 4
 #: A row is long if its threads take more steps for it than MAX_STEPS, and than one step for each BYTES_OF_STEP of the
 #: matrix, which a GPU reads while a thread waits for the loads of a step: then most of the GPU would wait for this row.
 MAX_STEPS, BYTES_OF_STEP = 32, 3 << 20
+#: Long rows of up to MOST_OF_BLOCK entries have a block each in matrices of at most SMALL_ENTRIES entries, since these
+#: blocks end sooner than a second launch would begin.
+SMALL_ENTRIES, MOST_OF_BLOCK = 1 << 19, 1 << 13
 #: If matrix and vectors have more bytes, too little of the matrix stays in a GPU's L2 from one product to the next, so
 #: caches evict it first; of schedules that split rows, more stays there.
 LARGE_BYTES, LARGE_SPLIT_BYTES = 40 << 20, 48 << 20
@@ -77,8 +80,8 @@ def default_variant(entry: str, precision: str, rows: Rows, target: Target) -> V
 
     Rows of entries of few members are stored in slices, with one thread per row, or up to four if rows are few; before,
     uneven rows are sorted by length. Fewer rows, and those of other entries, are stored in CSR, with about a thread for
-    two to four entries of the mean row. If a row is too long for either, rows are split over warps. Thresholds are
-    from times of 24 matrices on an H200.
+    two to four entries of the mean row. If a row is too long for either, rows are split over warps, but in small
+    matrices, where long rows have a block each. Thresholds are from times of 24 matrices on an H200.
     """
     on_cpu = SPLIT_ON_CPU if rows.longest > max(LONG_ON_CPU, rows.entries / SHARE_OF_CPU) else ON_CPU
     return fitting_variant(_on_gpu(entry, precision, rows, target) if target.dialect == "cuda" else on_cpu, target)
@@ -92,7 +95,11 @@ def _on_gpu(entry: str, precision: str, rows: Rows, target: Target) -> str:
     hint = "-cs" if total_bytes > LARGE_BYTES else ""
     steps = max(MAX_STEPS, nbytes // BYTES_OF_STEP)
     few_members, padding = members <= FEW_MEMBERS, rows.sliced / max(rows.entries, 1)
-    if few_members and rows.count >= MIN_SLICED_ROWS:
+    is_few, is_small = rows.count < MIN_SLICED_ROWS, rows.entries <= SMALL_ENTRIES
+    has_long = rows.longest > longest_short(rows.count, rows.entries)  # in slices, each has a block
+    if few_members and is_small and has_long and rows.longest <= MOST_OF_BLOCK:
+        return f"Sl-8-AoSoA-AoS@sigma/direct-128-8-w{8 if is_few else 4}-u2"
+    if few_members and not is_few:
         wanted = 1 << max(0, round(math.log2(BUSY_THREADS / rows.count)))
         width = min(wanted, MAX_SLICED_WIDTH, _power_of_two(rows.mean / MIN_SHARE))
         most = IN_FLIGHT if entry_bytes <= NARROW_BYTES else WIDE_IN_FLIGHT
@@ -103,17 +110,16 @@ def _on_gpu(entry: str, precision: str, rows: Rows, target: Target) -> str:
         schedule = f"direct-{'256-4' if width == 1 else '128-8'}"
         if padding <= MAX_SLICED_PADDING and rows.longest <= steps * in_flight * width:
             return f"{layout}/{schedule}{_threads(width, in_flight)}{hint}"
-        if rows.longest <= longest_short(rows.count, rows.entries):  # longer rows have a block each, which is slower
+        if not has_long:
             is_short = rows.mean < SOME * width or rows.longest <= MAX_STEPS * width
             in_flight = min(most, SHARED_IN_FLIGHT) if is_short else most
             return f"{layout}@sigma/{schedule}{_threads(width, in_flight)}{hint}"
-    is_few = rows.count < MIN_SLICED_ROWS
     width = min(target.warp, _power_of_two(rows.mean if is_few else rows.mean / 2))
     if rows.longest > steps * width:
         is_large = total_bytes > LARGE_SPLIT_BYTES
         blocks = (16 if is_large else 12) if entry_bytes < NARROW_BYTES else 12 if members < FEW_MEMBERS else 8
         in_flight = RUN_OF_LANE if members < FEW_MEMBERS else 4 if few_members else 2
-        blocks = min(blocks, target.threads_per_sm // 128)
+        blocks = 8 if is_small else min(blocks, target.threads_per_sm // 128)
         return f"CSR-AoSoA-AoS/split-128-{blocks}-u{in_flight}{'-cs' if is_large else ''}"
     if not few_members:
         return RECORDED.get((entry, precision), RECORDED["block3", precision])

@@ -233,6 +233,8 @@ class Placing:
     inner: str
     group: int
     groups: int
+    #: Number of groups at the end that are rows of their own.
+    long_rows: int
     slots: int
     #: First slot of each group, int32 `(groups + 1,)`.
     offsets: Buffer
@@ -252,7 +254,7 @@ class Placing:
 
     def arguments(self, pointers: Buffer) -> list[Argument]:
         """Return the arguments with which all kernels begin; `pointers` are those of the matrix in CSR."""
-        sizes = map(np.int32, (self.n, self.group, self.groups, self.slots, self.extent))
+        sizes = map(np.int32, (self.n, self.group, self.groups, self.long_rows, self.slots, self.extent))
         return [*sizes, self.offsets, pointers, np.int32(self.first_row), self.index]
 
 
@@ -298,7 +300,9 @@ class DevicePacker:
                 order, long_rows = self._sort_rows(matrix, temporaries)
             elif rows is not None:
                 order = keep(temporaries, device.upload(rows.astype(np.int32)))
-            placing, index_count = self._place(matrix, layout, outer, stack, order)
+            if order is not None:
+                long_rows = rows_with_blocks(matrix.shape[0], long_rows, outer.group_rows or 1)
+            placing, index_count = self._place(matrix, layout, outer, stack, order, long_rows)
         in_csr_order = outer.group_rows == 1 and order is None
         shares_columns = in_csr_order and not matrix.indices.borrowed
         shares_values = (
@@ -323,23 +327,23 @@ class DevicePacker:
         device.synchronize()
         stride = placing.group if outer.group_rows == 0 else 0
         if order is not None:
-            stride = rows_with_blocks(placing.n, long_rows, placing.group)
+            stride = long_rows
         return PackedOnDevice(arrays, PackedFacts(placing.slots, stride, nbytes), placing)
 
     def _place(
-        self, matrix: DeviceCsr, layout: Layout, outer: Outer, stack: ExitStack, rows: Buffer | None
+        self, matrix: DeviceCsr, layout: Layout, outer: Outer, stack: ExitStack, rows: Buffer | None, long_rows: int
     ) -> tuple[Placing, int]:
         """Return where entries are to be stored, and the number of numbers in the array `index`."""
         device, n, pointers = self._device, matrix.shape[0], matrix.pointers.buffer
         assert outer.group_rows is not None
         one_group = outer.group_rows == 0
         group = padded_to_warp(n, device.target.warp) if one_group else outer.group_rows
-        groups = 1 if one_group else -(-n // group)
+        groups = 1 if one_group else -(-(n - long_rows) // group) + long_rows
         steps = STEPS if rows is None else STEPS_OF_BLOCK
         if outer.group_rows == 1 and rows is None and not matrix.pointers.borrowed:
             check_slots(matrix.name, layout, matrix.nnz, group, steps)
             index = keep(stack, matrix.pointers.retain()).buffer
-            return Placing(n, layout.inner, 1, n, matrix.nnz, index, index, 0), n + 1
+            return Placing(n, layout.inner, 1, n, 0, matrix.nnz, index, index, 0), n + 1
         with ExitStack() as temporaries:
             # rows of one group are measured one by one, and the last kernel is done when the words are read
             counted = n if one_group else groups
@@ -347,7 +351,7 @@ class DevicePacker:
             index_count += 0 if rows is None else n
             index = keep(stack, device.allocate(INDEX_BYTES * index_count))
             sizes = index if not one_group or not outer.padded else keep(temporaries, device.allocate(INDEX_BYTES * n))
-            words = self._measure(1 if one_group else group, n, counted, pointers, sizes, rows, temporaries)
+            words = self._measure(1 if one_group else group, n, counted, pointers, sizes, rows, long_rows, temporaries)
             if one_group:
                 slots = group * int(words[MeasureWord.LONGEST])
                 check_slots(matrix.name, layout, slots, group, steps)
@@ -361,7 +365,7 @@ class DevicePacker:
                 keep(temporaries, Scan(device, self._program, groups)).bind(index, index, groups)()
                 device.synchronize()  # the memory of the sums is released next
         return Placing(
-            n, layout.inner, group, groups, slots, offsets, index, 0 if rows is None else groups + 1
+            n, layout.inner, group, groups, long_rows, slots, offsets, index, 0 if rows is None else groups + 1
         ), index_count
 
     def _sort_rows(self, matrix: DeviceCsr, temporaries: ExitStack) -> tuple[Buffer, int]:
@@ -386,6 +390,7 @@ class DevicePacker:
         pointers: Buffer,
         sizes: Buffer,
         rows: Buffer | None,
+        long_rows: int,
         temporaries: ExitStack,
     ) -> NDArray[np.int32]:
         """Write the slots of each group to `sizes`, and the row order behind these; return `MeasureWord`s."""
@@ -394,7 +399,7 @@ class DevicePacker:
         device.fill(words, 0)
         arguments: list[Argument] = [np.int32(n), np.int32(group), pointers, sizes, words]
         if rows is not None:
-            arguments.append(rows)
+            arguments += [rows, np.int32(long_rows)]
         name = "measure" if rows is None else "measure_ordered"
         blocks = min(-(-groups // BLOCK_SIZE[device.backend]), device.sm_count * LOOP_BLOCKS_PER_SM[device.backend])
         self._kernels.blocks(name, blocks, arguments)()

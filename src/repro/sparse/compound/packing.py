@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from repro.codegen.targets import INDEX_BYTES
 from repro.problems.matrix import Matrix
-from repro.sparse.compound.outer import Slots, get_outer
+from repro.sparse.compound.outer import Slots, get_outer, with_long_rows
 from repro.sparse.compound.variants import TILE_ROWS, Layout, tile, tiled_slots
 from repro.sparse.ordering import long_rows, rows_with_blocks, select_rows
 from repro.sparse.pairs import STEPS, STEPS_OF_BLOCK, check_slots, find_pairs
@@ -78,19 +78,18 @@ def pack(
         indptr, entries = select_rows(problem, rows)
         problem = replace(problem, indptr=indptr.astype(np.int32), indices=problem.indices[entries])
         values = values[entries]
-    outer = get_outer(layout.outer)
+    outer, stride = get_outer(layout.outer), 0
+    if rows is not None:
+        stride = rows_with_blocks(problem.n, int(long_rows(problem).sum()), outer.group_rows or 1)
+        outer = with_long_rows(outer, stride)
     slots, _ = outer.count(problem.row_lengths, warp)
     place = outer.locate(problem, warp)
     check_slots(problem.name, layout, slots, place.step, STEPS if rows is None else STEPS_OF_BLOCK)
     columns = _columns(problem, place, slots, absent=values.shape[1] == 0)
     packed_values = put_values(values, place.position, slots, layout.inner)
-    index, stride = place.index, place.stride
-    if rows is not None:
-        index, stride = (
-            np.concatenate([index, rows.astype(np.int32)]),
-            rows_with_blocks(problem.n, int(long_rows(problem).sum()), outer.group_rows or 1),
-        )
-    return Packed({"index": index, "columns": columns, "values": packed_values}, slots, stride)
+    index = place.index if rows is None else np.concatenate([place.index, rows.astype(np.int32)])
+    arrays = {"index": index, "columns": columns, "values": packed_values}
+    return Packed(arrays, slots, place.stride if rows is None else stride)
 
 
 def pack_pairs(

@@ -184,8 +184,12 @@ class Variant(CompiledProduct):
         self._bind = partial(product.bind, dependent=self.kind == DEPENDENT)
 
     def _padding(self, workspace: Workspace) -> float:
-        """Return the number of slots per entry for our layouts; 1 for pair formats, whose padding is not limited."""
-        if self.space != EXTENDED or self.layout.stores_pairs:
+        """Return the number of slots per entry for our layouts.
+
+        It is 1 for pair formats, whose padding is not limited, and for rows that are ordered by length, which have
+        little.
+        """
+        if self.space != EXTENDED or self.layout.stores_pairs or self.layout.permutes_rows:
             return 1.0
         matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
         return workspace.cached(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,8 @@ class Outer:
     #: First part of a layout's name: `CSR`, `ELL`, `Sl-16`.
     name: str
     #: `kernels/sparse/compound/<template>.j2`, the device's counterpart of `locate`, has the macros `row_range()` (a
-    #: row's first slot, its end, and the step), `index_size()`, and `padded_rows()` (the rows with slots).
+    #: row's first slot, its end, and the step; of a long row of a clustered layout with the argument "long", and of any
+    #: of its rows with "any"), `index_size()`, and `padded_rows()` (the rows with slots).
     template: str
     #: ``count(row_lengths, warp)`` returns the number of slots, including padding, and the size of the index, without
     #: packing. Packing checks that 32 bits can address the slots.
@@ -109,27 +110,54 @@ def grouped(
     name: str, template: str, group_rows: int, constants: Mapping[str, int] | None = None, **properties: Any
 ) -> Outer:
     """Return a format of groups of `group_rows` rows, see `Outer.group_rows`; `properties` are further fields."""
-    padded = properties.get("padded", True)
+    count, locate = _grouping(group_rows, properties.get("padded", True), 0)
+    return Outer(name, template, count, locate, constants or {}, group_rows=group_rows, **properties)
+
+
+def with_long_rows(outer: Outer, long_rows: int) -> Outer:
+    """Return a format of several rows in a group with the last `long_rows` rows as groups of one row; others as is.
+
+    So a block that computes a long row reads its entries side by side. The other rows have to fill their groups.
+    """
+    if (outer.group_rows or 1) == 1:
+        return outer
+    count, locate = _grouping(outer.group_rows or 1, outer.padded, long_rows)
+    return replace(outer, count=count, locate=locate)
+
+
+def _grouping(
+    group_rows: int, padded: bool, long_rows: int
+) -> tuple[Callable[[NDArray[np.int32], int], tuple[int, int]], Callable[[Matrix, int], Slots]]:
+    """Return `Outer.count` and `Outer.locate` of a format of groups whose last `long_rows` rows are groups of one."""
+
+    def sizes_of_groups(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int, NDArray[np.int64]]:
+        """Return rows that are not long, rows of a group, and slots of each group."""
+        others = len(row_lengths) - long_rows
+        group, widths = _groups(row_lengths[:others], warp, group_rows)
+        return others, group, np.concatenate([widths * group, row_lengths[others:]])
 
     def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
-        group, widths = _groups(row_lengths, warp, group_rows)
-        index = len(widths) + 1 if group_rows else 1 if padded else len(row_lengths)
-        return int(widths.sum()) * group, index
+        _, _, sizes = sizes_of_groups(row_lengths, warp)
+        index = len(sizes) + 1 if group_rows else 1 if padded else len(row_lengths)
+        return int(sizes.sum()), index
 
     def locate(problem: Matrix, warp: int) -> Slots:
         lengths = problem.row_lengths
-        group, widths = _groups(lengths, warp, group_rows)
         if group_rows == 1:  # slots are entries
             return Slots(problem.indptr.astype(np.int32), np.arange(problem.nnz, dtype=np.int64))
+        others, group, sizes = sizes_of_groups(lengths, warp)
         rows, place_in_row = rows_of_entries(problem)
-        offsets = np.concatenate([[0], np.cumsum(widths * group)])
-        position = offsets[rows // max(group, 1)] + place_in_row * group + rows % max(group, 1)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        is_long, groups = rows >= others, rows // max(group, 1)
+        groups = np.where(is_long, others // max(group, 1) + rows - others, groups)
+        within = np.where(is_long, place_in_row, place_in_row * group + rows % max(group, 1))
+        position = offsets[groups] + within
         padding = _padding_columns(problem, group, offsets, position) if padded else None
         if group_rows:
             return Slots(offsets.astype(np.int32), position, padding=padding, step=group)
         return Slots(np.zeros(1, np.int32) if padded else lengths, position, group, padding, group)
 
-    return Outer(name, template, count, locate, constants or {}, group_rows=group_rows, **properties)
+    return count, locate
 
 
 def _groups(row_lengths: NDArray[np.int32], warp: int, group_rows: int) -> tuple[int, NDArray[np.int64]]:
