@@ -82,6 +82,8 @@ EXTENDED_FORMATS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
 #: more members fill its registers by themselves.
 WIDE_SLICES, FEW_MEMBERS = "Sl-32", 2
 CLUSTERED = ("CSR", "Sl-4", "Sl-8")
+#: Outer formats whose rows are sorted by length in the space `extended`.
+SORTED = ("Sl-8", "Sl-32")
 #: (outer, vector) orders that the space `extended` omits: in 36 recorded cases none was fastest, except in a tie with
 #: another variant.
 NEVER_BEST = (("ELLPACK", "Padded"), ("Sl-8", "Padded"))
@@ -180,22 +182,23 @@ def extended_layouts(entry: Entry) -> list[Layout]:
     """Return the layouts of the space `extended` for an entry.
 
     All have the inner order AoSoA, as no matrix gained by another one. Of the papers' outer formats with padding there
-    are only slices of 32 rows, also of sorted rows, for entries of few members: no matrix of others gained more than
-    1 % by them, or by ELLPACK-R or slices of 16 rows (docs/performance.md). Pair formats need entries with values.
+    are only slices of 32 rows, and rows are sorted only for slices, both for entries of few members: no matrix of
+    others gained more than 1 % by them, or by ELLPACK-R or slices of 16 rows (docs/performance.md). Pair formats need
+    entries with values.
     """
     vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
     combinations = [
         (outer, vector) for outer, vector in product(EXTENDED_FORMATS, vectors) if (outer, vector) not in NEVER_BEST
     ]
     natural = [Layout(outer, "AoSoA", vector) for outer, vector in combinations]
-    wide = [Layout(WIDE_SLICES, "AoSoA", "AoS")] if len(entry.members) <= FEW_MEMBERS else []
-    natural += wide
+    few_members = len(entry.members) <= FEW_MEMBERS
+    natural += [Layout(WIDE_SLICES, "AoSoA", "AoS")] if few_members else []
     natural += [Layout(outer, "AoSoA", "AoS") for outer in TILE_ROWS if entry.members]
     clustered = (*CLUSTERED, *TILE_ROWS)
     return [
         *natural,
         *(replace(layout, ordering="clustered") for layout in natural if layout.outer in clustered),
-        *(replace(layout, ordering="sigma") for layout in wide),
+        *(replace(layout, ordering="sigma") for layout in natural if few_members and layout.outer in SORTED),
     ]
 
 
@@ -320,8 +323,8 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     """
     if layout.stores_pairs:
         return _pairs_space(target, TILE_ROWS[layout.outer])
-    if layout.outer == WIDE_SLICES:
-        return _wide_slices_space(target)
+    if layout.outer == WIDE_SLICES or layout.ordering == "sigma":
+        return _slices_space(target, layout.outer)
     widths = [1 << i for i in range(1, target.warp.bit_length())]
     slice_rows = get_outer(layout.outer).constants.get("slice_rows")
     if slice_rows:
@@ -346,13 +349,14 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     return searched + prefetched + split
 
 
-def _wide_slices_space(target: Target) -> list[Schedule]:
-    """Return the schedules of slices of 32 rows: a thread per row, or two, which suits short rows of small matrices."""
+def _slices_space(target: Target, outer: str) -> list[Schedule]:
+    """Return the schedules of slices of 32 rows, of a thread per row or two, and of sorted ones of 8, of 4 or 8."""
     half = target.threads_per_sm // 2
+    wide = outer == WIDE_SLICES
     return [
         Schedule(*shape, width, in_flight, load)
         for shape in _fit_shapes(target, [(DIRECT, 128, half), (DIRECT, 256, half)])
-        for width, in_flight in ((1, 4), (1, 8), (2, 2), (2, 4))
+        for width, in_flight in (((1, 4), (1, 8), (2, 2), (2, 4)) if wide else ((4, 2), (4, 4), (8, 2), (8, 4)))
         for load in ("ca", "cg", "cs")
     ]
 
