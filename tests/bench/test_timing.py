@@ -197,6 +197,17 @@ def test_the_hosts_clock_decides_which_get_the_full_effort_and_which_is_chosen(m
     bench.release()
 
 
+@pytest.mark.usefixtures("simulated")
+def test_what_is_far_slower_than_the_fastest_is_screened_by_one_launch(make_bench, small_problem, tmp_path):
+    bench = make_bench(small_problem("real"), cpu_budget=10.0, finalists=1, screen_launches=5)
+    fakes = [OnHost("slow at first", 0.02), OnHost("quick", 0.001), OnHost("slower", 0.008), OnHost("far slower", 0.02)]
+    with Store(tmp_path / "rows.jsonl") as store:
+        rows = Search(bench, store, cold=False).screen_candidates(fakes)
+    assert [row.host_launches for row in rows] == [5, 5, 5, 1]
+    assert rows[3].host_median == pytest.approx(0.02)
+    bench.release()
+
+
 def test_rounds_go_by_the_hosts_clock(make_bench, small_problem, tmp_path):
     bench = make_bench(small_problem("real"), cpu_budget=10.0, rounds=3, launches=12, cold_launches=6)
     with Store(tmp_path / "rows.jsonl") as store:

@@ -160,6 +160,9 @@ class SamplingPlan:
     screening: bool = False
     #: Seconds for which a launch is repeated to measure its energy; 0: not measured.
     energy_seconds: float = 0.0
+    #: Seconds of a launch from which on screening does not repeat it. They depend on what was screened before, so they
+    #: are no part of the plan's identity.
+    hopeless: float = field(default=np.inf, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -264,9 +267,10 @@ def take_samples(
 
     A rival's operands change between rounds of launches, after each of which `verify` is called; neither is timed.
 
-    A throttled or disturbed sample is repeated a few times, each time after a pause. A launch that takes `LONG_BUDGETS`
-    budgets is not repeated in screening: the estimate is the sample. The configured time budget is
-    meant for `timing.launches` launches; a plan with fewer launches gets a proportional share of the budget.
+    A throttled or disturbed sample is repeated a few times, each time after a pause. In screening, a launch that is
+    hopeless or takes `LONG_BUDGETS` budgets is not repeated: the estimate by the host's clock is the sample. The
+    configured time budget is meant for `timing.launches` launches; a plan with fewer launches gets a proportional share
+    of the budget.
 
     Raises
     ------
@@ -286,7 +290,7 @@ def take_samples(
         devices.reset_persisting_l2()
         devices.flush()
     launch_seconds = _estimate(devices, runnable, budget / effort.launches, LONG_BUDGETS * whole, timing.timeout)
-    if effort.screening and launch_seconds >= LONG_BUDGETS * whole:  # the host's clock is exact enough for so long
+    if effort.screening and launch_seconds >= min(LONG_BUDGETS * whole, effort.hopeless):
         clock = "event" if "event" in runnable.clocks else "host"
         return Samples({clock: np.array([launch_seconds])})
     least = initial_launches(launch_seconds, whole)

@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from repro.bench.rows import ALL_CLOCKS, SEARCH, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import SamplingPlan, full, screen
+from repro.bench.timing import LONG_LAUNCH, SamplingPlan, full, screen
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.variant_id import BaseId
 from repro.bench.worker import UNABLE, ContextLost, UnableToStore, Watchdog, restart
@@ -99,6 +101,11 @@ def _ties(rows: Sequence[Row], best: Row, clock: str, tie: float) -> tuple[str, 
 ProgressCallback = Callable[[str, int, int], None]
 
 
+#: A launch that takes this many times the fastest one's seconds, and `LONG_LAUNCH` more, is hopeless: no table asks for
+#: more than the rough time of a variant that is so slow.
+HOPELESS = 10
+
+
 class Search:
     """Measures runnables on one problem; rows that are already in the store are not measured again."""
 
@@ -150,19 +157,23 @@ class Search:
 
     def _try(self, runnables: Sequence[Runnable], effort: SamplingPlan, activity: str, strategy: Strategy) -> list[Row]:
         rows: list[Row] = []
-        names = [runnable.name for runnable in runnables]
+        names, fastest = [runnable.name for runnable in runnables], np.inf
         with Watchdog(self._bench.timing.timeout) as watchdog:
 
             def measure(index: int) -> float | None:
+                nonlocal fastest
                 self._progress(activity, len(rows), budgeted_count(names, strategy.budget))
                 row = self._store.get(self._bench.key(runnables[index], SEARCH, effort))
                 if row is None:
                     with attempt(self._bench, self._store, runnables[index], SEARCH, effort, watchdog):
-                        row = self._store.add(self._bench.try_once(runnables[index], SEARCH, effort))
+                        plan = replace(effort, hopeless=HOPELESS * fastest + LONG_LAUNCH)
+                        row = self._store.add(self._bench.try_once(runnables[index], SEARCH, plan))
                     if self._bench.lost:
                         raise ContextLost(f"{runnables[index].name}: {row.message}")
                 rows.append(row)
-                return row.screened_by if row.status == "ok" else None
+                seconds = row.screened_by if row.status == "ok" else None
+                fastest = min(fastest, seconds or np.inf)
+                return seconds
 
             strategy(names, measure, Compilation(self._bench, runnables, self._jobs))
         self._progress(activity, len(rows), len(rows))
