@@ -293,6 +293,8 @@ def take_samples(
     if effort.screening and launch_seconds >= min(LONG_BUDGETS * whole, effort.hopeless):
         clock = "event" if "event" in runnable.clocks else "host"
         return Samples({clock: np.array([launch_seconds])})
+    if effort.cold:
+        launch_seconds += devices.flush_seconds
     least = initial_launches(launch_seconds, whole)
     fitted_effort = fit_to_budget(effort, launch_seconds, budget, least)
     tolerance = timing.tolerance(devices.backend, len(devices))
