@@ -17,6 +17,8 @@ for study in plan.studies.values():
             ),
         log:
             f"{plan.logs}/measure/{study.name}/{{problem}}/{{precision}}.log",
+        # tables and figures wait, so that a device is never idle
+        priority: 1
         conda:
             ENVIRONMENT
         threads: lambda wildcards, study=study.name: threads_to_measure(study)
@@ -58,6 +60,7 @@ for study in plan.studies.values():
                 str(plan.folder.batch(f"{study.name}/{{precision}}/{{batch}}")),
             log:
                 f"{plan.logs}/batches/{study.name}/{{precision}}/{{batch}}.log",
+            priority: 1
             conda:
                 ENVIRONMENT
             threads: lambda wildcards, study=study.name: threads_to_measure(study)
