@@ -302,7 +302,7 @@ class OpenClDevice:
 
     def flush(self) -> None:
         if self._scratch is None:
-            self._scratch = np.zeros(2 * self.l2_bytes, np.uint8)
+            self._scratch = np.zeros(self.l2_bytes, np.uint8)
         self._scratch += np.uint8(1)
 
     def time_events(
