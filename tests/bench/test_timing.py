@@ -108,6 +108,7 @@ def test_what_a_launch_changes_is_put_back_before_each_launch_and_outside_its_ti
 
 def test_where_the_cache_is_flushed_that_comes_after_the_reset(bench, monkeypatch):
     fake = Consuming()
+    monkeypatch.setattr(bench.devices, "flush_seconds", 0.0)
     monkeypatch.setattr(bench.devices, "flush", lambda: fake.log.append("flush"))
     row = bench.try_once(fake, "search", SamplingPlan(3, 5, 5, cold=True))
     assert (row.cache, row.event_launches, row.host_launches) == ("cold", 3, 3)

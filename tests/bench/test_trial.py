@@ -332,6 +332,16 @@ def test_the_budget_is_for_the_full_number_of_launches_and_fewer_have_their_shar
     assert (alone.event_launches, screened.event_launches) == (50, 10)
 
 
+def test_the_budget_of_a_cold_launch_pays_for_the_flush_before_it(make_bench, small_problem, monkeypatch):
+    monkeypatch.setattr(timing, "host_seconds", lambda devices, runnable: 0.01)
+    bench = make_bench(small_problem("real"), launches=100, cpu_budget=0.5)
+    monkeypatch.setattr(bench.devices, "flush_seconds", 0.04)
+    warm, cold = (
+        bench.try_once(Fake("slow"), "search", SamplingPlan(100, cold=with_flush)) for with_flush in (False, True)
+    )
+    assert (warm.event_launches, cold.event_launches) == (50, 10)
+
+
 def test_quantiles_are_those_of_the_samples():
     got = time_quantiles(np.array([1.0, 2.0, 3.0, 4.0, 10.0]))
     assert got == {"min": 1.0, "q1": 2.0, "median": 3.0, "q3": 4.0, "max": 10.0, "mean": 4.0}

@@ -269,8 +269,8 @@ def take_samples(
 
     A throttled or disturbed sample is repeated a few times, each time after a pause. In screening, a launch that is
     hopeless or takes `LONG_BUDGETS` budgets is not repeated: the estimate by the host's clock is the sample. The
-    configured time budget is meant for `timing.launches` launches; a plan with fewer launches gets a proportional share
-    of the budget.
+    configured time budget is meant for `timing.launches` launches, with the flushes of cold ones; a plan with fewer
+    launches gets a proportional share of the budget.
 
     Raises
     ------
@@ -293,14 +293,13 @@ def take_samples(
     if effort.screening and launch_seconds >= min(LONG_BUDGETS * whole, effort.hopeless):
         clock = "event" if "event" in runnable.clocks else "host"
         return Samples({clock: np.array([launch_seconds])})
-    if effort.cold:
-        launch_seconds += devices.flush_seconds
-    least = initial_launches(launch_seconds, whole)
-    fitted_effort = fit_to_budget(effort, launch_seconds, budget, least)
+    paid_seconds = launch_seconds + (devices.flush_seconds if effort.cold else 0.0)
+    fitted_effort = fit_to_budget(effort, paid_seconds, budget, initial_launches(paid_seconds, whole))
     tolerance = timing.tolerance(devices.backend, len(devices))
     samples = _sample(devices, runnable, fitted_effort, tolerance, verify)
     # A pause does not help if a single launch is long enough to throttle a cool device.
-    clock_pauses = [] if effort.screening or least < MIN_SAMPLES else [*RESTS]
+    is_long = initial_launches(launch_seconds, whole) < MIN_SAMPLES
+    clock_pauses = [] if effort.screening or is_long else [*RESTS]
     calm_pauses = [*(SCREENING_RESTS if effort.screening else CALM_RESTS)]
     while True:
         waits_for_clock = samples.throttle is not None and bool(clock_pauses)

@@ -149,7 +149,7 @@ class Devices:
 
     @cached_property
     def flush_seconds(self) -> float:
-        """Seconds of a flush on idle devices, measured once: tens of microseconds on a GPU, up to 0.2 s on a CPU."""
+        """Seconds of a flush, measured once."""
         self.flush()
         self.synchronize()
         start = perf_counter()
