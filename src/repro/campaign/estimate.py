@@ -73,7 +73,7 @@ AROUND = 10.0
 START_SECONDS = 2.0
 #: Seconds to build a problem, to make a table and a figure in all formats, to place an artifact into the report, and to
 #: check the whole campaign.
-PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS, PLACED_SECONDS, CHECK_SECONDS = 0.6, 0.3, 1.3, 0.1, 2.5
+PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS, PLACED_SECONDS, CHECK_SECONDS = 0.6, 0.3, 0.7, 0.1, 2.5
 #: Non-zeros built per second (decompressed, checked and written), in addition to `PROBLEM_SECONDS`.
 BUILT_PER_SECOND = 1.5e6
 #: Fraction of a GPU's memory available for operands; the context, modules and libraries need the remainder.

@@ -242,7 +242,7 @@ class CompoundSpmv(Study):
         # CPU seconds per module on an AMD EPYC: means for complex numbers, patterns and packing, one module for other
         # entry types
         "opencl": CostModel(
-            other_seconds=8,
+            other_seconds=3,
             compile={
                 "extended/block3": 27,
                 "extended/quaternion": 18,

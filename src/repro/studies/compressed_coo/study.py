@@ -161,7 +161,7 @@ class CompressedCoo(Study):
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=1.6, launches=2.4, memory=7),
-        "opencl": CostModel(other_seconds=4),
+        "opencl": CostModel(other_seconds=2.5),
     }
     gpu_sharing = True
     rival_tasks = ("spmv",)

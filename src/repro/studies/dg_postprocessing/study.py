@@ -326,7 +326,7 @@ class DgPostprocessing(Study):
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=5.5, launches=2.7, intensity=20),
-        "opencl": CostModel(case_seconds=8, other_seconds=8, compile={"plane": 0.8}),
+        "opencl": CostModel(case_seconds=2, other_seconds=3, compile={"plane": 0.8}),
     }
     result: Mapping[str, Any] = {
         "table": "table-filters",

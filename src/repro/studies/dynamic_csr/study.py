@@ -212,7 +212,7 @@ class DynamicCsr(Study):
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=2, launches=5.7, memory=35),
-        "opencl": CostModel(other_seconds=10, compile={"": 1.3}),
+        "opencl": CostModel(other_seconds=6, compile={"": 1.3}),
     }
     packages = runnables_devices.NCCL_PACKAGES
 

@@ -112,7 +112,7 @@ class SpgemmAmg(Study):
     }
     cost_models: Mapping[str, CostModel] = {
         "cuda": CostModel(other_seconds=18, launches=1.6, memory=80),
-        "opencl": CostModel(other_seconds=3, compile={"": 0.85}),
+        "opencl": CostModel(other_seconds=2, compile={"": 0.85}),
     }
     result: Mapping[str, Any] = {
         "table": "table-targets",
