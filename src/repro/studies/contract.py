@@ -64,7 +64,7 @@ class CostModel:
     """Corrections to the common time estimate for the cases of one study on one kind of device.
 
     GPU values were fitted to the time stamps of the rows in `results/h200`. CPU values were fitted to the jobs of the
-    default campaign on two cores of an AMD EPYC.
+    default campaign on two cores of an Intel Xeon.
 
     Attributes
     ----------
