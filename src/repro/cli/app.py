@@ -44,31 +44,31 @@ EXIT_CODES = {
 #: All commands, in the order of use in a campaign. Only the module of the called command is imported.
 COMMANDS = {
     "doctor": Command(
-        "Before a run", "doctor", "doctor", "Say what this machine has, and what to install.",
+        "Before a run", "doctor", "doctor", "Show what this machine has and what to install.",
         codes={0: "a device can be used", 1: "no device can be used"},
     ),
     "list": Command("Before a run", "campaign", "list_", "List what can be named in a configuration."),
     "config": Command("Before a run", "campaign", "config", "Print the configuration in full, or write its schema."),
-    "plan": Command("Before a run", "campaign", "plan", "Say what a campaign will do and what it needs."),
+    "plan": Command("Before a run", "campaign", "plan", "Show what a campaign will do and what it needs."),
     "run": Command(
-        "A run", "campaign", "run", "Run a campaign in this folder, all of its steps.",
+        "A run", "campaign", "run", "Run all steps of a campaign in this folder.",
         codes={0: "everything was made", 1: "something failed or is missing, or the configuration is refused"},
     ),
-    "fetch": Command("Problems", "problems", "fetch", "Get the input files of problems."),
-    "resolve": Command("Problems", "problems", "resolve", "Ask a collection's index which matrices a set has."),
+    "fetch": Command("Problems", "problems", "fetch", "Fetch the input files of problems."),
+    "resolve": Command("Problems", "problems", "resolve", "Look up the matrices of a set in a collection's index."),
     "problem": Command("Problems", "problems", "problem", "Build a problem into one file."),
     "render": Command("Kernels", "kernels", "render", "Print the source of one module."),
     "compile": Command("Kernels", "kernels", "compile_", "Compile modules, without a device."),
-    "rival": Command("Measuring", "kernels", "rival", "Try a kernel of your own on small matrices."),
-    "measure": Command("Measuring", "measurement", "measure", "Verify and time everything on one problem."),
+    "rival": Command("Measuring", "kernels", "rival", "Check your own kernel on small matrices."),
+    "measure": Command("Measuring", "measurement", "measure", "Verify and time all variants on one problem."),
     "batch": Command("Measuring", "batch", "batch", "Build or measure many small problems in one job."),
-    "launch": Command("Measuring", "measurement", "launch", "Launch what is named a few times, for a profiler."),
-    "counters": Command("Measuring", "measurement", "counters", "Read a profiler's counters of what is named."),
+    "launch": Command("Measuring", "measurement", "launch", "Launch the named kernels a few times, for a profiler."),
+    "counters": Command("Measuring", "measurement", "counters", "Read a profiler's counters for the named kernels."),
     "table": Command("Results", "results", "table", "Make tables of a measured campaign."),
     "figure": Command("Results", "results", "figure", "Make figures of a measured campaign."),
     "report": Command("Results", "results", "report", "Write the report of a measured campaign."),
-    "best": Command("Results", "results", "best", "Say which kernel won on each problem, and how to take it away."),
-    "claims": Command("Results", "results", "claims", "Say which claims of the papers hold, by measured rows."),
+    "best": Command("Results", "results", "best", "Print the fastest kernel on each problem and how to use it."),
+    "claims": Command("Results", "results", "claims", "Judge the papers' claims by the measured rows."),
     "compare": Command(
         "Results", "results", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2,
         {
@@ -78,17 +78,17 @@ COMMANDS = {
         },
     ),
     "results": Command(
-        "Results", "records", "results_", "Print measured rows as JSON or CSV, or as Kernel Tuner's T4."
+        "Results", "records", "results_", "Print measured rows as JSON or CSV, or in Kernel Tuner's format."
     ),
-    "record": Command("Results", "records", "record", "Keep a campaign as a record: one file a study and step."),
+    "record": Command("Results", "records", "record", "Store a campaign as a record: one file per study and step."),
     "verify": Command(
-        "Results", "records", "verify", "Check a record's files, and make its tables again.",
+        "Results", "records", "verify", "Check a record's files and whether its tables follow from them.",
         codes={0: "files and tables are as recorded", 1: "some are not, or it is refused"},
     ),
-    "merge": Command("Results", "records", "merge", "Make one campaign of parts measured apart."),
+    "merge": Command("Results", "records", "merge", "Merge campaigns that were measured separately."),
     "export": Command("Results", "records", "export", "Write a tuned kernel as a C++ library."),
     "check": Command(
-        "Results", "records", "check", "Fail if anything of a campaign is missing or failed.",
+        "Results", "records", "check", "Fail if any part of a campaign is missing or failed.",
         codes={0: "the campaign is complete", 1: "something is missing, failed or out of date, or it is refused"},
     ),
 }  # fmt: skip

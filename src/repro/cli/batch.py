@@ -14,10 +14,10 @@ from repro.cli.measurement import Jobs
 from repro.cli.options import ConfigFile, Run
 from repro.package_data import DEFAULT_CONFIG
 
-Work = Annotated[str, typer.Argument(metavar="WHAT", help="`problems`, or STUDY/PRECISION: compressed_coo/double.")]
+Work = Annotated[str, typer.Argument(metavar="WHAT", help="`problems`, or a STUDY/PRECISION to measure.")]
 Problems = Annotated[list[str], typer.Argument(metavar="PROBLEM", help="Problems of the configuration.")]
 Output = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write this file when all of them have been built or measured.")
+    Path | None, typer.Option(metavar="FILE", help="Write this file when all problems have been built or measured.")
 ]
 
 

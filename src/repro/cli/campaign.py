@@ -278,12 +278,12 @@ CLUSTER_SIZES = (2, 4, 8)
 def plan(
     named: NamedFiles = None,
     files: ConfigFiles = None,
-    cores: Annotated[int | None, typer.Option(min=1, help="Number of cores to compile on; by default all.")] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Number of cores for compiling; by default all.")] = None,
     each: Annotated[
         bool | None,
         typer.Option(
             "--each/--summary",
-            help=f"Print a line per problem, or per entry and precision; the default above {EACH} cases.",
+            help=f"Print one line per problem, or one per entry and precision (the default above {EACH} cases).",
         ),
     ] = None,
     gpu: Annotated[

@@ -23,7 +23,7 @@ Key = Annotated[
     str | None,
     typer.Argument(metavar="MODULE", help="For example paper/block3-double/ELL-SoA-AoS; `common` has only one."),
 ]
-Keys = Annotated[list[str] | None, typer.Argument(metavar="MODULE", help="A key, as the modules' files are named.")]
+Keys = Annotated[list[str] | None, typer.Argument(metavar="MODULE", help="A module's key: the name of its file.")]
 TargetName = Annotated[str, typer.Option("--target", help="sm_90, … for a GPU generation, or cpu for OpenCL.")]
 Kernels = Annotated[Path, typer.Option(help="Folder of the templates.")]
 
@@ -140,22 +140,22 @@ def rival(
             "configuration (.yaml), for all rivals that it names.",
         ),
     ],
-    of: Annotated[str, typer.Option(help="What it computes, as in a configuration.")] = "spmv",
-    kernel: Annotated[str | None, typer.Option(help="For a source: the kernel to launch.")] = None,
+    of: Annotated[str, typer.Option(help="What the kernel computes, as in a configuration.")] = "spmv",
+    kernel: Annotated[str | None, typer.Option(help="For a source: the name of the kernel to launch.")] = None,
     block: Annotated[int, typer.Option(help="Threads per block of this kernel.")] = 256,
     threads_per_row: Annotated[int, typer.Option(help="Threads per row of this kernel.")] = 1,
     format: Annotated[str, typer.Option(help="Matrix format: csr or bsr.")] = "csr",
     offsets: Annotated[int, typer.Option(help="Bits of each row's offset: 32 or 64.")] = 32,
-    device: Annotated[str, typer.Option(help="What to try it on, as in a configuration.")] = "auto",
+    device: Annotated[str, typer.Option(help="The device to run on, as in a configuration.")] = "auto",
     seconds: Annotated[
-        float, typer.Option(min=1, help="Time limit of one trial in seconds, without compiling and importing.")
+        float, typer.Option(min=1, help="Time limit of one trial in seconds, not counting compilation and import.")
     ] = 20.0,
-    target: Annotated[str, typer.Option(help="For a source, without a GPU: what to compile it for.")] = "sm_90",
+    target: Annotated[str, typer.Option(help="For a source, without a GPU: the target to compile for.")] = "sm_90",
 ) -> None:
     """Check your own kernel (a rival) on small matrices, and print its errors, in Python with the traceback.
 
     Each trial has one entry type and precision. The result is checked against the same error bounds as in a campaign.
-    Writes outside of its arrays or into read-only arrays are found, and so are memory leaks. A crash does not stop the
+    Writes outside of its arrays or into read-only arrays are detected, as are memory leaks. A crash does not stop the
     other trials; after a trial that hangs, no other is started. Without a GPU, a source is only compiled. Exit code 1
     if there are errors, or if no rival supports any trial.
 

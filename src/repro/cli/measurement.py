@@ -29,8 +29,8 @@ RecordFailures = Annotated[
     bool,
     typer.Option(
         "--record-failures",
-        help="Write why the problem cannot be measured into the files of all steps; exit with 0. A full disk is a "
-        "failure all the same.",
+        help="Write why the problem cannot be measured into the files of all steps; exit with 0. A full disk "
+        "still makes the command fail.",
     ),
 ]
 Turns = Annotated[
@@ -38,8 +38,8 @@ Turns = Annotated[
     typer.Option(
         "--turns",
         min=1,
-        help="Processes that take turns at a GPU: this one lends it while it packs an operand on the host, and keeps "
-        "to its part of the memory.",
+        help="Number of processes that take turns at a GPU: this one releases it while packing an operand on the "
+        "host, and uses only its share of the memory.",
     ),
 ]
 Jobs = Annotated[
@@ -64,7 +64,7 @@ def measure(
     turns: Turns = 1,
     jobs: Jobs = 1,
     repeat: Annotated[
-        bool, typer.Option("--repeat", help="Only time the measured case's winner once more (repeat.parquet).")
+        bool, typer.Option("--repeat", help="Only time the winner of a measured case again (repeat.parquet).")
     ] = False,
     run: Run = None,
 ) -> None:
@@ -251,11 +251,11 @@ Runnables = Annotated[
     list[str],
     typer.Argument(
         metavar="RUNNABLE",
-        help="Variants of any space, `floor`, and routines of the library, as the tables name them.",
+        help="Names as in the tables: variants of any space, routines of the library, or `floor`.",
         show_default=False,
     ),
 ]
-Launches = Annotated[int, typer.Option(min=1, help="Number of launches of each.")]
+Launches = Annotated[int, typer.Option(min=1, help="Number of launches of each kernel.")]
 
 
 def launch(
@@ -304,7 +304,7 @@ def counters(
     config_file: ConfigFile = DEFAULT_CONFIG,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Parquet file; counters.parquet beside the measured rows by default."),
+        typer.Option(metavar="FILE", help="Parquet file; by default counters.parquet beside the measured rows."),
     ] = None,
     launches: Launches = 4,
 ) -> None:

@@ -44,8 +44,8 @@ RecordedConfig = Annotated[
         "--configfile",
         "-c",
         metavar="FILE",
-        help="Names the campaign, its problems and its artifacts; by default config/config.yaml, and with --campaign "
-        "what that campaign was run with.",
+        help="The configuration that names the campaign, its problems and its artifacts; by default "
+        "config/config.yaml, or with --campaign the one that the campaign was run with.",
         show_default=False,
     ),
 ]
@@ -54,7 +54,7 @@ CampaignName = Annotated[
     typer.Option(
         "--campaign",
         metavar="CAMPAIGN",
-        help="A recorded campaign: a folder below --results; that of --config by default.",
+        help="A recorded campaign: a folder below --results; by default the one that --config names.",
         autocompletion=complete_campaign,
         show_default=False,
     ),
@@ -73,8 +73,8 @@ Campaigns = Annotated[
     typer.Option(
         "--campaign",
         metavar="CAMPAIGN",
-        help="A recorded campaign: a folder below --results; that of --config by default. Given again, others that "
-        "stand beside the first, as by --beside.",
+        help="A recorded campaign: a folder below --results; by default the one that --config names. Repeat it to show "
+        "other campaigns beside the first, as with --beside.",
         autocompletion=complete_campaign,
         show_default=False,
     ),
@@ -84,12 +84,12 @@ StudyName = Annotated[
     typer.Option("--study", help="A study of the campaign; all by default.", autocompletion=complete_study),
 ]
 Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the output as JSON.")]
 Receipt = Annotated[
     bool,
     typer.Option(
         "--receipt",
-        help="Write a receipt of what this was made from, by which the workflow knows when to make it again.",
+        help="Write a receipt of the inputs and the configuration, from which the workflow sees when to repeat this.",
     ),
 ]
 #: Id of the run, passed by the supervising process to the measuring process.

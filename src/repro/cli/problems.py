@@ -42,10 +42,10 @@ def fetch(
     all_: Annotated[bool, typer.Option("--all", help="Everything in the registry.")] = False,
     config_file: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
-    """Get the input files of problems: from the mirrors, else from their original URLs.
+    """Fetch the input files of problems from mirrors, or else from their original URLs.
 
-    Generated problems need no input files. Fetched files are read and checked; for a failure, all tried places are
-    printed.
+    Generated problems need no input files. Fetched files are read and checked; a failure message lists all places
+    that were tried.
 
     Examples:
 
@@ -125,7 +125,7 @@ def problem(
         typer.Option(
             "--mesh",
             metavar="FILE",
-            help="Write the mesh that the problem is assembled on, and nothing else: .meshb, .meshb.gz or .meshb.xz.",
+            help="Write only the mesh on which the problem is assembled: .meshb, .meshb.gz or .meshb.xz.",
         ),
     ] = None,
     info: Annotated[
@@ -267,7 +267,7 @@ def resolve(
 ) -> None:
     """Look up the matrices of a set in the index of the SuiteSparse collection, and write them into the set's file.
 
-    The file also has the query, the date and the index's size. It belongs into the repository, so that a set stays the
+    The file also records the query, the date and the index's size. Keep it in the repository, so that a set stays the
     same until it is resolved again.
 
     Examples:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def record(
     campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
     uncommitted: Annotated[
-        bool, typer.Option("--uncommitted", help="Also record rows of code that no commit has.")
+        bool, typer.Option("--uncommitted", help="Also record rows whose code is in no commit.")
     ] = False,
     results: Results = RESULTS,
 ) -> None:
@@ -200,7 +200,7 @@ def export(
     campaign: CampaignName = None,
     tuning: Annotated[
         str | None,
-        typer.Option(help="Which of the campaign's choices: extended (or else joint), static, …", show_default=False),
+        typer.Option(help="The choice to export: extended (default, or else joint), static, …", show_default=False),
     ] = None,
     variant: Annotated[
         str | None,
@@ -211,7 +211,7 @@ def export(
     ] = None,
     target: Annotated[str, typer.Option(help="With --variant: the GPU generation.")] = "sm_90",
     name: Annotated[
-        str | None, typer.Option(help="Namespace, library and files; ENTRY_PRECISION by default.", show_default=False)
+        str | None, typer.Option(help="Name of namespace, library, files; else ENTRY_PRECISION.", show_default=False)
     ] = None,
     matrix: Annotated[bool, typer.Option("--matrix", help="Also write the problem's matrix, for the example.")] = False,
     study: Annotated[
@@ -488,7 +488,7 @@ def results_(
         str | None, typer.Option("--kind", help="Only rows of this kind: variant, baseline, outside, floor, …")
     ] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="Print each row, on a terminal and without a selection too.")
+        bool, typer.Option("--all", help="Print each row, even on a terminal and without a selection.")
     ] = False,
     results: Results = RESULTS,
 ) -> None:

@@ -28,8 +28,8 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="NAME",
-        help="STUDY/NAME, or NAME of all studies that have it: `repro list artifacts`. A last word that names a "
-        "campaign is the same as by --campaign.",
+        help="STUDY/NAME, or NAME for all studies that have it; `repro list artifacts` prints them. A campaign's name "
+        "may follow, instead of --campaign.",
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Everything that the configuration requests.")]
@@ -38,8 +38,8 @@ Beside = Annotated[
     typer.Option(
         "--beside",
         metavar="CAMPAIGN",
-        help="Another recorded campaign, of another GPU say: its results stand beside this one's; can be given again. "
-        "By default those that the configuration names (`beside`).",
+        help="Another recorded campaign, for example on another GPU, to show beside this one; repeatable. By default "
+        "those that the configuration names (`beside`).",
         show_default=False,
     ),
 ]
@@ -51,7 +51,7 @@ class Caption(StrEnum):
 
 
 CaptionLength = Annotated[
-    Caption, typer.Option("--caption", help="Captions in LaTeX: short, with a note below, or the title alone.")
+    Caption, typer.Option("--caption", help="Captions in LaTeX: long, short with a note below, or only the title.")
 ]
 Figures = Annotated[Path, typer.Option("--figures", metavar="DIR", help="Folder of the figures.")]
 DEFAULT_FIGURES = Path("figures")
@@ -70,7 +70,7 @@ def table(
         bool | None,
         typer.Option(
             "--show/--no-show",
-            help="Print the named tables, of wide and long ones the first columns and rows; by default on a terminal.",
+            help="Print the named tables, only the first columns and rows of large ones; by default on a terminal.",
             show_default=False,
         ),
     ] = None,
@@ -289,12 +289,12 @@ def compare(
     second: Annotated[
         str, typer.Argument(metavar="B", help="Another campaign on the same device.", show_default=False)
     ],
-    search: Annotated[bool, typer.Option("--search", help="Also compare what the search timed in full.")] = False,
+    search: Annotated[bool, typer.Option("--search", help="Also compare rows that the search timed in full.")] = False,
     tolerance: Annotated[
         float, typer.Option(min=0, max=1, help="The smallest relevant change, as a fraction.")
     ] = TOLERANCE,
     across_devices: Annotated[
-        bool, typer.Option("--across-devices", help="Give ratios, and no verdicts, for different devices.")
+        bool, typer.Option("--across-devices", help="Allow different devices: print ratios but no verdicts.")
     ] = False,
     worst: Annotated[int, typer.Option(min=0, help="Number of slower rows to print.")] = WORST_SHOWN,
     csv: Annotated[
@@ -499,7 +499,7 @@ def best(
         bool,
         typer.Option(
             "--recipes",
-            help=f"Print how to export the kernels of each problem, also of more than {MAX_RECIPES}.",
+            help=f"Print how to export the kernels of each problem, even for more than {MAX_RECIPES} problems.",
         ),
     ] = False,
     results: options.Results = RESULTS,
@@ -552,7 +552,7 @@ def claims(
     report: Annotated[
         bool,
         typer.Option(
-            "--report", help="Write results/<campaign>/reproduction.md and .tex: re-run papers, device, each claim."
+            "--report", help="Write results/<campaign>/reproduction.md and .tex: papers, device and each claim."
         ),
     ] = False,
     results: options.Results = RESULTS,
