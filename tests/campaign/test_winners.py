@@ -145,7 +145,7 @@ def test_a_faster_kernel_of_the_report_is_named_and_does_not_replace_the_choice(
                                     (("extended", BEST), ("joint", literal))})  # fmt: skip
     told = [artifact.make(asked.read(STUDY), published_of(STUDY)).caption for artifact in asked.artifacts(STUDY)
             if artifact.name in ("table-problems", "figure-speedup")]  # fmt: skip
-    assert all("found the papers’ winner faster on part (double)" in caption for caption in told) and len(told) == 2
+    assert all("the papers’ winner was faster on part (double)" in caption for caption in told) and len(told) == 2
 
 
 def test_two_studies_are_told_apart_and_one_whose_kernels_stay_says_so(

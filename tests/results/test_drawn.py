@@ -40,7 +40,7 @@ def test_few_problems_are_all_drawn(small: Campaign) -> None:
 def test_of_many_as_many_are_drawn_as_there_are_lines_evenly_by_kind_and_size(many: Campaign) -> None:
     few, said = select_for_figure(many, NOTHING)
     assert len(few.problems) == MAX_DRAWN
-    assert said.startswith(f"Drawn are {MAX_DRAWN} of {len(many.problems)} problems")
+    assert said.startswith(f"{MAX_DRAWN} of {len(many.problems)} problems are drawn")
     assert "gone" not in few.problems
     for entry in ("real", "complex"):
         sizes = sorted(r.nnz or 0 for r in few.problems.values() if r.entry == entry)
@@ -72,8 +72,8 @@ def test_a_figure_is_given_them_and_says_so(many: Campaign, small: Campaign, mon
         return Figure(lambda: pytest.fail("not drawn here"), f"{len(campaign.problems)} problems.")
 
     artifact = registry.get_artifact("made_up", "figure-count")
-    assert artifact.make(small, NOTHING).caption == f"{len(small.problems)} problems. Drawn of campaign {small.name}."
+    assert artifact.make(small, NOTHING).caption == f"{len(small.problems)} problems. Drawn from campaign {small.name}."
     assert artifact.make(many, NOTHING).caption.startswith(
-        f"{MAX_DRAWN} problems. Drawn of campaign {many.name}. Drawn are {MAX_DRAWN} of"
+        f"{MAX_DRAWN} problems. Drawn from campaign {many.name}. {MAX_DRAWN} of"
     )
     assert count(many, NOTHING).caption == f"{len(many.problems)} problems."

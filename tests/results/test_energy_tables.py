@@ -109,8 +109,8 @@ def test_rows_of_several_tasks_are_compared_in_their_own(tmp_path):
 
 def test_means_are_said_of_each_contender(tmp_path):
     note = means_note(energy_lines(made(tmp_path)))
-    assert "ours 2.00 of time and 1.60 of energy in 1 cases" in note
-    assert "the papers’ 1.00 of time and 1.33 of energy" in note
+    assert "ours 2.00 for time and 1.60 for energy in 1 cases" in note
+    assert "the papers’ 1.00 for time and 1.33 for energy" in note
     assert "tuned" not in note
 
 

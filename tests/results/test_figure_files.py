@@ -65,10 +65,10 @@ def test_a_figure_has_its_caption_beside_it_in_latex(tmp_path: Path) -> None:
 
 def test_a_caption_in_latex_is_short_and_all_else_stands_below() -> None:
     source = "Ours: a GPU, campaign c, medians by the event clock, cache warm."
-    caption = f"Times of all problems. Marks: ours. {source} An empty kernel reads 1 µs."
+    caption = f"Times of all problems. Marks: ours. {source} An empty kernel takes 1 µs."
     assert caption_and_note("A title", caption) == (
         f"Times of all problems. {source}",
-        "Marks: ours. An empty kernel reads 1 µs.",
+        "Marks: ours. An empty kernel takes 1 µs.",
     )
     drawn = replace(FIGURE, caption=caption, foot="a GPU, campaign c, event clock")
     lines = figure_as_latex(drawn, "x", ARTIFACT.title).splitlines()

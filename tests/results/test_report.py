@@ -81,7 +81,7 @@ def test_a_study_of_the_hosts_clock_without_floor_and_words(maker: SmallCampaign
     assert facts["report, full"].endswith("launches a row: 7 by the host")
     assert "<em>host</em>" in text and "<em>event</em>" not in text and "<em>graph</em>" not in text
     assert "In made_up" not in text and "and the floor" not in text
-    assert "the host’s, from an idle device" in measurement_note(campaign, "host")
+    assert "wall time from an idle device" in measurement_note(campaign, "host")
 
 
 def test_a_floor_that_is_timed_by_the_host_alone_is_there(maker: SmallCampaign) -> None:
@@ -245,8 +245,8 @@ def test_a_campaign_whose_yardsticks_were_disturbed_says_so_on_top(maker: SmallC
     write(TABLE, TABLE.make(campaign, NOTHING), campaign, folders[1])
     for suffix, says in (("md", True), ("tex", True), ("csv", False)):
         before, after = ((folder / f"table-1.{suffix}").read_text() for folder in folders)
-        assert ("Something else used the device" in after) == says
-        assert ("Something else" in before, before == after) == (False, not says)
+        assert ("Other programs used the device" in after) == says
+        assert ("Other programs" in before, before == after) == (False, not says)
     assert (folders[1] / "table-1.md").read_text().startswith(sentence)
     pages = [
         write_report([PageStudy(each, NOTHING, [TABLE])], tmp_path / "r.html").read_text() for each in (calm, campaign)
@@ -429,7 +429,7 @@ def test_another_campaign_stands_beside(maker: SmallCampaign, tmp_path: Path) ->
     page = text.read_text()
     assert page.count('<strong class="number">4.0×</strong>') == 2
     assert 'id="made_up-beside-table"' in page
-    assert f"with what is chance: <code>repro compare {campaign.name} another</code>" in page
+    assert f"tell changes from noise: <code>repro compare {campaign.name} another</code>" in page
     assert Page(page).stack == []
 
 
@@ -440,6 +440,6 @@ def test_campaigns_on_several_devices_are_compared_without_verdicts(maker: Small
     others = (replace(campaign, name="elsewhere", **rows), replace(campaign, name="again"))
     part = PageStudy(replace(campaign, beside=others), NOTHING, [SPEEDUPS], result=FASTER)
     page = write_report([part], tmp_path / "r.html").read_text()
-    assert f"ratios alone: <code>repro compare {campaign.name} elsewhere --across-devices</code>" in page
-    assert f"with what is chance: <code>repro compare {campaign.name} again</code>" in page
-    assert page.count("with what is chance") == 1
+    assert f"by ratios only: <code>repro compare {campaign.name} elsewhere --across-devices</code>" in page
+    assert f"tell changes from noise: <code>repro compare {campaign.name} again</code>" in page
+    assert page.count("tell changes from noise") == 1

@@ -180,7 +180,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Published({}, []),
         artifacts,
         highlights={"figure-1": "the line"},
-        legend={"b(\\d+)": "\\1 threads a block", "w": "none"},
+        legend={"b(\\d+)": "\\1 threads per block", "w": "none"},
         result=result,
     )
     variant = "CSR-AoSoA-AoS@clustered/chunk-64-1-w2-u2-cs"

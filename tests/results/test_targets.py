@@ -17,9 +17,9 @@ from support.campaigns import Recorder
     ("backend", "device", "said"),
     [
         ("cuda", WANTED_ON, ""),
-        ("cuda", "NVIDIA H100 80GB HBM3", f"was set for an {WANTED_ON}: here times may be 1.35 times as long."),
-        ("cuda", "NVIDIA L4", f"was set for an {WANTED_ON}, and for no other device."),
-        ("opencl", "Some CPU", "the CPU’s numbers are a rehearsal."),
+        ("cuda", "NVIDIA H100 80GB HBM3", f"were set for an {WANTED_ON}; here times may be 1.35 times as long."),
+        ("cuda", "NVIDIA L4", f"were set only for an {WANTED_ON}."),
+        ("opencl", "Some CPU", "the CPU’s numbers are only a dry run."),
     ],
 )
 @pytest.mark.parametrize("study", study_names())
@@ -35,7 +35,7 @@ def test_numbers_that_were_wanted_of_another_device_are_called_so(
     maker.write("grid", "double", "report", [maker.row("grid", "double", "empty", "empty", 3.0, phase="report")])
     published = Published.load(study, contract.published, contract.targets)
     table = get_artifact(study, "table-targets").make(maker.load(), published)
-    assert ("What was wanted" in table.caption) == bool(said)
+    assert ("The goals" in table.caption) == bool(said)
     assert said in table.caption
     wanted = [column.key for column in table.columns].index("wanted")
     asked = [row[wanted] for row in table.rows]

@@ -177,7 +177,7 @@ def _facts(campaigns: list[Campaign]) -> dict[str, str]:
     }
     letter = sorted({campaign.as_published.name for campaign in campaigns if campaign.as_published})
     if letter:
-        facts["Kernels to the letter"] = f"campaign {', '.join(letter)}, which judges first what it measured"
+        facts["Kernels to the letter"] = f"campaign {', '.join(letter)}, which decides wherever it has measurements"
     for key, title in (("driver", "Driver"), ("cuda_runtime", "CUDA runtime"), ("compiler", "Compiler")):
         values = sorted({str(record[key]) for record in environments if record.get(key)})
         if values:
@@ -200,10 +200,10 @@ def _parts(tables: Mapping[str, tuple[Campaign, Table]]) -> list[tuple[str, str,
 SOURCES = {
     "generated": "generated",
     "field": "generated",
-    "suitesparse": "of the SuiteSparse collection",
-    "stanford": "of the Stanford scans",
-    "tetmesh": "of published tetrahedral meshes",
-    "recipe": "of meshes that were rebuilt",
+    "suitesparse": "from the SuiteSparse collection",
+    "stanford": "from the Stanford scans",
+    "tetmesh": "on published tetrahedral meshes",
+    "recipe": "on rebuilt meshes",
 }
 
 
@@ -211,15 +211,15 @@ def _origins(campaign: Campaign) -> str:
     """Return a sentence that counts a study's problems by their source: `6 problems: 4 generated, 2 files.`"""
     available_records = [record for record in campaign.problems.values() if record.is_available]
     sources = [
-        SOURCES.get(str((record.origin or {}).get("source")), "from files of one's own") for record in available_records
+        SOURCES.get(str((record.origin or {}).get("source")), "from the user's files") for record in available_records
     ]
     counts = ", ".join(f"{number} {source}" for source, number in Counter(sources).most_common())
-    return f"{len(available_records)} problems: {counts}." if available_records else "No problem could be had."
+    return f"{len(available_records)} problems: {counts}." if available_records else "No problem is available."
 
 
 OPENING = (
-    "Each claim of the papers is judged by one rule over measured rows; no verdict is typed in. The captions state the "
-    "rule."
+    "One rule judges each claim of the papers from measured rows; no verdict is entered by hand. The captions state "
+    "the rule."
 )
 NO_CLAIMS = "None of the campaign’s studies has claims."
 NONE_JUDGED = f"No claim is judged: {NO_PAPERS_PROBLEM}."

@@ -40,8 +40,8 @@ DEFAULT_TARGET = "sm_90"
 #: Maximum number of winners that the end of a run and the head of a report show.
 MAX_WINNERS = 12
 #: First line above winners that were chosen on a CPU, and comment above the commands that export them.
-REHEARSAL = "rehearsal on a CPU: these times say nothing of a GPU"
-CHOSEN_ON_CPU = "# chosen by times of a CPU, which say nothing of a GPU"
+REHEARSAL = "dry run on a CPU: these times tell nothing about a GPU"
+CHOSEN_ON_CPU = "# chosen by CPU times, which tell nothing about a GPU"
 #: Reason why a winner that was chosen on a CPU is not exported.
 CPUS_CHOICE = "the choice of a CPU"
 #: Maximum number of variants that are named as equal to a winner.
@@ -408,9 +408,9 @@ def page_winners(winners: Sequence[Winner], campaign: str) -> PageWinners | None
     numeric = ("speedup", "µs", "library µs", "matrix")
     caption = f"{REHEARSAL[0].upper()}{REHEARSAL[1:]}. " if winners[0].on_cpu else ""
     caption += (
-        "The fastest kernel of each that leaves the unknowns in their order, as the search chose it, by medians of the "
-        "shuffled rounds with a warm cache, beside the library’s fastest routine. A speedup below 1 is a kernel that "
-        f"is slower. `repro best {campaign}` prints the same."
+        "For each problem and precision, the search’s fastest kernel that keeps the order of the unknowns, beside the "
+        "library’s fastest routine: medians of the shuffled rounds with a warm cache. Speedups below 1 mean that the "
+        f"kernel is slower. `repro best {campaign}` prints the same."
     )
     if len(shown_winners) < len(winners):
         caption += f" These are the first {len(shown_winners)} of {len(winners)}."

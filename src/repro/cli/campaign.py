@@ -406,13 +406,13 @@ def _plan_files(files: Sequence[Path], gpu: str | None) -> Plan:
 
 
 def _print_slow_compiling(run_plan: Plan, needs: Estimate, cores: int) -> None:
-    """Print advice if a CPU mostly compiles kernels of the space `extended`, which a rehearsal can omit."""
+    """Print advice if a CPU mostly compiles kernels of the space `extended`, which a dry run can omit."""
     compiling = sum(needs.compile_seconds) / cores
     own_studies = [name for name, study in run_plan.studies.items() if EXTENDED in study.settings.spaces]
     if not run_plan.on_gpu and own_studies and 2 * compiling > needs.seconds(cores):
         from repro.cli.console import duration
 
-        text = f"about {duration(compiling)} of it compiles, most of it `space: extended`: leave it out for a rehearsal"
+        text = f"about {duration(compiling)} of it compiles, most of it `space: extended`: leave it out for a dry run"
         _print_line(text, " ")
 
 

@@ -34,7 +34,7 @@ else:
 
     R_co = TypeVar("R_co", covariant=True)
 
-NOISY = "noisy: the quartiles of this time lie further apart than the protocol allows"
+NOISY = "noisy: the quartiles of this time are further apart than the protocol allows"
 
 
 class RecordedChoice(NamedTuple):
@@ -400,8 +400,8 @@ class Campaign:
         names = list(dict.fromkeys(cases))
         remainder = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
         return (
-            "Something else used the device: floor, copy or empty kernel were disturbed, so that other times may be "
-            f"too long as well, on {', '.join(names[:CASES_SHOWN])}{remainder}."
+            "Other programs used the device: floor, copy or empty kernel were disturbed, so other times may be too "
+            f"long as well, on {', '.join(names[:CASES_SHOWN])}{remainder}."
         )
 
     @cached_property
@@ -513,7 +513,7 @@ def read_problem_records(folder: CampaignFolder, names: Container[str]) -> dict[
 # a time of at most this multiple of an empty kernel's time is mostly launch overhead
 NEAR_EMPTY = 2.0
 MOSTLY_LAUNCH = (
-    f"a time within {NEAR_EMPTY:g}× of an empty kernel’s: mostly launch, its ratios say little by this clock"
+    f"a time within {NEAR_EMPTY:g}× of an empty kernel’s: mostly launch overhead; its ratios mean little by this clock"
 )
 
 

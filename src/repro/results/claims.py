@@ -124,13 +124,13 @@ def wanted_cell(item: Record, allowance: float | None, is_time: bool = False) ->
 def target_device_note(campaign: Campaign) -> str:
     """Return a sentence on wanted values that were set for another device; empty if they were for this device."""
     if campaign.on_cpu:
-        return f"What was wanted was set for an {WANTED_ON}: the CPU’s numbers are a rehearsal."
+        return f"The goals were set for an {WANTED_ON}; the CPU’s numbers are only a dry run."
     allowance = time_allowance(campaign)
     if allowance is None:
-        return f"What was wanted was set for an {WANTED_ON}, and for no other device."
+        return f"The goals were set only for an {WANTED_ON}."
     if allowance == 1:
         return ""
-    return f"What was wanted was set for an {WANTED_ON}: here times may be {allowance:g} times as long."
+    return f"The goals were set for an {WANTED_ON}; here times may be {allowance:g} times as long."
 
 
 Relation = Literal["equal", "at least", "at most", "same GPU"]
@@ -347,10 +347,10 @@ def judge(
         if own_alone:
             return Judgement(claim, reason=NO_PAPERS_PROBLEM)
         if campaign.on_cpu and claim.gpu:
-            return Judgement(claim, reason="times of a CPU are a rehearsal and judge no claim of a GPU")
+            return Judgement(claim, reason="CPU times are a dry run and judge no claim about a GPU")
         quantity = quantities.get(claim.quantity)
         if quantity is None:
-            return Judgement(claim, reason="nothing that is recorded measures it")
+            return Judgement(claim, reason="no recorded quantity measures it")
         reason: str = ""
         notes: tuple[str, ...] = ()
         sources = [(campaign, variants) for variants in STAND_INS.get(claim.variants, (claim.variants,))]
@@ -362,7 +362,7 @@ def judge(
                 source_name = source.name if source is not campaign else ""
                 value, interval = quantity.value(numbers), quantity.interval(numbers)
                 on_other_gpu = claim.relation == "same GPU" and claim.gpu not in (source.device or "")
-                other_gpu_reason = "a rate of another GPU than the published one" if on_other_gpu else ""
+                other_gpu_reason = "a rate of a GPU other than the published one" if on_other_gpu else ""
                 judgement = Judgement(claim, value, interval, numbers, variants, source_name, reason=other_gpu_reason)
                 return add_own_cases(judgement, quantity) if source_name else judgement
             if source_numbers is not None and not reason:
@@ -483,16 +483,15 @@ def claims_table(
         judgement_of = {judgement.claim.id: judgement for judgement in reference_judgements[reference.name]}
         columns += _reference_columns(reference, judgement_of)
     caption = [
-        "What the papers claim, and what this campaign’s rows say of it by one rule. Holds: in the published range",
-        "or within the tolerance that the claim is filed with. Weaker, stronger: beyond it to that side. Reversed: the",
-        "opposite is measured. By construction: it follows from a definition, and no measurement could contradict it.",
-        "Not testable here: no rows, or a rate of another GPU, with the reason. Interval:",
-        "by draws of cases, or of the rounds of the one case. Close: one of its ends would be judged otherwise, as a",
-        "note says.",
-        "Worst: the case that speaks most against the claim.",
+        "The papers’ claims, judged by one rule from this campaign’s rows. Holds: within the published range or the",
+        "claim’s tolerance. Weaker, stronger: outside, on that side. Reversed: the opposite was measured. By",
+        "construction: the claim follows from a definition, so no measurement could contradict it. Not testable here:",
+        "there are no rows, or the claim is a rate of another GPU; the reason is given. Interval: from a bootstrap",
+        "over cases, or over the rounds of a single case. Close: one of its ends would get another verdict, as a note",
+        "states. Worst: the case that contradicts the claim most.",
         _source_sentence(judgements),
-        "The published GPUs are others than this one." * (not campaign.on_cpu),
-        "Times of a CPU are a rehearsal and judge no claim of a GPU." * campaign.on_cpu,
+        "The published GPUs differ from this one." * (not campaign.on_cpu),
+        "CPU times are a dry run and judge no claim about a GPU." * campaign.on_cpu,
     ]
     return table_of(columns, judgements, join_sentences(caption))
 
@@ -521,7 +520,7 @@ def _source_sentence(judgements: Sequence[Judgement]) -> str:
         return ""
     return (
         f"{len(foreign)} of the {len(judgements)} claims are judged by campaign {foreign[0].campaign}, on the same "
-        "model of GPU, where the papers’ kernels ran to the letter, beside the library in the same run."
+        "GPU model, which ran the papers’ kernels to the letter and the library in the same run."
     )
 
 

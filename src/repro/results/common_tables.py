@@ -175,9 +175,9 @@ def baselines_table(
     clocks = dict.fromkeys(task.clock or clock for task in tasks)
     caption = [
         "All baselines and layouts that have rows, over all problems and precisions: the fastest of each in each case,",
-        "as reported, or as searched where it was not reported. Cases: how many have a time. Over the fastest: its",
-        "time over that of the fastest in the same case. Means are geometric. Fastest in: how many cases.",
-        f"Ours and others alike by the clock {' or '.join(f'{clock} ({CLOCK_WORDS[clock]})' for clock in clocks)},",
+        "as reported, or from the search if it was not reported. Cases: the number with a time. Over the fastest: its",
+        "time over that of the fastest in the same case. Means are geometric. Fastest in: the number of cases.",
+        f"All are timed by the clock {' or '.join(f'{clock} ({CLOCK_WORDS[clock]})' for clock in clocks)},",
         f"cache {campaign.cache}, on {campaign.device or 'no device yet'}.",
         unavailable_note(campaign),
     ]
@@ -270,16 +270,16 @@ COLUMNS: tuple[Column[Contestant], ...] = (
 )
 
 
-NOT_RECORDED = "not in the record: its rows were measured before the seconds of packing were"
-NO_ANALYSIS = "the record has no seconds of the library’s analysis alone"
+NOT_RECORDED = "not in the record: packing was not yet timed when its rows were measured"
+NO_ANALYSIS = "the record does not contain the time of the library’s analysis alone"
 ANALYSIS = (
-    "Analysis: what the library’s fastest routine of any format computes of a matrix that is there in its format; on "
-    "the CPU also making that matrix."
+    "Analysis: what the library’s fastest routine of any format computes in advance from a matrix in its format; on "
+    "the CPU also building that matrix."
 )
 #: Sentence on our set-up in studies that pack the matrix on the host.
 PACKED_CAPTION = (
-    "Set-up: packing the matrix from CSR into our format, on one core of the host, with what packing needs to know, "
-    "such as clusters of rows and symmetry. What `repro export` writes converts on the GPU instead."
+    "Set-up: packing the matrix from CSR into our format, on one core of the host, including the clusters of rows and "
+    "the symmetry test that packing needs. Exported libraries (`repro export`) convert on the GPU instead."
 )
 SETUP_COSTS = "table-setup-costs"
 C = TypeVar("C")
@@ -389,7 +389,7 @@ def register_setup_costs(
     sentences of the caption that describe our set-up and the library's.
     """
 
-    @table(study_name, SETUP_COSTS, title="What comes before the products, and when it has paid", numbering=OURS)
+    @table(study_name, SETUP_COSTS, title="Set-up before the products, and when it pays off", numbering=OURS)
     def setup_costs(campaign: Campaign, published: Published) -> Table:
         costs = [costs_of(case) for case in cases_of(campaign, published)]
         return setup_costs_table(campaign, costs, library_of(campaign), clock, setup, analysis)
@@ -399,12 +399,12 @@ def setup_costs_table(
     campaign: Campaign, costs: Sequence[SetupCosts], library: str, clock: ClockName, setup: str, analysis: str
 ) -> Table:
     caption = [
-        "What comes before the first product.",
+        "Set-up before the first product.",
         analysis,
         setup,
-        f"Gain a product: the time of {library}’s fastest routine for CSR less that of ours. Pays from: the first",
-        f"product that our set-up and all products so far are faster at than {library}’s products with CSR alone,",
-        "its analysis not counted; never where a product is not faster. Nothing of this is published.",
+        f"Gain a product: the time of {library}’s fastest routine for CSR minus ours. Pays from: the number of",
+        f"products from which our set-up and products take less time than {library}’s products with CSR, without its",
+        "analysis; never if our product is not faster. The papers print none of these numbers.",
         closing_notes(campaign, clock),
     ]
     columns = _columns(library, any(cost.product for cost in costs))

@@ -28,7 +28,7 @@ from repro.results.significance import (
 )
 
 #: Note on a cell without a number because the campaigns use one name for different problems.
-OTHER_CONTENT = "another problem by this name: its content is not that of the line’s, so that no number stands here"
+OTHER_CONTENT = "another problem with this name: its content differs, so no number is shown"
 
 
 def join_reference_problems(campaign: Campaign) -> Campaign:
@@ -71,9 +71,7 @@ def conflict_note(campaign: Campaign) -> str:
     """Return a sentence that lists problems not compared because of `conflicting_names`; empty if there are none."""
     names = {reference.name: conflicting_names(campaign, reference) for reference in campaign.beside}
     conflicts = [f"{', '.join(problems)} ({name})" for name, problems in names.items() if problems]
-    return (
-        f"Not compared, since their content differs in spite of the name: {'; '.join(conflicts)}." if conflicts else ""
-    )
+    return f"Not compared, because problems of the same name differ: {'; '.join(conflicts)}." if conflicts else ""
 
 
 def others_note(campaign: Campaign) -> str:
@@ -87,7 +85,7 @@ def others_note(campaign: Campaign) -> str:
         reference.name for reference in campaign.beside if campaign.sources and reference.sources - campaign.sources
     ]
     code = (
-        f" Measured, in part at least, with other code than this campaign: {', '.join(changed_names)}."
+        f" At least partly measured with other code than this campaign: {', '.join(changed_names)}."
         if changed_names
         else ""
     )

@@ -154,8 +154,8 @@ def means_note(lines: Sequence[EnergyLine]) -> str:
     for whose, gains in _gains(lines).items():
         speed, energy = (geometric_mean(values) for values in zip(*gains, strict=True)) if gains else (None, None)
         if speed and energy:
-            sentences.append(f"{TITLES[whose]} {speed:.2f} of time and {energy:.2f} of energy in {len(gains)} cases")
-    return f"The library’s over it, geometric means: {'; '.join(sentences)}." if sentences else ""
+            sentences.append(f"{TITLES[whose]} {speed:.2f} for time and {energy:.2f} for energy in {len(gains)} cases")
+    return f"Library over kernel, geometric means: {'; '.join(sentences)}." if sentences else ""
 
 
 def _gains(lines: Sequence[EnergyLine]) -> dict[str, list[tuple[float, float]]]:
@@ -164,10 +164,10 @@ def _gains(lines: Sequence[EnergyLine]) -> dict[str, list[tuple[float, float]]]:
 
 def _measured_note(campaign: Campaign, lines: Sequence[EnergyLine]) -> str:
     if not lines:
-        return "No energy was measured in this campaign: `timing: energy_seconds` does, on a GPU with a counter."
+        return "No energy was measured: set `timing: energy_seconds` on a GPU with a counter."
     return (
         f"Ours: {campaign.device}, campaign {campaign.name}, cache {campaign.cache}. Energy of the whole card by its "
-        "counter, while a launch is repeated without gaps, medians of the shuffled rounds."
+        "counter while a launch is repeated without gaps; medians of the shuffled rounds."
     )
 
 
@@ -178,9 +178,9 @@ def register_energy(study_name: str) -> None:
     def make_table(campaign: Campaign, published: Published) -> Table:
         lines = energy_lines(campaign)
         caption = [
-            "Energy of one launch, of the fastest of each. Above idle: without what the idle card uses in that time.",
-            "A byte: of those that a launch moves at least. Of the library’s over it: above 1 it is faster, or uses",
-            "less energy, than the library’s fastest routine.",
+            "Energy of one launch of the fastest kernel of each kind. Above idle: without what the idle card uses in",
+            "that time. A byte: per byte that a launch must move. Of the library’s over it: above 1 the kernel is",
+            "faster, or uses less energy, than the library’s fastest routine.",
             means_note(lines),
             _measured_note(campaign, lines),
             unavailable_note(campaign),
@@ -192,8 +192,8 @@ def register_energy(study_name: str) -> None:
     def make_figure(campaign: Campaign, published: Published) -> Figure:
         lines = energy_lines(campaign)
         caption = [
-            "Time and energy of the library’s fastest routine over those of each kernel, a mark for each case. On the",
-            "line a kernel saves as much energy as time; below it its power is higher than the library’s.",
+            "Time and energy of the library’s fastest routine over those of each kernel, with a mark for each case. On",
+            "the line a kernel saves as much energy as time; below it, it uses more power than the library.",
             means_note(lines),
             _measured_note(campaign, lines),
         ]

@@ -25,10 +25,10 @@ from repro.results.tables import Cell, Column, Table, table_of
 CLOCK_WORDS: dict[ClockName, str] = {
     "event": "events around single launches",
     "graph": "replayed batches of launches",
-    "host": "the host’s, from an idle device to an idle device",
+    "host": "wall time from an idle device to an idle device",
 }
 #: Sentence on the costs that a GPU's event clock leaves out.
-EVENTS_LEAVE_OUT = "Launches wait in the queue with their events, so that the host’s latency is in no time."
+EVENTS_LEAVE_OUT = "Launches and their events are queued beforehand, so times exclude the host’s latency."
 #: Marks after problem names in figures: `MARK` for rebuilt or stand-in problems, `ADDED` for problems in no paper.
 MARK, ADDED = "†", "‡"
 OF_NO_PAPER = "of no paper, added here"
@@ -232,7 +232,7 @@ def measurement_note(campaign: Campaign, clock: ClockName, phase: str = "the rep
         [
             sentence,
             events_note(campaign) if clock == "event" else "",
-            f"An empty kernel reads {readings} by this clock." if readings else "",
+            f"An empty kernel takes {readings} by this clock." if readings else "",
         ]
     )
 
@@ -257,7 +257,7 @@ def launch_note(number: int, total: int) -> str:
     """Return a sentence with the number of times that are mostly launch overhead; empty if there are none."""
     if not number:
         return ""
-    return f"In {number} of {total} cases a time is within {NEAR_EMPTY:g}× of that, and the ratio says little: marked."
+    return f"Marked: {number} of {total} cases with a time within {NEAR_EMPTY:g}× of that, whose ratios mean little."
 
 
 def unconfirmed_note(cases: Iterable[tuple[Case, ReportedTime | None, ReportedTime | None]]) -> str:
@@ -274,23 +274,21 @@ def unconfirmed_note(cases: Iterable[tuple[Case, ReportedTime | None, ReportedTi
         return ""
     remainder = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
     return (
-        "The search chose ours over the papers’ kernels as well; these rounds found the papers’ winner faster on "
-        f"{', '.join(names[:CASES_SHOWN])}{remainder}. The choice stands, since the least of several noisy times would "
-        "flatter us."
+        "The search covered our kernels and the papers’ and chose ours, but in these rounds the papers’ winner was "
+        f"faster on {', '.join(names[:CASES_SHOWN])}{remainder}. The choice stands, because taking the minimum of "
+        "several noisy times would flatter us."
     )
 
 
 def cpu_note(campaign: Campaign) -> str:
     """Return the sentence that CPU times are not compared with published GPU times; empty on a GPU."""
-    return "The published GPU columns are context for the CPU’s: no CPU time is compared with a GPU’s." * (
-        campaign.on_cpu
-    )
+    return "The published GPU columns are only context: CPU times are not compared with GPU times." * (campaign.on_cpu)
 
 
 def unavailable_note(campaign: Campaign, entry: str | None = None) -> str:
     """Return a sentence that names unavailable problems."""
     names = [r.name for r in campaign.problems.values() if not r.is_available and entry in (None, _entry(r))]
-    return f"Unavailable, with the reasons in the report: {', '.join(names)}." if names else ""
+    return f"Unavailable (the report states the reasons): {', '.join(names)}." if names else ""
 
 
 def closing_notes(campaign: Campaign, clock: ClockName, precision: str = "", *, phase: str = "the report phase") -> str:

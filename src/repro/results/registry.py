@@ -45,8 +45,8 @@ def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaig
     }
     problems = {name: record for name, record in campaign.problems.items() if name in selected_problems}
     sentence = (
-        f"Drawn are {len(problems)} of {len(campaign.problems):,} problems, evenly by kind and size; means are over "
-        "them, and the tables have all."
+        f"{len(problems)} of {len(campaign.problems):,} problems are drawn, evenly by kind and size; means are over "
+        "these, and the tables contain all."
     )
     return replace(campaign, problems=problems, **frames), sentence
 
@@ -145,7 +145,7 @@ def figure(
             precision = f"{campaign.precisions[0]} precision" if len(campaign.precisions) == 1 else ""
             clock = f"{figure_data.clock} clock" if figure_data.clock else ""
             parts = [campaign.column, drawn_campaigns, clock, precision]
-            source = "" if f"campaign {campaign.name}" in figure_data.caption else f"Drawn of {drawn_campaigns}."
+            source = "" if f"campaign {campaign.name}" in figure_data.caption else f"Drawn from {drawn_campaigns}."
             caption = " ".join(text for text in (figure_data.caption, source, sentence) if text)
             return replace(figure_data, caption=caption, foot=", ".join(part for part in parts if part))
 

@@ -85,7 +85,7 @@ def failures(campaign: Campaign) -> Table:
         Column("rows", "rows"),
         Column("names", "names", numeric=False),
     )
-    return Table(columns, rows, "Every row that is not ok; those of one cause stand together.")
+    return Table(columns, rows, "Every row that is not ok, grouped by cause.")
 
 
 def missing(campaign: Campaign, headline: str) -> Table:

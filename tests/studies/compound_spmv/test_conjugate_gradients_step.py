@@ -170,7 +170,7 @@ def test_the_table_has_the_time_of_an_iteration_and_the_means(solved, published)
     assert worst["speedup_over_ours"].value == pytest.approx(1.3)
     assert mean["speedup_over_library"].value == pytest.approx(np.prod([4, 2.5, 2]) ** (1 / 3))
     assert mean["chip_us"].value is None
-    assert "Not tried, as not symmetric (of complex numbers, Hermitian): mhd1280b." in made.caption
+    assert "Left out, because not symmetric (complex: Hermitian): mhd1280b." in made.caption
 
 
 def hubs_on_chip(solved) -> float:
@@ -182,7 +182,7 @@ def hubs_on_chip(solved) -> float:
 
 def test_the_figure_has_a_panel_a_precision_and_the_line_of_the_chip(solved, published):
     made = get_artifact(STUDY, FIGURE).make(solved, published)
-    assert "The vertical line is what the multiprocessors’ shared memory holds, 29 MiB; values that" in made.caption
+    assert "The vertical line marks the size of the multiprocessors’ shared memory, 29 MiB" in made.caption
     drawn = made.draw()
     assert [axes.get_title() for axes in drawn.axes] == ["single precision", "double precision"]
     points = [line for line in drawn.axes[1].lines if line.get_marker() == "o"]
@@ -212,4 +212,4 @@ def test_a_campaign_without_such_rows_shows_nothing_of_it(tmp_path, published):
     for name in (TABLE, FIGURE):
         nothing = get_artifact(STUDY, name).make(before, published)
         assert nothing.is_empty
-        assert "Not tried" not in nothing.caption
+        assert "Left out" not in nothing.caption

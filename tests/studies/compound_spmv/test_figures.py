@@ -80,7 +80,7 @@ def test_unavailable_problems_have_their_row(gpu: Campaign, published: Published
         figure = make(gpu, published, name)
         shown = texts(figure)
         assert "fem/NX_MotorH67k" in shown and "unavailable" in shown, name
-        assert "Unavailable, with the reasons in the report: fem/NX_MotorH67k." in figure.caption
+        assert "Unavailable (the report states the reasons): fem/NX_MotorH67k." in figure.caption
 
 
 def test_surface(gpu: Campaign) -> None:
@@ -105,7 +105,7 @@ def test_ticks_hold_both_ends_and_do_not_overlap(low: float, high: float) -> Non
 def test_bars_near_an_empty_kernel_are_marked(gpu: Campaign, published: Published) -> None:
     assert {row.label for row in baseline_rows(gpu, published, "single") if row.has_star} == {"mhd1280b"}
     figure = make(gpu, published, "figure-5")
-    assert "(marked *)" in figure.caption and sum(text.endswith("*") for text in texts(figure)) == 1
+    assert "Marked *:" in figure.caption and sum(text.endswith("*") for text in texts(figure)) == 1
 
 
 def test_problem_of_the_surfaces(gpu: Campaign, maker: Maker) -> None:

@@ -58,7 +58,7 @@ def test_of_the_floor_and_of_its_own(pairs: Campaign, published: Published) -> N
     assert {hubs[key] for key in OWN if key != "reordered_percent_of_floor"} == {""}
     own = [column.key for column in table.columns].index("ours_percent_of_own_floor")
     assert table.summary[0][own].value == pytest.approx(90)
-    assert "may pass it, but not its own" in table.caption
+    assert "may exceed it, but not its own" in table.caption
 
 
 def test_where_no_format_of_pairs_won_there_is_no_column_for_it(extended: Campaign, published: Published) -> None:

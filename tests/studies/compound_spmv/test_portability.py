@@ -177,7 +177,7 @@ def test_what_is_unavailable_here_and_measured_elsewhere_says_why_on_its_side(
         assert line_of(table, "mhd1280b", key).notes == ("unavailable: no such file",)
         assert line_of(table, "mhd1280b", key.replace("ours", "ours_elsewhere")).value
     alone = get_artifact(STUDY, "table-3").make(replace(here, beside=()), published)
-    assert "of the timing side by side afterwards, and can be below 1" in alone.caption
+    assert "from timing side by side afterwards, and can be below 1" in alone.caption
     assert line_of(alone, "mhd1280b", "problem").notes == ("unavailable: no such file",)
     assert line_of(alone, "mhd1280b", "ours_layout").notes == ()
 
@@ -192,7 +192,7 @@ def test_another_problem_of_the_same_name_is_not_compared(both: Campaign, publis
         table = get_artifact(STUDY, "table-portability").make(here, published)
         figure = get_artifact(STUDY, "figure-portability").make(here, published)
         for made in (table, figure):
-            assert (f"in spite of the name: {name} (elsewhere)." in made.caption) == (count == 2)
+            assert (f"problems of the same name differ: {name} (elsewhere)." in made.caption) == (count == 2)
         for table_name, key in (("table-3", "ours_elsewhere_layout"), ("table-8", "ours_elsewhere")):
             cell = line_of(get_artifact(STUDY, table_name).make(here, published), name, key)
             assert (OTHER_CONTENT in cell.notes, cell.value is None) == ((count == 2,) * 2)

@@ -68,7 +68,7 @@ def test_what_repeats_under_tables_and_figures_stands_once(text: str) -> None:
 def test_what_is_missing_of_the_papers_is_named_and_no_more_is_promised_than_holds(text: str) -> None:
     [missing] = re.findall(r"Of the papers’ problems missing: (.*?)\.</p>", text)
     assert "RFdevice" in missing.split(", ") and "mhd1280b" not in missing
-    assert "(sizes, memory, row statistics) must be equal where a problem is the papers’ own" in text
+    assert "(sizes, memory, row statistics) must be equal on the papers’ own problems" in text
 
 
 def test_the_first_figure_to_look_at_stands_on_top_and_is_drawn_once(text: str) -> None:
@@ -115,7 +115,7 @@ def test_warm_and_cold_are_told_apart(extended: Campaign, published: Published, 
     counted = {tuple(str(c.value) for c in row[:4]): row[4].value for row in statuses(extended).rows}
     assert counted["report", "warm", "variant", "ok"] == counted["report", "cold", "variant", "ok"]
     page = written(extended, published, tmp_path, "table")
-    assert "L2 cache: warm, where a head does not say cold" in page
+    assert "L2 cache: warm, unless a heading names cold" in page
     assert page.count("At a glance") == 1
     Page(page)
 

@@ -108,8 +108,8 @@ def test_the_papers_space_stands_against_the_best_of_both(maker: Maker, publishe
 @pytest.mark.wording
 def test_what_was_only_screened_is_marked(maker: Maker, published: Published) -> None:
     table = make(recorded(maker, protocol="screen", event_launches=20), published, "table-ablation")
-    assert table.rows[0][0].notes == ("in 2 of 2 cases the best without was timed by the screening only",)
-    assert "of 20 launches at most" in table.caption
+    assert table.rows[0][0].notes == ("in 2 of 2 cases the best without it was only screened",)
+    assert "with at most 20 launches" in table.caption
 
 
 def test_a_cache_of_unknown_size_divides_nothing(maker: Maker, published: Published) -> None:

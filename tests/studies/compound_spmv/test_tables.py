@@ -155,7 +155,7 @@ def test_what_is_mostly_launch_is_marked(gpu: Campaign, published: Published) ->
     rows = values(table)
     assert mark in rows["mhd1280b"]["notes"]  # 10 x weight 0.5 x dynamic 0.8, an empty kernel reads 3.3
     assert mark not in rows["generated/helmholtz"]["notes"]
-    assert "An empty kernel reads 3.30 µs by this clock. In 1 of 2 cases" in table.caption
+    assert "An empty kernel takes 3.30 µs by this clock. Marked: 1 of 2 cases" in table.caption
     assert f"SP: a time {mark}" in values(make(gpu, published, "table-8"))["mhd1280b"]["notes"]
     assert mark not in values(make(gpu, published, "table-3"))["generated/helmholtz"]["notes"]
     floor = values(make(gpu, published, "table-floor"))
@@ -230,7 +230,7 @@ def test_failed_floor_is_named(maker: Maker, published: Published) -> None:
 def test_cpu_columns(cpu: Campaign, published: Published) -> None:
     table = make(cpu, published, "table-2")
     assert table.columns[-1].group == "ours: CPU"
-    assert "no CPU time is compared with a GPU’s" in table.caption
+    assert "CPU times are not compared with GPU times" in table.caption
     assert values(table)["mhd1280b"]["published_GP100_speedup"] == "1.05"  # context, though not measured
     floor = values(make(cpu, published, "table-floor"))["generated/hubs double"]
     assert floor["baseline"] == "scipy/spmv-csr-alg1/real"

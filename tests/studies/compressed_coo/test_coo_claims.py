@@ -56,4 +56,4 @@ def test_one_printed_number_is_compared_with_the_larger_end_of_a_printed_range(t
 
 def test_what_was_not_run_says_so(tmp_path: Path) -> None:
     line = claims(tmp_path)["row_order"]
-    assert line["worst_case"].value == "nothing that is recorded measures it"
+    assert line["worst_case"].value == "no recorded quantity measures it"

@@ -50,7 +50,7 @@ def test_rates_are_of_both_methods_where_both_were_timed(tmp_path):
     rates = [OPERATIONS * POINTS / seconds * 1e-9 for seconds in (24e-3, 16e-3)]
     assert (line["cases"].value, line["worst"].value) == (2, pytest.approx(min(rates)))
     assert line["measured"].value == pytest.approx((rates[0] * rates[1]) ** 0.5)
-    assert line["worst_case"].value == "a rate of another GPU than the published one"
+    assert line["worst_case"].value == "a rate of a GPU other than the published one"
 
 
 def test_one_method_alone_is_not_both(tmp_path):
@@ -120,5 +120,5 @@ def test_what_definitions_give_is_by_construction(tmp_path):
 
 def test_tests_of_the_kernels_are_not_those_of_the_text(tmp_path):
     line = lines(table(campaign(tmp_path), "table-claims"), "id")["tests_kernels"]
-    assert (line["measured"].value, line["worst_case"].value) == (None, "nothing that is recorded measures it")
+    assert (line["measured"].value, line["worst_case"].value) == (None, "no recorded quantity measures it")
     assert "would have to count them" in line["claim"].notes[0]

@@ -84,7 +84,7 @@ def test_the_papers_methods_and_ours_are_drawn_of_the_campaign_that_judges_them(
     assert marks(low, "o") == pytest.approx({64_000: 1.5})
     assert marks(low, "o", is_hollow=True) == pytest.approx({64_000: 25 / 16})
     assert marks(ours_low, "o", is_hollow=True) == pytest.approx({64_000: 4.0})
-    assert "All is drawn of campaign to-the-letter" in caption
+    assert "All is drawn from campaign to-the-letter" in caption
     assert "to-the-letter" not in drawn(dg_campaign_of_some, "figure-3-11")[2]
 
 
@@ -98,7 +98,7 @@ def test_ours_are_drawn_of_this_campaign_where_the_judging_one_has_none(tmp_path
     low, high, _, ours_high = figure.axes
     assert marks(low, "o") == pytest.approx({64_000: 1.5}) and not marks(high, "s")
     assert marks(ours_high, "s", is_hollow=True) == pytest.approx({4000: 4.0})
-    assert f"ours over per element of {dg_campaign_of_some.name}" in caption
+    assert f"ours over per element is from {dg_campaign_of_some.name}" in caption
     assert "per element: 1 of 24 choices tried (128 threads, cells of 0.5, 4 patches)" in caption
 
 

@@ -76,7 +76,7 @@ def test_ways_beside_ours(dg_campaign_of_some):
     assert overs == pytest.approx([6.25, 4.0])
     tried = "per element: 1 of 24 choices tried (128 threads, cells of 0.5, 4 patches)"
     assert tried in line["element_tuned_over_ours"].notes
-    assert f"{tried}; not the same of both." in made.caption
+    assert f"{tried}; not the same for both." in made.caption
     both = values(line, "element_over_point", "element_over_point_tuned")
     assert both == pytest.approx([1.5, 25 / 16])
     assert not line["element_over_point"].notes, "both have 64 threads"
@@ -88,7 +88,7 @@ def test_ways_beside_ours(dg_campaign_of_some):
     assert by_name["gone"]["problem"].notes == ("unavailable: no such file",)
     means = dict(zip([column.key for column in made.columns], made.summary[0], strict=True))
     assert means["element_tuned_over_ours"].value == pytest.approx(4.0)
-    assert "(28, 50, 78) an evaluation" in made.caption
+    assert "(28, 50, 78) per evaluation" in made.caption
     assert "33\N{NO-BREAK SPACE}454 GFLOPS" in made.caption
 
 
@@ -138,7 +138,7 @@ def test_a_device_whose_peak_is_not_known_has_no_share_of_it(tmp_path):
     maker.case("odd", "low", 1, 100)
     made = table(maker.load(), "table-filters")
     assert not [column.key for column in made.columns if column.key.endswith("_peak")]
-    assert "not known" in made.caption
+    assert "is unknown" in made.caption
     assert peak_gflops({"target": "sm_90", "multiprocessors": 132}) is None
 
 

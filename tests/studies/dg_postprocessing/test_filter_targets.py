@@ -89,7 +89,7 @@ def test_a_peak_that_is_not_known_is_the_reason(tmp_path):
     maker.case("siac/low_4k_p2", "low", 2, 4000)
     campaign = maker.load()
     assert "siac/low_4k_p2: the device’s peak is not known" in str(reached(campaign)["peak_share"]["worst_case"].value)
-    assert "a rehearsal" in table(campaign, "table-targets").caption
+    assert "a dry run" in table(campaign, "table-targets").caption
 
 
 def test_a_median_is_of_all_meshes_and_the_worst_is_named(tmp_path):

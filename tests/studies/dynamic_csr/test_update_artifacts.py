@@ -249,10 +249,10 @@ def test_what_the_papers_text_states_stands_beside_ours(campaign):
         assert found == pytest.approx(list(numbers)), statement
     twice = by_statement["product on two devices: speedup in double precision, mean"]
     assert (twice["published"].shown, twice["ours"].value, twice["cases"].value) == ("1.97", None, 0)
-    assert twice["ours"].notes == ("of no graph was this measured",)
+    assert twice["ours"].notes == ("not measured on any graph",)
     stated = {item["quantity"] for item in NUMBERS["text"] if item["gpu"] != "M2090"}
     assert len(stated - {"graphs that CSR runs out of memory on"}) == len(lines) - 1  # which is a claim alone
-    assert "growing sizes are not among them" in table.caption
+    assert "graphs with batches of growing sizes are left out" in table.caption
     assert by_statement["streaming updates: speedup over HYB, mean"]["as_published"].notes == ()
 
 
@@ -293,8 +293,8 @@ def test_the_figure_can_be_drawn_from_nothing(bare):
 @pytest.mark.parametrize("name", ["figure-5-3", "table-crossover"])
 def test_a_cpus_caption_has_no_marks_nor_routines_of_a_gpu(campaign, bare, name):
     on_gpu, on_cpu = (get_artifact(STUDY_NAME, name).make(of, NUMBERS).caption for of in (campaign, bare))
-    assert "waits for counts" in on_gpu
-    assert "csrgeam2 runs on GPUs alone" in on_cpu
+    assert "waiting for counts" in on_gpu
+    assert "csrgeam2 runs only on GPUs" in on_cpu
     assert ("diamonds" in on_gpu) == (name == "figure-5-3")
     assert "diamonds" not in on_cpu
 

@@ -74,7 +74,7 @@ def test_figure_6_1_leaves_out_what_was_only_squared(tmp_path):
     maker.write("squared", "double", "report", maker.product("squared", "AA"))
     figure, texts, caption = drawn(maker.load(), "figure-6-1")
     assert "squared" not in " ".join(texts) and "not timed" not in " ".join(texts)
-    assert "Neither was tried of squared: not drawn." in caption
+    assert "Not drawn, because neither was tried: squared." in caption
     assert figure.axes[0].get_title() == "the first level’s A·P and R·(A·P)"
 
 
@@ -128,7 +128,7 @@ def test_what_is_only_squared_has_no_row_of_phases(tmp_path):
     maker.write("graph", "double", "report", maker.product("graph", "AA"))
     _, texts, caption = drawn(maker.load(), "figure-setup")
     assert "graph" not in texts and "not timed" not in texts
-    assert "Left out, as they are only squared: graph." in caption
+    assert "Left out because they are only squared: graph." in caption
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -129,7 +129,7 @@ def test_without_published_numbers_there_is_no_target(amg_campaign_of_some):
     assert table(amg_campaign_of_some, "table-targets", NOTHING_PUBLISHED).rows == []
 
 
-def test_a_rehearsal_on_the_cpu_says_so(tmp_path):
+def test_a_dry_run_on_the_cpu_is_called_so(tmp_path):
     maker = Maker(tmp_path, "opencl")
     maker.case("odd")
-    assert "a rehearsal" in table(maker.load(), "table-targets").caption
+    assert "a dry run" in table(maker.load(), "table-targets").caption

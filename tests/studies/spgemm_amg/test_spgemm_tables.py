@@ -83,7 +83,7 @@ def test_the_cpu_has_scipy_and_no_numeric_phase_of_it(tmp_path):
     assert values(line, "library", "reuse_us", "reuse_over_refill") == ["csr", None, None]
     assert line["library_over_ours"].value == pytest.approx(0.7)
     assert not line["reuse_us"].notes
-    assert "which SciPy has not" in made.caption
+    assert "SciPy has none" in made.caption
     assert len(made.summary) == 2
 
 

@@ -60,9 +60,9 @@ def drawn(campaign: Campaign, published: Published) -> Figure:
     axes = Axis("entries of the matrix", "log"), Axis("µs of a call of A @ x", "log")
     panel = Curves(call_curves(cases), *axes, height=2.1)
     caption = [
-        f"Products in {precision} precision: time of a call over the entries of the matrix.",
+        f"Products in {precision} precision: time of a call, against the number of entries of the matrix.",
         PROTOCOL,
-        "Kernel alone: by the graph clock.",
+        "Kernel alone is timed by the graph clock.",
         absent_note(campaign),
         measurement_note(campaign, "host"),
     ]

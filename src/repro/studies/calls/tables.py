@@ -19,8 +19,8 @@ from repro.studies.calls.study import CallRow
 PRODUCTS, SET_UPS = ("product", "product-now"), ("set-up", "set-up-now")
 #: How a time was measured.
 PROTOCOL = (
-    "A call by the host’s clock, from an idle device to an idle device. New: the result is a new array; out: it is "
-    "written to an array that is there."
+    "Calls are timed by the host clock, from an idle device to an idle device. New: the result is a new array; out: it "
+    "is written to an existing array."
 )
 
 
@@ -121,13 +121,13 @@ def calls(campaign: Campaign, published: Published) -> Table:
     """A line for each function, problem, precision and library of arrays."""
     cases = call_cases(campaign, published)
     caption = [
-        "Calls of public functions beside the calls of CuPy, PyTorch and SciPy that do the same work with the same",
-        "arrays, in the same shuffled rounds.",
+        "Calls of our public functions, beside the calls of CuPy, PyTorch and SciPy that do the same work with the",
+        "same arrays, timed in the same shuffled rounds.",
         PROTOCOL,
-        "Kernel alone: what our call launches, by the graph clock; none where a call launches no fixed sequence.",
-        "set-up-now and product-now: an operator that is tuned now.",
+        "Kernel alone: what our call launches, by the graph clock; empty if a call launches no fixed sequence.",
+        "set-up-now and product-now: an operator that is tuned on the spot.",
         "spmm: 8 columns; insert: 1,000 entries, all of them at occupied places; cg: 50 iterations.",
-        "No library has a set-up, an insert or a refill.",
+        "The libraries have no counterpart of set-up, insert and refill.",
         absent_note(campaign),
         measurement_note(campaign, "host"),
     ]
@@ -189,7 +189,7 @@ QUANTITIES = {
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
     caption = [
-        "Time of the library’s call over that of ours, as in the table of calls: geometric mean of all problems and",
+        "Time of the library’s call over that of ours, as in the table of calls: geometric mean over all problems and",
         "precisions.",
         measurement_note(campaign, "host"),
         target_device_note(campaign),

@@ -105,8 +105,8 @@ def kernels_note(campaign: Campaign) -> str:
 
 #: Sentence on the clock by which our times are compared with published times.
 PUBLISHED_CLOCK = (
-    "Published times are by events around calls on Windows 10, where the host’s latency is most likely in them; ours "
-    "leave it out."
+    "Published times are by events around calls on Windows 10, so they most likely include the host’s latency; ours do "
+    "not."
 )
 
 

@@ -119,18 +119,18 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         ),
     )
     marks_note = (
-        f"Marks: {library}’s product of CSR, by default as in the paper and by its fastest algorithm, its fastest of "
-        f"COO, and its fastest of all, which the paper does not compare with. {results.fastest_formats(median_cases)}"
+        f"Marks: {library}’s product with CSR by the default algorithm, as in the paper, and by the fastest one; its "
+        f"fastest with COO; and its fastest of all, not compared in the paper. {results.fastest_formats(median_cases)}"
         if is_gpu
-        else "Mark: SciPy’s product of CSR, in place of cuSPARSE’s."
+        else "Mark: SciPy’s product with CSR, in place of cuSPARSE’s."
     )
     lines = [case.line for case in cases]
     caption = [
-        "GFLOPS of y = A x: two operations for each of the matrix’s own non-zeros, none for padding.",
-        "Ours (dark, and in numbers): the fastest of all our variants; compressed COO (light): the fastest of the",
-        "paper’s kernels.",
+        "GFLOPS of y = A x, counting two operations for each of the matrix’s own non-zeros and none for padding.",
+        "Ours (dark bars, and numbers) is the fastest of all our variants; compressed COO (light bars) is the fastest",
+        "of the paper’s kernels.",
         marks_note,
-        f"Dashed: the most that {CITED} states, {best['V100']} on a V100, {best['A100']} on an A100." if is_gpu else "",
+        f"Dashed: the maxima stated by {CITED}, {best['V100']} on a V100, {best['A100']} on an A100." if is_gpu else "",
         median_note,
         results.kernels_note(campaign),
         measurement_note(campaign, "graph"),
@@ -172,9 +172,9 @@ def memory(campaign: Campaign, published: Published) -> Figure:
     ]
     lines = [case.line for case in cases]
     caption = [
-        "Memory of the matrix, padding, chunks’ starts and table of values included, over that of CSR with 4-byte",
-        "indices: compressed COO (blue, and in numbers) and plain balanced COO (grey), each with the K that was",
-        "fastest, and the format of our fastest variant. Values repeat: most chunks look them up in the table.",
+        "Memory of the matrix, including padding, the starts of chunks and the table of values, relative to CSR with",
+        "4-byte indices: compressed COO (blue, and numbers) and plain balanced COO (grey), each with its fastest K,",
+        "and the format of our fastest variant. Values repeat if most chunks look them up in the table.",
         f"Medians of compressed COO: {'; '.join(medians)}." if medians else "",
         median_note,
         results.unsearched_note(cases),
@@ -240,17 +240,17 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     judged_median = median_of(map(judged.single, median_cases)) if is_gpu else None
     tuned_median = median_of(map(_over_default, median_cases))
     caption = [
-        f"Speedup of ten iterations of BiCGSTAB over those with the product of {library} that makes them fastest: with",
-        "the product of ours that does (dark, and in numbers), and with compressed COO (light).",
+        "Speedup of ten BiCGSTAB iterations with our best product for them (dark, and numbers) and with compressed",
+        f"COO (light) over ten iterations with the best product of {library} for them.",
         results.solver_note(cases),
         _diamonds_note(campaign, judging, library) if judged_median else "",
-        "Circles: all iterations in one launch, on the chip, over the library’s fastest." if chips else "",
+        "Circles: our solver on the chip, all iterations in one launch, over the library’s fastest." if chips else "",
         WHISKERS if any(bars.interval(case) for bars in (ours, papers) for case in cases) else "",
         f"Medians: {'; '.join(medians)}." if medians else "",
         median_note,
-        f"Dashed: what {CITED} states, a median over the default of about {medians_text}." if published_medians else "",
-        f"The light diamonds alone are its counterpart: {judged_median:.2f}× in the median"
-        f"{f', and {tuned_median:.2f}× tuned further' if judging is not campaign and tuned_median else ''}."
+        f"Dashed: the median over the default that {CITED} states, about {medians_text}." if published_medians else "",
+        f"Only the light diamonds correspond to it; their median is {judged_median:.2f}×"
+        f"{f', or {tuned_median:.2f}× tuned further' if judging is not campaign and tuned_median else ''}."
         if published_medians and judged_median else "",
         results.kernels_note(campaign),
         measurement_note(campaign, "graph"),
@@ -277,7 +277,7 @@ def _diamonds_note(campaign: Campaign, judging: Campaign, library: str) -> str:
     """Return the sentence on the diamonds; those of the paper's kernels are of the campaign that judges its claims."""
     source = "" if judging is campaign else f" as published, of campaign {judging.name} on the same model of GPU"
     return (
-        f"Diamonds on a bar: over the one with {library}’s default for CSR, as in the paper, ours (dark) and the "
+        f"Diamonds: speedup over BiCGSTAB with {library}’s default for CSR, as in the paper, of ours (dark) and the "
         f"paper’s kernels{source} (light)."
     )
 

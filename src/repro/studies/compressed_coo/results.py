@@ -164,7 +164,7 @@ def median_cases_and_note(cases: Sequence[Times]) -> tuple[list[Times], str]:
     known_cases = [case for case in cases if case.n]
     return (
         known_cases,
-        f"Medians are over all {len(known_cases)} problems: none has more than {LARGE:,} rows, as the paper’s have.",
+        f"Medians are over all {len(known_cases)} problems; unlike the paper’s, none has more than {LARGE:,} rows.",
     )
 
 
@@ -175,23 +175,22 @@ def fastest_formats(cases: Sequence[Times]) -> str:
         return ""
     formats = Counter(format_of(case) for case in timed_cases)
     formats_text = ", ".join(f"for {name} on {count}" for name, count in formats.most_common())
-    return (
-        f"{library_of(timed_cases[0].case.campaign)}’s fastest of all is {formats_text} of {len(timed_cases)} problems."
-    )
+    library = library_of(timed_cases[0].case.campaign)
+    return f"{library}’s fastest routine is {formats_text} of {len(timed_cases)} problems."
 
 
 def solver_note(cases: Sequence[Times]) -> str:
     """Return the sentences that say with which products, and with which of our layouts, BiCGSTAB runs."""
     choices = [choice for case in cases for choice in case.case.choices if choice.tuning == SOLVER]
     if not choices:
-        return "BiCGSTAB: ten iterations, with the products that were the fastest alone."
+        return "BiCGSTAB: ten iterations, with the products that are fastest alone."
     layouts = Counter(str(case.ours_solver.row.layout) for case in cases if case.ours_solver)
     layouts_text = ", ".join(f"{name} on {count}" for name, count in layouts.most_common())
     return (
-        "BiCGSTAB: ten iterations. Of each layout’s fastest product, ours has the one with the fastest iterations; the "
-        "library’s has the same choice of those of its routines that were the fastest alone."
-        + f" Ours is with {layouts_text} of {layouts.total()} problems." * bool(layouts)
-        + " On the chip: all iterations in one launch, the matrix in shared memory as far as it fits."
+        "BiCGSTAB: ten iterations. Ours uses, among the fastest products of all layouts, the one with the fastest "
+        "iterations; the library’s is chosen likewise among its routines that are fastest alone."
+        + f" Ours uses {layouts_text} of {layouts.total()} problems." * bool(layouts)
+        + " On the chip: all iterations in one launch, with the matrix in shared memory as far as it fits."
         * has_solver_on_chip(cases)
     )
 
@@ -210,7 +209,7 @@ def format_of(case: Times) -> str:
 def launch_sentence(cases: Sequence[Times]) -> str:
     """Return the sentence that counts problems whose times are mostly launch overhead; empty if there are none."""
     near_count = sum(case.case.is_mostly_launch(CLOCK, case[OURS] or case[COMPRESSED_COO]) for case in cases)
-    return f"In {near_count} problems (marked *) a time is mostly launch." if near_count else ""
+    return f"On {near_count} problems (marked *) a time is mostly launch overhead." if near_count else ""
 
 
 def unsearched_note(cases: Iterable[Times]) -> str:
@@ -226,8 +225,8 @@ def is_as_published(campaign: Campaign) -> bool:
 def kernels_note(campaign: Campaign) -> str:
     """Return the sentence on differences between the campaign's kernels of the paper and the published ones."""
     if is_as_published(campaign):
-        return "The paper’s kernels are as published: 256 threads and one chunk a block, no cache hints, K tuned."
-    return "The paper’s kernels are tuned further than published: fewer threads, more chunks a block, cache hints."
+        return "The paper’s kernels are as published: 256 threads and one chunk per block, no cache hints, K tuned."
+    return "The paper’s kernels are tuned further than published: fewer threads, more chunks per block, cache hints."
 
 
 # claims --------------------------------------------------------------------------------------------------------------

@@ -72,10 +72,10 @@ def matrices(campaign: Campaign, published: Published) -> Table:
     cases = results.all_times(campaign, published, results.precision_of(campaign))
     sizes = [case.n for case in cases if case.n]
     caption = [
-        f"The matrices. The paper took real, square matrices of more than {results.LARGE:,} rows from the SuiteSparse",
-        f"collection; here {sum(n > results.LARGE for n in sizes)} of {len(sizes)} are as large. Values repeat: most",
-        "chunks of the compressed COO with the fastest K look their values up in the table of the 256 most frequent;",
-        "else they are distinct.",
+        f"The matrices. The paper used real, square matrices of more than {results.LARGE:,} rows from the SuiteSparse",
+        f"collection; here {sum(n > results.LARGE for n in sizes)} of {len(sizes)} are as large. Values repeat if most",
+        "chunks of compressed COO, with the fastest K, look their values up in the table of the 256 most frequent;",
+        "otherwise they are distinct.",
         unavailable_note(campaign),
     ]
     return table_of(MATRIX_COLUMNS, cases, join_sentences(caption))
@@ -104,12 +104,12 @@ def chunks(campaign: Campaign, published: Published) -> Table:
         *(_encoding_column(name) for name in shown_encodings),
     )
     caption = [
-        f"Percent of each problem’s chunks that have each encoding of Table 1 of {CITED}, in the compressed COO with",
-        "the fastest K. Rows: no indices (the chunk is one row), or 8-bit offsets from the chunk’s first row. Columns:",
-        "8-, 16- or 32-bit offsets from the chunk’s base column. Values: 8-bit indices into the table of the 256 most",
-        "frequent (table), or as they are (plain). K by events: the fastest by the other clock.",
+        f"Percentage of each problem’s chunks with each encoding of Table 1 of {CITED}, in compressed COO with the",
+        "fastest K. Rows: no indices (the chunk is one row), or 8-bit offsets from the chunk’s first row. Columns: 8-,",
+        "16- or 32-bit offsets from the chunk’s base column. Values: 8-bit indices into the table of the 256 most",
+        "frequent values (table), or unchanged (plain). K by events: the K that is fastest by the event clock.",
         f"Used by no chunk (rows/columns/values): {', '.join(unused)}." if used_encodings and unused else "",
-        f"{results.precision_of(campaign).capitalize()} precision. Nothing of the shares is published.",
+        f"{results.precision_of(campaign).capitalize()} precision. The paper does not print these shares.",
         results.kernels_note(campaign),
         closing_notes(campaign, "graph"),
     ]
@@ -169,14 +169,14 @@ def problems(campaign: Campaign, published: Published) -> Table:
     )
     caption = [
         results.unsearched_note(cases),
-        "Ours: the fastest of all our variants. Compressed COO and COO: the fastest K and number of chunks a block of",
-        f"the paper’s formats. {library_of(campaign)}: its fastest routine for CSR, for COO and of all. Of floor: the",
-        "streaming floor’s time over the time; the floor streams the bytes of CSR, and who reads fewer can be above",
-        "it. Bytes: of the matrix, over those of CSR with 4-byte indices. GFLOPS: two operations for each of the",
-        "matrix’s own non-zeros, none for padding. Speedups are over the fastest of the library.",
+        "Ours: the fastest of all our variants. Compressed COO and COO: the paper’s formats with the fastest K and",
+        f"number of chunks per block. {library_of(campaign)}: its fastest routine for CSR, for COO, and of any format.",
+        "Of floor: the streaming floor’s time over the kernel’s; the floor streams the bytes of CSR, so formats that",
+        "read fewer bytes can exceed it. Bytes: those of the matrix over those of CSR with 4-byte indices. GFLOPS: two",
+        "operations per non-zero of the matrix, none for padding. Speedups: over the library’s fastest routine.",
         results.solver_note(cases),
         _cold_note(campaign),
-        "Nothing of this is published.",
+        "The paper prints none of these numbers.",
         results.kernels_note(campaign),
         measurement_note(campaign, "graph"),
         launch_note(marked_count, len(timed_cases)),
@@ -190,7 +190,7 @@ def problems(campaign: Campaign, published: Published) -> Table:
 def _cold_note(campaign: Campaign) -> str:
     """Return the sentence on times with a cold cache; empty if only one cache state was measured."""
     return (
-        "Cold: the variants that the graph clock chose and the routines that are the fastest then, with the L2 cache "
+        "Cold: the variants that the graph clock chose, and the routines that are fastest with a cold cache, with L2 "
         "overwritten before each launch, by the event clock."
         if "cold" in campaign.caches and campaign.cache == "warm"
         else ""
@@ -357,10 +357,10 @@ def medians(campaign: Campaign, published: Published) -> Table:
     )
     caption = [
         results.unsearched_note(cases),
-        f"What the text of {CITED} states for a V100 and an A100 (cuSPARSE of CUDA 11.0) in double precision, over the",
-        "routine that it compares with, and what we measured over the same routine and over faster ones. Paper’s",
-        "compressed COO: the fastest K and number of chunks a block of its format. Ours: the fastest of all our",
-        "variants, its own included. GFLOPS: two operations for each of the matrix’s own non-zeros, none for padding.",
+        f"Numbers in the text of {CITED} for a V100 and an A100 (cuSPARSE of CUDA 11.0, double precision), relative",
+        "to the routine that it compares with; ours are relative to that routine and to faster ones. Paper’s",
+        "compressed COO: its format with the fastest K and number of chunks per block. Ours: the fastest of all our",
+        "variants and the paper’s. GFLOPS: two operations per non-zero of the matrix, none for padding.",
         results.solver_note(cases),
         f"{precision.capitalize()} precision.",
         median_note,
@@ -432,21 +432,21 @@ def targets(campaign: Campaign, published: Published) -> Table:
     library = library_of(campaign)
     caption = [
         results.unsearched_note(cases),
-        f"What was aimed at and what was reached: speedups over routines of {library}, and memory over that",
-        "of CSR with 4-byte indices. Paper’s compressed COO: the fastest K and number of chunks a block of its format.",
-        "Ours: the fastest of all our variants, its own included. Values repeat where most chunks of the paper’s",
-        "compressed COO look them up in the table, else they are distinct. Worst: the least speedup, or the largest",
-        "memory. By the event clock all are chosen by it, too. Small problems: those that no other line but that of",
-        "all problems counts.",
+        f"Goals and measurements: speedups over routines of {library}, and memory relative to CSR with 4-byte",
+        "indices. Paper’s compressed COO: its format with the fastest K and number of chunks per block. Ours: the",
+        "fastest of all our variants and the paper’s. Values repeat if most chunks of the paper’s compressed COO look",
+        "them up in the table; otherwise they are distinct. Worst: the smallest speedup, or the largest memory. Lines",
+        "by the event clock compare variants chosen by that clock. Small problems count only in their own line and in",
+        "that of all problems.",
         _cold_note(campaign),
-        "Reported: no number is wanted.",
+        "Reported: there is no goal.",
         results.solver_note(cases),
         f"{precision.capitalize()} precision.",
         median_note,
         results.kernels_note(campaign),
         measurement_note(campaign, "graph"),
         claims.target_device_note(campaign),
-        "SciPy is asked for CSR alone." * campaign.on_cpu,
+        "SciPy runs with CSR only." * campaign.on_cpu,
         unavailable_note(campaign),
     ]  # fmt: skip
     return Table(tuple(columns), rows, join_sentences(caption))

@@ -67,21 +67,21 @@ MIN_OVER_POINT = "per element over per point, least"
 MAX_OVER_POINT = "per element over per point, most"
 #: Sentences on inconsistencies in the text, which tables and figures print beside its numbers.
 GAIN_CONTRADICTS = (
-    "The text contradicts itself: by section 3.4 per element gains less over per point for P = 2 and 3, by section "
-    "3.4.1 the relative difference is larger there; section 3.4.1 states over 2× and over 3×, the conclusions 2× to 6×."
+    "The text contradicts itself: per element gains less over per point for P = 2 and 3 in section 3.4, but more in "
+    "section 3.4.1. Section 3.4.1 states over 2× and over 3×, the conclusions 2× to 6×."
 )
 CELLS_CONTRADICT = (
-    "The text’s ⌈1/c⌉ cells a direction with ⌊x/c⌋ as index leave a last cell that is cut off, and a halo of one cell "
-    "that wraps onto it is too thin: counts are made its way, all filtering with ⌊1/c⌋ equal cells."
+    "The text’s ⌈1/c⌉ cells per direction, with index ⌊x/c⌋, end in a cell that is cut off, and a halo of one cell "
+    "that wraps onto it is too thin. Only the counts follow the text; all filtering uses ⌊1/c⌋ equal cells."
 )
 CAPACITY_CONTRADICTS = (
-    "The text names pairs that a block has no room for of degree 2 only; by its own formula (32, 20), (36, 18) and "
-    "(36, 20) of degree 1 do not fit into 48 kB either."
+    "The text names pairs without room in a block only for degree 2; by its own formula (32, 20), (36, 18) and (36, "
+    "20) of degree 1 do not fit into 48 kB either."
 )
 WIDTHS_CONTRADICT = (
-    "What does not fit in the text: width 8 has a gain of degree 2 and is not among its widths there; it calls about "
-    "half of the full width the best with quadratic polynomials, where 16 of 150 gains most, and 18 of 36 with linear "
-    "ones."
+    "The text contradicts itself: width 8 has a gain for degree 2 but is not among the listed widths; about half of "
+    "the full width is called the best for quadratic polynomials, where 16 of 150 gains most; for linear ones 18 of 36 "
+    "does."
 )
 
 

@@ -100,11 +100,10 @@ def contour_formula() -> str:
     evaluations = ", ".join(str(evaluation_operations(degree)) for degree in (1, 2, 3))
     gauss = ", ".join(str(gauss_points(degree)) for degree in (1, 2, 3))
     return (
-        f"Operations: ({evaluations}) an evaluation of the integrand for P = 1, 2, 3, of which a segment between knot "
-        f"lines takes ({gauss}), {SEGMENT_OPERATIONS} more a segment and {PAIR_OPERATIONS} a pair of a point "
-        "and a triangle; a fused multiplication and addition counts as two. They are those of contours, "
-        "of pairs and segments counted at 256 points, whatever a way does itself, so that rates are in "
-        "proportion to speeds."
+        f"Operations for P = 1, 2, 3: ({evaluations}) per evaluation of the integrand, with ({gauss}) evaluations per "
+        f"segment between knot lines, {SEGMENT_OPERATIONS} more per segment and {PAIR_OPERATIONS} per pair of a point "
+        "and a triangle; a fused multiply-add counts as two. For every method, the operations of contours are counted, "
+        "for pairs and segments at 256 points, so rates are proportional to speeds."
     )
 
 

@@ -392,11 +392,11 @@ def region_formula() -> str:
 
     degrees = " and ".join(map(str, REGION_DEGREES))
     return (
-        f"Operations of a region, counted in the kernels’ texts, for degrees {degrees}: of the paper’s "
-        f"{span(paper_point_operations)} at each of {span(full_width)} points and {PAPER_REGION_OPERATIONS} more; of "
-        f"ours {span(point_operations)} at each of {span(rule_points)}, {span(mode_operations)} for each of "
+        f"Operations per region, counted in the kernels’ sources, for degrees {degrees}: the paper’s kernel has "
+        f"{span(paper_point_operations)} at each of {span(full_width)} points and {PAPER_REGION_OPERATIONS} more; ours "
+        f"has {span(point_operations)} at each of {span(rule_points)} points, {span(mode_operations)} for each of "
         f"{span(lambda degree: mode_count(degree, 3))} modes, and {OWN_REGION_OPERATIONS} more. A division counts as "
-        "one, a fused multiplication and addition as two."
+        "one operation, a fused multiply-add as two."
     )
 
 

@@ -56,7 +56,7 @@ FLOOR = Method("floor", "floor", columns={"what": "stream"}, clock=PRODUCT_CLOCK
 #: The methods that run over several devices.
 DISTRIBUTED_METHODS = (OURS, ELEMENT)
 #: Message if nothing was measured over several devices.
-NO_DEVICES = "This campaign ran on one device: there is no time over several."
+NO_DEVICES = "This campaign ran on one device, so there are no times on several."
 
 
 def product(fields: int, clock: ClockName = PRODUCT_CLOCK) -> Method:
@@ -255,9 +255,7 @@ def tuned_sentence(fields: Sequence[Filtering]) -> str:
     if not choices:
         return "Neither was tuned further."
     same = all(field.tuned_settings(POINT_TUNED) == field.tuned_settings(ELEMENT_TUNED) for field in fields)
-    return (
-        f"Tuned, beside kernels to the letter: {'; '.join(choices)}; {'the same' if same else 'not the same'} of both."
-    )
+    return f"Tuned, in addition to the letter: {'; '.join(choices)}; {'the same' if same else 'not the same'} for both."
 
 
 def _alternatives(numbers: Iterable[float]) -> str:

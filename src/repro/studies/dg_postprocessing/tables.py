@@ -130,15 +130,14 @@ def filters(campaign: Campaign, published: Published) -> Table:
     fields = all_filterings(campaign, published)
     columns = (*FILTER_COLUMNS, *(PEAK_COLUMNS if any(field.peak for field in fields) else ()))
     caption = [
-        "A field filtered at its quadrature points. Per point and per element: the paper’s algorithms as the text has",
-        "them, with one block or one patch a multiprocessor, its sizes of cells, and the threads that it leaves open.",
+        "A field filtered at its quadrature points. Per point and per element: the paper’s algorithms as published,",
+        "with one block or patch per multiprocessor and its cell sizes; the text leaves the number of threads open.",
         tuned_sentence(fields),
-        "Ours: contours, per point; its gain is over the tuned kernels, and not over those of one block. Per element",
-        "over per point, one block: to the letter, where most of a large device is idle. Atomics: per element",
-        "without copies, all patches add to one solution by atomic operations, in any order, so that the last bits of",
-        "its values differ from launch to launch; those of all other ways do not.",
-        "Each with the fastest choice that the search timed. Speedups are above 1 where the",
-        "first is the faster.",
+        "Ours: contours, per point; its gain is over the tuned kernels, not over those with one block. Per element",
+        "over per point, one block: to the letter, which leaves most of a large device idle. Atomics: per element",
+        "without copies; all patches add to one solution by atomic operations, in any order, so the last bits differ",
+        "from launch to launch. All other methods are bitwise reproducible. Each method uses its fastest variant in",
+        "the search. Speedups are above 1 if the first method is faster.",
         contour_formula(),
         peak_sentence(fields),
         closing_notes(campaign, FILTER_CLOCK),
@@ -150,9 +149,9 @@ def peak_sentence(fields: list[Filtering]) -> str:
     """Return the sentence about the device's peak rate in double precision."""
     peak = next((field.peak for field in fields if field.peak), None)
     if peak is None:
-        return "The device’s largest rate in double precision is not known, so that no share of it is printed."
+        return "The device’s peak rate in double precision is unknown, so no share of it is printed."
     rate = f"{peak:,.0f}".replace(",", "\N{NO-BREAK SPACE}")
-    return f"Of the peak: of {rate} GFLOPS, two operations a cycle and lane at the device’s highest clock."
+    return f"Of the peak: share of {rate} GFLOPS, two operations per cycle and lane at the device’s highest clock."
 
 
 #: Numbers of fields to use if no product was timed, so that the table still has its columns.
@@ -166,16 +165,15 @@ def matrix(campaign: Campaign, published: Published) -> Table:
     fields = all_filterings(campaign, published)
     counts = sorted({number for field in fields for number in field.field_counts}) or list(DEFAULT_FIELD_COUNTS)
     caption = [
-        "The filter as a matrix with a block of modes a pair of a point and a triangle, applied to several fields at",
-        "once. Direct: the fastest by contours. Made in: counted, its memory taken, and computed. Direct over product:",
-        "of so many fields, one after the other filtered directly. Floor: a kernel that only reads the bytes of the",
-        "matrix and of a field and writes those of a result; of the floor: its time over that of the product. Library:",
-        "the fastest routine that multiplies with the same matrix as scalars in CSR, the routine that of one field;",
-        "ours over the library: how many times as fast our product is. Pays from: the number of fields from which",
-        "making the matrix and applying it to each field is faster than filtering each directly; none where",
-        "a product is not faster.",
+        "The filter as a matrix, with one block of modes per pair of a point and a triangle, applied to several fields",
+        "at once. Direct: the fastest contours kernel. Made in: time to count, allocate and compute the matrix. Direct",
+        "over product: filtering that many fields directly, one after the other, over one product. Floor: a kernel",
+        "that only reads the bytes of the matrix and a field and writes those of a result; of the floor: its time over",
+        "the product’s. Library: its fastest routine for the same matrix as scalars in CSR; the routine is named for",
+        "one field. Ours over the library: speedup of our product. Pays from: the number of fields from which making",
+        "the matrix and applying it is faster than filtering each field directly; empty if the product is not faster.",
         measurement_note(campaign, PRODUCT_CLOCK),
-        f"Filtering directly by the {FILTER_CLOCK} clock, making by the {HOST_CLOCK} clock.",
+        f"Direct filtering is timed by the {FILTER_CLOCK} clock, making the matrix by the {HOST_CLOCK} clock.",
         unavailable_note(campaign),
     ]
     return table_of(_matrix_columns(counts), fields, join_sentences(caption), MEAN_AND_LEAST)
@@ -246,11 +244,11 @@ def devices(campaign: Campaign, published: Published) -> Table:
     for number in numbers:
         columns += _device_columns(number)
     caption = [
-        "A field filtered over several devices of one host, and speed-ups over one of them by the same way, timed in",
-        "the same rounds. Ours: the points are dealt cell by cell in parts of equal work, as operations are counted,",
-        "all devices have the whole field, and values stay where they are computed. Gather: bringing them to the",
-        "first device, by itself; with it: the speed-up of both, one after the other. Per element: the paper’s, with",
-        "as many patches a device as one alone has, whose second stage adds up on the first device what all have.",
+        "A field filtered on several devices of one host, and speedups over one device with the same method, timed in",
+        "the same rounds. Ours: points are split cell by cell into parts of equal work (counted operations), each",
+        "device has the whole field, and values stay where they are computed. Gather: only copying them to the first",
+        "device; with it: the speedup of filtering and then gathering. Per element: the paper’s method; each device",
+        "has as many patches as a single one would, and a second stage adds up all solutions on the first device.",
         "" if numbers else NO_DEVICES,
         closing_notes(campaign, FILTER_CLOCK),
     ]
@@ -291,14 +289,14 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
         Column("max_gain", "max", gains, cell=error_gain_cell(unfiltered_errors, filtered_errors, LARGEST)),
     )
     caption = [
-        "Errors of a field against the function that it is the L² projection of, and of the filtered field, with h the",
-        "longest edge. They are in L² over the domain, by the quadrature whose points are filtered at, and the largest",
-        "at these points. A projection errs less there than elsewhere (by finer quadrature its",
-        "error in L² is about 1.3 times as large), so that gains are understated. The filtered values are those of",
-        "the kernels. Order: the logarithm of the ratio of errors over that of mean edges, against the next coarser",
-        "mesh of the same family and degree in this campaign. dG over filtered: above 1 the filter has brought the",
-        "field nearer to the function. A stencil is 3P + 1 longest edges wide: on meshes so coarse that it is as wide",
-        "as a wave, or whose triangles differ much in size, the filter takes more away than errors.",
+        "Errors of a field, the L² projection of a known function, before and after filtering, where h is the longest",
+        "edge. They are measured in L² over the domain, by the quadrature whose points are filtered, and as the",
+        "maximum at these points. A projection is more accurate there than elsewhere (with finer quadrature its error",
+        "in L² is about 1.3 times as large), so gains are understated. The filtered values come from the kernels.",
+        "Order: logarithm of the ratio of errors over that of the ratio of mean edges, relative to the next coarser",
+        "mesh of the same family and degree in this campaign. dG over filtered: above 1, filtering reduced the error.",
+        "A stencil is 3P + 1 longest edges wide: on meshes so coarse that it is as wide as a wave, or with triangles",
+        "of very different sizes, the filter also removes parts of the function.",
         unavailable_note(campaign),
     ]
     return table_of(columns, fields, join_sentences(caption))
@@ -330,12 +328,12 @@ def by_point(campaign: Campaign, published: Published) -> Table:
     fields = [field for field in all_filterings(campaign, published) if (field.triangles or 0) <= MAX_LOCAL_TRIANGLES]
     limit_text = f"{MAX_LOCAL_TRIANGLES:,}".replace(",", "\N{NO-BREAK SPACE}")
     caption = [
-        "Local h: at a vertex the longest edge of the triangles around it, linear between the three of a triangle. One",
-        "h: the longest edge of the mesh, as the text has it. Errors as in table-errors. Pairs: a point and an image",
-        "of a triangle that meets its stencil, mean of 256 points drawn at random. Times: the paper’s per-point way",
-        "with tuned cells and blocks, and of the same kernel with an h of each point: both clip triangles, since",
-        "contours on a device need triangles that are no wider than h. Above 1 local h is",
-        f"the better. Of meshes of up to {limit_text} triangles.",
+        "Local h: at a vertex, the longest edge of the triangles around it; linear within a triangle. One h: the",
+        "longest edge of the mesh, as in the text. Errors: as in table-errors. Pairs: a point and an image of a",
+        "triangle that meets its stencil, averaged over 256 random points. Times: the paper’s per-point method with",
+        "tuned cells and blocks, and the same kernel with an h per point. Both clip triangles, because contours on a",
+        "device need triangles that are no wider than h. Ratios above 1 favour local h. Only meshes of up to",
+        f"{limit_text} triangles are shown.",
         closing_notes(campaign, FILTER_CLOCK),
     ]
     return table_of(LOCAL_COLUMNS, fields, join_sentences(caption))
@@ -360,12 +358,12 @@ def memory(campaign: Campaign, published: Published) -> Table:
         Column("overhead_measured", campaign.column, "copies over points", cell=_measured_overhead_cell),
     )
     caption = [
-        "Memory that the per-element way takes beside one solution: patches copy the points around their triangles;",
-        f"all copies but one of each point, over the points. {PATCHES} patches are those of Figure 3.7 of {CITED},",
-        "which prints no number: only that the overhead falls as meshes grow. 132: a patch a multiprocessor of an",
-        "H200. These do not depend on the device; the last column is what the paper’s way took on this one, a patch a",
-        "multiprocessor. A patch has copies of all points of the cells that its triangles’ stencils reach, so that its",
-        "share is about (1 + 4 w)² - 1 for 16 patches and a stencil w wide in a domain of width 1.",
+        "Memory that the per-element method needs beyond one solution, because patches copy the points around their",
+        f"triangles: the number of extra copies over the number of points. {PATCHES} patches are those of Figure 3.7",
+        f"of {CITED}, which prints no numbers and only states that the overhead falls as meshes grow; 132 is one patch",
+        "per multiprocessor of an H200. These columns do not depend on the device. The last column is what the paper’s",
+        "method needed on this device with one patch per multiprocessor. A patch copies all points of the cells that",
+        "its triangles’ stencils reach: about (1 + 4 w)² - 1 for 16 patches and a stencil of width w, domain width 1.",
         unavailable_note(campaign),
     ]
     return table_of(columns, fields, join_sentences(caption))
@@ -439,12 +437,12 @@ def tests(campaign: Campaign, published: Published) -> Table:
         if name not in published_counts and (field.degree == COUNTED_DEGREE or field.degree is None)
     ]
     caption = [
-        f"Pairs of a point and a triangle that are tested for intersection, P = {COUNTED_DEGREE}, published in",
-        f"Table 3.1 of {CITED} and ours; they do not depend on the device. Per point: triangles whose centroids lie in",
+        f"Pairs of a point and a triangle that are tested for intersection, P = {COUNTED_DEGREE}: published in",
+        f"Table 3.1 of {CITED}, and ours; they do not depend on the device. Per point: triangles with centroids in",
         "the cells around the stencil, with a halo of one cell; per element: points in the cells around the triangle’s",
-        "box (eq. 3.1). Ratio: per point over per element. The text names neither the family of Table 3.1’s meshes nor",
-        "its points: with six points a triangle and stencils that wrap, our meshes of low variance give its counts, so",
-        "that they stand beside it; the published meshes are not public, and have about as many triangles as ours.",
+        "box (eq. 3.1). Ratio: per point over per element. The text names neither the mesh family nor the points of",
+        "Table 3.1. With six points per triangle and stencils that wrap around, our meshes of low variance reproduce",
+        "its counts, so they are compared; the published meshes are not public, but have about as many triangles.",
         CELLS_CONTRADICT,
         unavailable_note(campaign),
     ]
@@ -475,9 +473,9 @@ def machine(campaign: Campaign, published: Published) -> Table:
         Column[Record]("ours", campaign.column, "ours", cell=own_cell),
     )
     caption = [
-        "Published: as printed. Ours: what the device says of itself, the cache its last level; its bandwidth is that",
-        "of the fastest copy of the campaign, which reads and writes, and no peak. Clock: the highest; peak: of two",
-        "operations a cycle and a lane for double precision. The text has CUDA 5.0 in one place, nvcc 5.5 in another.",
+        "Published: as printed. Ours: as the device reports it. Cache: the last level. Bandwidth: not the peak, but",
+        "that of the campaign’s fastest copy, which reads and writes. Clock: the maximum. Peak: two operations per",
+        "cycle and lane for double precision. The text names CUDA 5.0 in one place and nvcc 5.5 in another.",
     ]
     return table_of(columns, [item for item in records if item["quantity"] != "model"], join_sentences(caption))
 
@@ -549,11 +547,11 @@ def losses(campaign: Campaign, published: Published) -> Table:
         if any(item.line.problem in replays_by_space[space] for space in SPACE_TITLES)
     ]
     caption = [
-        f"By how many percent the fastest kernel that `search: predicted` finds with {100 * BUDGET:g} % of them, at",
-        "least one, is slower than the fastest of the exhaustive search, on recorded times. It has learnt from the",
-        f"other fields of this campaign with the same degree; random: the mean over {SEEDS} samples of as many,",
-        f"{100 * NOTHING_FOUND:g} at the most.",
-        "Most times are the screening’s, of few launches; one below the best of the full protocol counts as no loss.",
+        "Loss in percent, on recorded times, of the fastest kernel that `search: predicted` finds with",
+        f"{100 * BUDGET:g} % of all kernels, at least one, compared with an exhaustive search. It learns from the",
+        f"other fields of this campaign with the same degree. Random: the mean over {SEEDS} random samples of that",
+        f"size, {100 * NOTHING_FOUND:g} at most. Most times are from screening, with few launches; a time below the",
+        "best of the full protocol is no loss.",
         sample_note(replays.values()),
         measurement_note(campaign, "event", "the search"),
         "" if items else "No field on tetrahedra of this campaign was searched in full.",
@@ -591,19 +589,18 @@ def targets(campaign: Campaign, published: Published) -> Table:
     cases = field_cases(campaign, published)
     fields = plane_fields(cases)
     caption = [
-        "What was aimed at and what was reached, on the paper’s thirty fields: meshes of low and of high variance of",
-        "five sizes, P = 1, 2, 3. Ours: filtering by contours. The paper’s per-element kernel, tuned: with the fastest",
-        "patches, threads and cells that were tried of it.",
+        "Goals and measurements on the paper’s thirty fields: meshes of low and high variance of five sizes, with",
+        "P = 1, 2, 3. Ours: filtering by contours. The paper’s per-element kernel, tuned: with the fastest patches,",
+        "threads and cells that were tried.",
         tuned_sentence(fields),
         "The library’s product: its fastest routine for the same matrix as scalars in CSR.",
-        "3D: a list of 2^20 regions of its mesh of cubes, 10 each way. Reported: no number is wanted. Cases:",
-        "how many fields have a number; where some have none, a verdict is of the others, and a note names what is",
-        "missing.",
+        "3D: a list of 2^20 regions of its mesh of 10 × 10 × 10 cubes. Reported: there is no goal. Cases: the number",
+        "of fields with a value; if some have none, the verdict covers the others, and a note names the missing ones.",
         contour_formula(),
         peak_sentence(fields),
         measurement_note(campaign, FILTER_CLOCK),
-        f"Products with the matrix by the {PRODUCT_CLOCK} clock where a line does not say another, making it by the",
-        f"{HOST_CLOCK} clock. Of direct filtering no other clock is recorded.",
+        f"Products with the matrix are timed by the {PRODUCT_CLOCK} clock unless a line names another, making it by",
+        f"the {HOST_CLOCK} clock. For direct filtering no other clock is recorded.",
         target_device_note(campaign),
         unavailable_note(campaign),
     ]
@@ -629,9 +626,9 @@ register_setup_costs(
     all_filterings,
     _setup_costs,
     PRODUCT_CLOCK,
-    setup=f"Set-up: making the filter’s matrix on the device, by the {HOST_CLOCK} clock, as if the library’s were "
-    "there already; a product is one with a field. When the matrix pays against filtering without one is in "
-    "table-matrix.",
+    setup=f"Set-up: building the filter’s matrix on the device, by the {HOST_CLOCK} clock, as if the library’s existed "
+    "already; a product is with one field. table-matrix shows when the matrix pays off compared with filtering "
+    "without one.",
 )
 
 

@@ -19,8 +19,8 @@ REFERENCE = (
 )
 #: Sentence that says which clock the published times were measured with, as far as known.
 PUBLISHED_CLOCK = (
-    "The author’s public code times by the host’s clock around 100 queued launches and one synchronisation, so "
-    "that what the host takes to launch may be in a time."
+    "The author’s public code measures times by the host clock around 100 queued launches and one synchronisation, so "
+    "they may include launch overhead of the host."
 )
 #: Name of the reading (interpretation) of the algorithms by the paper's text; other readings follow its code.
 TEXT_READING = "text"
@@ -85,9 +85,9 @@ def stated_product_means(published: Published) -> str:
     if len(values) < len(records):
         return ""
     return (
-        f"Published, K20c, in the mean of all graphs: a fragmented product takes {values[0]} the time of a "
-        f"defragmented one, that one {values[1]} the time of CSR’s, and ADCSR is {values[2]} as fast as HYB; single "
-        "times are in the paper’s bars alone."
+        f"Published means over all graphs (K20c): a fragmented product takes {values[0]} the time of a defragmented "
+        f"one, a defragmented one {values[1]} the time of CSR’s, and ADCSR is {values[2]} as fast as HYB; the paper "
+        "shows single times only as bars."
     )
 
 
@@ -118,7 +118,7 @@ def stated_graph_speedups(published: Published) -> str:
         points = stated_speedups(published, problem)
         if points:
             texts.append(f"{problem} {', '.join(f'{value} over {devices}' for devices, value in points)}")
-    return f"Published of Tesla M2090, iterations within the kernel: {'; '.join(texts)}." if texts else ""
+    return f"Published for Tesla M2090, iterations within the kernel: {'; '.join(texts)}." if texts else ""
 
 
 def stated_device_means(published: Published) -> list[str]:

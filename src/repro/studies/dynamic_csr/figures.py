@@ -119,26 +119,26 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         panel("streaming: the whole matrix", STREAMING_BARS, "stream", "was not streamed into both", streaming),
     ]
     caption = [
-        "How many times faster than HYB. Left (the paper’s upper half): batch after batch is inserted, each followed",
-        f"by {PRODUCTS_PER_BATCH} products; the time of all of it, HYB’s over that of each format. Batches come by",
-        "row. A product needs nothing that a batch would change: dynamic CSR has its rows in bins by their sizes",
-        "before the first batch (the paper’s adaptive product), CSR has as many threads a row as suit its mean size,",
-        "more for longer rows.",
-        "HYB sorts its coordinates with every batch. CSR is made again with every batch: rows are counted, sizes added",
-        "up and rows copied, or cuSPARSE’s csrgeam2 adds the batch.",
+        "Speedup over HYB. Left (the paper’s upper half): batches are inserted one after the other, each followed by",
+        f"{PRODUCTS_PER_BATCH} products; HYB’s total time over that of each format. Batches are sorted by row.",
+        "Products use nothing that a batch would change: dynamic CSR bins its rows by their sizes before the first",
+        "batch (the paper’s adaptive product), CSR uses as many threads per row as suit its mean row, more for longer",
+        "rows. HYB sorts its coordinates with every batch. CSR is rebuilt with every batch: rows are counted, sizes",
+        "summed and rows copied, or cuSPARSE’s csrgeam2 adds the batch.",
         results.geam_sentence(campaign),
         _papers_note(campaign) if has_papers else "",
-        "The paper’s graphs, and those in their place, have 50 batches of random entries, each 0.2 % of the matrix.",
-        "Sweeps, whose batches are of growing sizes, are not drawn." if sweeps else "",
-        "Right (its lower half): the grown matrix as one batch into an empty one, whose rows have a segment of mean",
-        "size; HYB’s time, its sort included, over dynamic CSR’s, the entries in the order of their rows or in any.",
+        "The paper’s graphs, and their stand-ins, get 50 batches of random entries, each 0.2 % of the matrix.",
+        "Sweeps, whose batches grow in size, are not drawn." if sweeps else "",
+        "Right (the paper’s lower half): the grown matrix is inserted as one batch into an empty one, whose rows have",
+        "a segment of mean size; HYB’s time, including its sort, over dynamic CSR’s, with entries by row or in any",
+        "order.",
         WHISKERS if has_whiskers else "",
         _means_sentence(cases),
-        f"{CITED} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
-        f"as {max_rate}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
-        f"DCSR’s, where an update is “1000 updates”, which it does not define: {marks_text}.",
-        f"{results.operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates",
-        "are.",
+        f"{CITED} states, for a {PUBLISHED_GPU}, a mean of {mean}× and a maximum of {best}× for streaming, and up",
+        f"to {max_rate}× for iterative updates. Its bars for streaming are recovered from Table 5.4 (HYB’s update over",
+        f"DCSR’s), where an update is “1000 updates”, which the text does not define: {marks_text}.",
+        f"{results.operation_precision(campaign).capitalize()} precision; the paper does not state the precision of",
+        "its updates.",
         measurement_note(campaign, results.OPERATION_CLOCK),
         cpu_note(campaign),
         remarks(lines),
@@ -158,11 +158,11 @@ def updates(campaign: Campaign, published: Published) -> Figure:
 def _papers_note(campaign: Campaign) -> str:
     """Return the sentence on the bars of the paper's updates."""
     judging = campaign.as_published
-    source = f", of campaign {judging.name} on the same model of GPU, over HYB there" if judging else ""
-    intervals = " Whiskers on them: 95 % intervals over the rounds of that campaign." if judging else ""
+    source = f", from campaign {judging.name} on the same GPU model, over HYB there" if judging else ""
+    intervals = " Their whiskers are 95 % intervals over the rounds of that campaign." if judging else ""
     return (
-        f"Light: the paper’s updates as we wrote them by its algorithms 4, 5 and 7{source}; they judge its claims, and "
-        f"have no bar where they were not timed.{intervals}"
+        f"Light: our implementation of the paper’s algorithms 4, 5 and 7{source}. It judges the paper’s claims, and "
+        f"has no bar where it was not timed.{intervals}"
     )
 
 
@@ -182,8 +182,8 @@ def _means_sentence(cases: Sequence[results.DynamicCase]) -> str:
         for bars in all_bars:
             numbers = [number for case in cases if (number := bars.number(case)) is not None]
             if numbers:
-                mean = f"{fmean(numbers):.2f}× in the mean of {len(numbers)}"
-                texts.append(f"{updates}, {bars.label}: {mean}, as much as {max(numbers):.2f}×")
+                mean = f"mean {fmean(numbers):.2f}× over {len(numbers)}"
+                texts.append(f"{updates}, {bars.label}: {mean}, at most {max(numbers):.2f}×")
     return f"Measured: {'; '.join(texts)}." if texts else ""
 
 
@@ -213,11 +213,11 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         for case in timed_cases
     )
     caption = [
-        "GFLOPS of y = A x with the grown matrix: two operations for each of its entries, none for padding.",
-        "CSR, DCSR: so many threads a row, the best number of them; DCSR as the batches left it, and with one segment",
-        "a row. ADCSR: rows in bins by their sizes, a kernel a bin on a stream of its own, in the best state of the",
-        f"matrix. Lines: the fastest routine of {library_of(campaign)} for CSR. Circles: the fastest of all in one",
-        "launch, with one segment a row.",
+        "GFLOPS of y = A x with the grown matrix, counting two operations for each of its entries and none for",
+        "padding. CSR, DCSR: the best number of threads per row; DCSR as the batches left it, and with one segment per",
+        "row. ADCSR: rows in bins by their sizes, one kernel per bin, each on its own stream, in the matrix’s best",
+        f"state. Lines: the fastest routine of {library_of(campaign)} for CSR. Circles: the fastest of all products in",
+        "one launch, with one segment per row.",
         stated_product_means(published),
         measurement_note(campaign, results.PRODUCT_CLOCK),
         launch_note(near_count, len(timed_cases)),
@@ -258,16 +258,16 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
     most = max((count for cases in panels for case in cases for count in case.counts), default=1)
     lines = [cases[0].line for cases in panels]
     drawn_cases = [
-        "A launch each: one product a launch, y stays distributed, as in the paper. Alone: the same, products that",
-        "follow each other in a launch of all devices. With exchange: y is brought to all devices before the next, in",
-        "the fastest way. Overlapped: copies of x are under way while a device multiplies what it has itself.",
-        "Grey: as many times as fast as there are devices. Behind the lines: their values on the most devices.",
+        "A launch each: one product per launch, and y stays distributed, as in the paper. Alone: the same with several",
+        "products in one launch on all devices. With exchange: y is sent to all devices before the next product, in",
+        "the fastest way. Overlapped: x is copied while each device multiplies its own columns. Grey: linear speedup.",
+        "Numbers at the lines are values on the largest number of devices.",
         "Dashed: single precision." if len(campaign.precisions) > 1 else "",
         measurement_note(campaign, results.DEVICE_CLOCK),
         remarks(lines),
     ]
     caption = [
-        "Speed-up of y = A x with the grown matrix over one device, rows sorted by their sizes and dealt in turns.",
+        "Speedup of y = A x with the grown matrix over one device, with rows sorted by size and dealt out in turns.",
         *(drawn_cases if panels else [results.NO_DEVICES]),
         _published_sentence(published),
         unavailable_note(campaign),
@@ -290,7 +290,7 @@ def _published_sentence(published: Published) -> str:
     if not means_text:
         return ""
     return (
-        f"Published of two Tesla K20c, the mean of all graphs without an exchange: {means_text}. "
+        f"Published for two Tesla K20c, the mean over all graphs without an exchange: {means_text}. "
         f"{stated_graph_speedups(published)}"
     )
 

@@ -207,9 +207,7 @@ LIBRARY_CSR_OVER_OURS = compared_products(LIBRARY_CSR, OURS)
 
 #: cuSPARSE's sum of two matrices (see `runnables_baselines`); only a GPU with its driver can run it.
 GEAM_ROUTINE = "csrgeam2"
-BY_HOST = (
-    "by the host’s clock, from an idle device to an idle device: events cannot time it, its launches count as well"
-)
+BY_HOST = "by the host clock, from an idle device to an idle device, including launches, because events cannot time it"
 #: Formats that can be updated; a library routine exists for only one of them.
 DCSR = Method("dcsr", "DCSR", columns={"format": "dcsr", "routine": None, "space": EXTENDED})
 DCSR_PUBLISHED = as_published(DCSR)
@@ -222,8 +220,8 @@ COO = Method("coo", "COO", columns={"format": "coo", "routine": None})
 def geam_sentence(campaign: Campaign) -> str:
     """Return the sentence on cuSPARSE's sum of two matrices: what its time includes, or why it has no time."""
     if campaign.on_cpu:
-        return f"cuSPARSE’s {GEAM_ROUTINE} runs on GPUs alone: it has no time here."
-    return f"{GEAM_ROUTINE} waits for counts in between, which is in its time."
+        return f"cuSPARSE’s {GEAM_ROUTINE} runs only on GPUs, so it has no time here."
+    return f"The time of {GEAM_ROUTINE} includes waiting for counts."
 
 
 class UpdateProtocol(NamedTuple):
@@ -334,16 +332,16 @@ def iterative_pair(format_method: Method) -> Callable[[DynamicCase], TimePair]:
 PRODUCT_COUNTS = (0, 1, 5, 20, 100)
 #: Explanation of the gain and its formula; used in the table's and in the figure's caption.
 GAIN_EXPLANATION = (
-    "What dynamic CSR gains over CSR that is made again with every batch: gain(n) = (R + n C) / (U + n F) with n "
-    "products after each batch. U: inserting a batch; R: the rebuild with it; F: a product of the fragmented matrix; "
-    "C: one with CSR. Both break even at n = (R − U) / (F − C): with more products dynamic CSR is the "
-    "slower, unless it is defragmented. Of graphs all batches are inserted one after the other, by row, and U and R "
-    "are their time over their number; R is the faster of counting, adding up and copying and of cuSPARSE’s "
-    "csrgeam2. Of sweeps each batch is inserted alone, in any order, and R counts, adds up and copies. F and C are "
-    "the fastest products of the matrix with all batches, C the library’s included."
+    "Gain of dynamic CSR over rebuilding CSR with every batch: gain(n) = (R + n C) / (U + n F) with n products after "
+    "each batch. U: inserting a batch; R: rebuilding with it; F: a product with the fragmented matrix; C: one with "
+    "CSR. Both break even at n = (R − U) / (F − C): with more products dynamic CSR is slower, unless it is "
+    "defragmented. For graphs, all batches are inserted one after the other, by row, and U and R are the average time "
+    "per batch; R is the faster of counting, summing and copying and of cuSPARSE’s csrgeam2. For sweeps, each batch is "
+    "inserted alone, in any order, and R counts, sums and copies. F and C are the fastest products with all batches "
+    "inserted, C including the library’s."
 )
 #: Words printed instead of the break-even number n if there is no such number.
-GAIN_WORDS = "Always, never: dynamic CSR is the faster, or the slower, for every n. From: it is the faster for more."
+GAIN_WORDS = "Always, never: dynamic CSR is faster, or slower, for every n. From: it is faster for more products."
 
 
 class Cost(NamedTuple):
@@ -448,7 +446,7 @@ def _rebuild_trade(times: Times, size: int | None) -> RebuildTradeoff | None:
 # several devices -----------------------------------------------------------------------------------------------------
 
 #: Sentence for a campaign without times over several devices.
-NO_DEVICES = "This campaign ran on one device: there is no time over several."
+NO_DEVICES = "This campaign ran on one device, so there are no times on several."
 #: How the result of a product is sent to all devices, with the names used in tables.
 EXCHANGE_TITLES = {"copies": "copies", "stores": "stores", "nccl": "NCCL"}
 #: How the result is sent to all devices while the product is still running.

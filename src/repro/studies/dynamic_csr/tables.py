@@ -52,7 +52,7 @@ from repro.studies.dynamic_csr.tables_products import MEAN
 from repro.words import PAPER
 
 #: Note for a table that shows published numbers beside our numbers if the campaign has other problems.
-OWN_MEANS = "A mean is over the problems of its own column: the published are of all the paper’s graphs, ours of ours."
+OWN_MEANS = "Each mean covers its own column: published means cover all graphs of the paper, ours cover our problems."
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ def graphs(campaign: Campaign, published: Published) -> Table:
     )
     caption = [
         "The matrices before the first batch of updates: sizes, and mean, standard deviation and maximum of the",
-        f"entries in a row, published in Table 5.1 of {CITED} and ours. Both are printed as the paper does: counts in",
-        "thousands (K) and millions (M) and the mean cut off; the deviation is about the mean that is cut off, and",
-        "rounded. The CSV file has ours in full.",
+        f"entries per row, published in Table 5.1 of {CITED} and ours. Both are printed as in the paper: counts in",
+        "thousands (K) and millions (M), the mean truncated, and the deviation from the truncated mean, rounded.",
+        "The CSV file has our numbers in full.",
         "They do not depend on the device.",
         unavailable_note(campaign),
     ]
@@ -140,12 +140,12 @@ def memory(campaign: Campaign, published: Published) -> Table:
     )
     caption = [
         "Memory of the matrices before the first batch of updates. HYB: its size in MiB (M), or in KiB (K) below one,",
-        "cut off. Dynamic CSR, with room for two, three and four segments a row, and CSR: fractions of that size.",
+        "truncated. Dynamic CSR, with room for two, three and four segments per row, and CSR: fractions of that size.",
         f"Published in Table 5.2 of {CITED}, and ours, which does not depend on the device. The paper counts values of",
-        "4 bytes, the table of segments but not the sizes of the rows, and gives HYB’s regular part the mean row,",
-        "cut off, then rounded up to a multiple of 4; its text has the mean itself. Everything: the sizes of the rows,",
-        "the table’s padding and the state as well; room for growth is in neither.",
-        "A stand-in has as many entries beyond HYB’s width as the published size of HYB implies, and so agrees with",
+        "4 bytes, and the table of segments but not the sizes of the rows. The width of its regular part of HYB is the",
+        "mean row, truncated and rounded up to a multiple of 4; its text names the mean itself. Everything: also the",
+        "sizes of the rows, the table’s padding and the state. Neither includes room for growth.",
+        "A stand-in has as many entries beyond HYB’s width as the published size of HYB implies, so it agrees with",
         "this table by construction.",
         OWN_MEANS,
         unavailable_note(campaign),
@@ -196,11 +196,11 @@ def conversions(campaign: Campaign, published: Published) -> Table:
     columns = _ratio_columns(campaign, titles, results.CONVERSIONS, results.COPY, "no copy from CSR to CSR was timed")
     caption = [
         "The time of a conversion over that of copying the three arrays of CSR.",
-        f"Published in Table 5.3 of {CITED}; ours of the grown matrix, in memory that is there already. Coordinates",
-        "come sorted by row; dynamic CSR comes with one segment a row, and becomes CSR by its defragmentation. HYB’s",
-        "regular part has the width that the paper’s Table 5.2 follows from.",
-        f"{results.operation_precision(campaign).capitalize()} precision; the paper does not say in which its",
-        "conversions are.",
+        f"Published in Table 5.3 of {CITED}; ours with the grown matrix, into memory allocated before. Coordinates",
+        "are sorted by row; dynamic CSR gets one segment per row, and becomes CSR by defragmentation. HYB’s regular",
+        "part has the width from which the paper’s Table 5.2 follows.",
+        f"{results.operation_precision(campaign).capitalize()} precision; the paper does not state the precision of",
+        "its conversions.",
         PUBLISHED_CLOCK,
         OWN_MEANS,
         measurement_note(campaign, results.OPERATION_CLOCK),
@@ -237,8 +237,8 @@ GRAPH_LINES = tuple(
 )
 #: Sentence that distinguishes our measurements from the paper's in tables of updates.
 PUBLISHED_SENTENCE = (
-    "DCSR: by our kernels. Published: by the paper’s algorithms 4, 5 and 7, a vector of four threads a row and the "
-    "mean row as slack; by row, its entries come with the bounds of their rows, in any order sorting them counts."
+    "DCSR: our kernels. Published: the paper’s algorithms 4, 5 and 7, with four threads per row and the mean row "
+    "length as slack. By row, the batch includes the bounds of its rows; in any order, the time includes sorting it."
 )
 
 
@@ -265,17 +265,17 @@ def updates(campaign: Campaign, published: Published) -> Table:
         *(_update_speedup_column(campaign, dcsr, hybrid) for dcsr, hybrid in UPDATES),
     )
     caption = [
-        "The time of an operation over that of one product with CSR, and that of HYB’s update over ours.",
-        f"Published in Table 5.4 of {CITED}, where an update is “1000 updates”, which it does not define. Ours is",
-        "another protocol: the whole grown matrix is streamed as one batch into an empty one, its entries by row or in",
-        "any order, those of the same place side by side; HYB’s update includes the sort of its coordinates that a",
-        "product asks for, and is spared reading back how many there are. HYB sort: of the coordinates that come in",
-        "any order. CSR product: our fastest with CSR.",
+        "The time of an operation over that of one product with CSR, and the time of HYB’s update over ours.",
+        f"Published in Table 5.4 of {CITED}, where an update is “1000 updates”, which it does not define. Our",
+        "protocol differs: the whole grown matrix is streamed as one batch into an empty one, with entries by row or",
+        "in any order and duplicates stored side by side. HYB’s update includes the sort of its coordinates that",
+        "products need, but not reading back their number. HYB sort: of coordinates in any order.",
+        "CSR product: our fastest with CSR.",
         PUBLISHED_SENTENCE
         if len(shown_operations) > len(OPERATIONS)
         else "DCSR: by our kernels; the paper’s were not measured.",
-        f"{results.operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates",
-        "are.",
+        f"{results.operation_precision(campaign).capitalize()} precision; the paper does not state the precision of",
+        "its updates.",
         PUBLISHED_CLOCK,
         OWN_MEANS,
         measurement_note(campaign, results.OPERATION_CLOCK),
@@ -327,7 +327,7 @@ def crossover(campaign: Campaign, published: Published) -> Table:
     caption = [
         results.GAIN_EXPLANATION,
         results.GAIN_WORDS,
-        "Nothing of this is published.",
+        "The paper prints none of these numbers.",
         f"{results.operation_precision(campaign).capitalize()} precision.",
         measurement_note(campaign, results.OPERATION_CLOCK),
         results.geam_sentence(campaign),
@@ -339,17 +339,16 @@ def crossover(campaign: Campaign, published: Published) -> Table:
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
     caption = [
-        "What was aimed at and what was reached. Updates: a batch alone into the matrix before the first batch; added:",
-        "entries of one place come beside each other; unique: each place once. HYB: the grown matrix as one batch into",
-        "an empty one, in the order of its rows. Rebuilding: counting, adding up and copying, in either order of the",
-        "entries, of batches alone and of all batches of a problem. Products: as in the table of products, where each",
-        "problem and precision is a case; fragmented: of graphs that have grown by a tenth, which sweeps have not.",
-        "Defragmentation: bytes moved in a second over those of a copy. Several devices: over the fastest product on",
-        "one.",
-        f"Updates, defragmentation and several devices: {results.operation_precision(campaign)} precision.",
+        "Goals and measurements. Updates: one batch into the matrix before the first batch; added: duplicates are",
+        "stored side by side; unique: each place is stored once. HYB: the grown matrix as one batch into an empty one,",
+        "sorted by row. Rebuilding: counting, summing and copying, for single batches and for all batches of a",
+        "problem, in both orders of the entries. Products: as in the table of products; each problem and precision is",
+        "a case. Fragmented: only graphs that have grown by a tenth, not sweeps. Defragmentation: bytes moved per",
+        "second, relative to a copy. Several devices: relative to the fastest product on one device. Updates,",
+        f"defragmentation and several devices: {results.operation_precision(campaign)} precision.",
         measurement_note(campaign, results.OPERATION_CLOCK),
-        f"Products, also over several devices: by the {results.PRODUCT_CLOCK} clock, where a line does not say events;",
-        "both clocks are recorded of them, events alone of the rest.",
+        f"Products, also over several devices, are timed by the {results.PRODUCT_CLOCK} clock unless a line names",
+        "events; everything else only by events.",
         target_device_note(campaign),
         unavailable_note(campaign),
     ]
@@ -396,7 +395,7 @@ def _stated(graphs: Sequence[Cases[Graph]], statement: Statement) -> tuple[Cell,
     quantity = CLAIMED[statement.quantity]
     cases = next((cases for graph in graphs if (cases := quantity.measure(graph).numbers)), [])
     if not cases:
-        return (Cell(notes=("of no graph was this measured",)), Cell(), Cell(), Cell(0))
+        return (Cell(notes=("not measured on any graph",)), Cell(), Cell(), Cell(0))
     numbers = [case.value for case in cases]
     return (ratio(quantity.value(cases)), ratio(min(numbers)), ratio(max(numbers)), Cell(len(numbers)))
 
@@ -431,16 +430,15 @@ def text(campaign: Campaign, published: Published) -> Table:
         *(Column(key, key, campaign.column) for key in ("ours", "least", "largest", "cases")),
     )
     caption = [
-        f"What the text of {CITED} states of all its graphs, and the same of ours; graphs whose batches are of growing",
-        "sizes are not among them. Streaming: the whole matrix as one batch, by row, into an empty one, HYB’s sort",
-        f"included. Iterative: batches, each followed by {PRODUCTS_PER_BATCH} products, as in Figure 5.3. As",
-        "published: updates by the paper’s algorithms 4, 5 and 7, products with four threads a row or by its bins.",
-        "Ours: updates by our kernels; products by the paper’s schedules, each with the best number of threads a row,",
-        "ADCSR in its best state; a case is a graph in a precision. In the order of their sizes:",
-        "ADCSR, defragmented, over the same with its rows stored by size. Memory: counted as the paper does, before",
-        "the first batch; it depends on no device. Two devices: a launch each, without an exchange.",
-        f"Updates and defragmentation: {results.operation_precision(campaign)} precision; the paper does not say in",
-        "which.",
+        f"Numbers that the text of {CITED} states over all its graphs, and ours; graphs with batches of growing sizes",
+        "are left out. Streaming: the whole matrix as one batch, by row, into an empty one, including HYB’s sort.",
+        f"Iterative: batches, each followed by {PRODUCTS_PER_BATCH} products, as in Figure 5.3. As published: updates",
+        "by the paper’s algorithms 4, 5 and 7, products with four threads per row or by its bins. Ours: updates by our",
+        "kernels; products by the paper’s schedules, each with the best number of threads per row, and ADCSR in its",
+        "best state. A case is a graph in a precision. In the order of their sizes: time of defragmented ADCSR over",
+        "that with rows stored by size. Memory: counted as in the paper, before the first batch; it does not depend on",
+        "the device. Two devices: one launch each, without an exchange. Updates and defragmentation:",
+        f"{results.operation_precision(campaign)} precision; the paper does not state its own.",
         measurement_note(campaign, results.OPERATION_CLOCK),
         f"Products, also on two devices: by the {results.PRODUCT_CLOCK} clock.",
         PUBLISHED_CLOCK,

@@ -109,13 +109,12 @@ def products(campaign: Campaign, published: Published) -> Table:
     timed_cases = [case for case in cases if case[OURS] or case[CSR]]
     marked_count = sum(case.case.is_mostly_launch(PRODUCT_CLOCK, case[OURS] or case[CSR]) for case in timed_cases)
     caption = [
-        "y = A x with the grown matrix, the base and all batches. The paper’s: so many threads a row, the best number",
-        "of them, for own CSR and for segments as the batches left them and with one segment a row; ADCSR: rows in",
-        "bins by their sizes, a kernel a bin on a stream of its own, in the best state of the matrix; HYB. Ours: the",
-        f"fastest of all in one launch, with one segment a row. {library_of(campaign)}: its fastest routine for CSR,",
-        "and of all, of the matrix with entries of one place summed up. Ratios of times: defragmented over own CSR",
-        "under the schedule that is the fastest for own CSR; fragmented over defragmented under the one that is the",
-        "fastest for fragmented.",
+        "y = A x with the grown matrix, the base and all batches. The paper’s: the best number of threads per row, for",
+        "own CSR, for segments as the batches left them, and for one segment per row; ADCSR: rows in bins by their",
+        "sizes, one kernel per bin, each on its own stream, in the matrix’s best state; HYB. Ours: the fastest of all",
+        f"products in one launch, with one segment per row. {library_of(campaign)}: its fastest routine for CSR and of",
+        "any format, with duplicates summed. Ratios of times: defragmented over own CSR, with the schedule that is",
+        "fastest for own CSR; fragmented over defragmented, with the one that is fastest for fragmented.",
         stated_product_means(published),
         measurement_note(campaign, PRODUCT_CLOCK),
         launch_note(marked_count, len(timed_cases)),
@@ -126,8 +125,8 @@ def products(campaign: Campaign, published: Published) -> Table:
 
 
 DISTRIBUTION_SENTENCE = (
-    "Rows are sorted by their sizes and dealt to the devices in turns, as in the paper; times are of a step, where "
-    "several follow each other in a launch of all devices."
+    "Rows are sorted by size and dealt to the devices in turns, as in the paper. Times are per step, with several "
+    "steps in one launch on all devices."
 )
 SPEEDUPS = statistics(ratio, {"mean": fmean, "worst": min})
 
@@ -171,15 +170,15 @@ def devices(campaign: Campaign, published: Published) -> Table:
     for number in counts:
         columns += _speedup_columns(number)
     caption = [
-        "y = A x with the grown matrix over several devices of one host, and speed-ups over one device by the same",
-        "schedule; beside it the fastest of all products on one device, by any schedule, this one included.",
+        "y = A x with the grown matrix on several devices of one host, and speedups over one device with the same",
+        "schedule; beside it the fastest product on one device with any schedule.",
         DISTRIBUTION_SENTENCE,
-        "A launch each: the product as the only step of a launch, as in the paper. Alone: y stays distributed, and x",
-        "is on each device before the clock starts. Exchange: y is brought to all devices, as the next x, in the",
-        "fastest way. Overlapped: either the columns of x that a device has itself are multiplied while copies of the",
-        "others are under way, or the product stores each number of y to all devices (fused), whichever is faster.",
-        "For both the unknowns are renumbered before the clock starts, so that the part of each device is contiguous.",
-        "Published of two Tesla K20c, the mean of all graphs without an exchange: "
+        "A launch each: one product per launch, as in the paper. Alone: y stays distributed, and x is on each device",
+        "before the clock starts. Exchange: y is sent to all devices, as the next x, in the fastest way. Overlapped:",
+        "either each device multiplies its own columns of x while it receives the others, or the product stores each",
+        "number of y on all devices (fused), whichever is faster. For both, the unknowns are renumbered before the",
+        "clock starts, so that each device’s part is contiguous.",
+        "Published for two Tesla K20c, the mean over all graphs without an exchange: "
         f"{', '.join(stated_device_means(published)) or 'nothing'}.",
         stated_graph_speedups(published),
         NO_DEVICES if not counts else "",
@@ -213,12 +212,12 @@ def exchange(campaign: Campaign, published: Published) -> Table:
     cases, counts = _measured_devices(campaign, published)
     columns = (DEVICE_NAME, PRECISION, *(column for number in counts for column in _exchange_columns(number)))
     caption = [
-        "A vector of which each device has a part is brought to all devices, without a product.",
-        "MB: what all devices send together, each its part to each of the others; GB/s: of the fastest way. Copies by",
-        "the driver; stores: a kernel that writes into the memory of the others; NCCL: its all-gather. Behind: the",
-        "fastest way behind a product. During: the faster of two ways, copies while the columns are multiplied that a",
-        "device has itself, or stores by the product. Cost: the share of a step, in the fastest of all these ways, by",
-        "which it is longer than the product whose result stays distributed.",
+        "A vector that is distributed over the devices is sent to all of them, without a product.",
+        "MB: bytes sent by all devices together, each sending its part to every other; GB/s: the rate of the fastest",
+        "way. Copies: by the driver; stores: by a kernel that writes into the other devices’ memory; NCCL: its",
+        "all-gather. Behind: the fastest way, after a product. During: the faster of two ways, copies while each",
+        "device multiplies its own columns, or stores by the product. Cost: the share of a step, in the fastest of all",
+        "these ways, that is added to a product whose result stays distributed.",
         NO_DEVICES if not counts else "",
         closing_notes(campaign, DEVICE_CLOCK),
     ]
@@ -276,6 +275,6 @@ register_setup_costs(
     _cases,
     _setup_costs,
     PRODUCT_CLOCK,
-    setup="Set-up: laying out the grown matrix from CSR, one segment a row, on one core of the host; where a note says "
-    "so, on the device. Bins of rows are not in it.",
+    setup="Set-up: building the grown matrix from CSR, with one segment per row, on one core of the host, or on the "
+    "device if a note states it. It does not include binning the rows.",
 )

@@ -52,12 +52,12 @@ def flops(campaign: Campaign, published: Published) -> Figure:
     lines = [case.line for case in cases]
     library = library_of(campaign)
     caption = [
-        "GFLOPS of whole products, from factors on the device to C there: two operations for each multiplication that",
-        "C takes, over the time. All products sorted by row and column; the paper’s kernels, rows sorted in shared",
-        "memory; ours in one phase with the kernels that are expected to be the fastest, and with those that the",
-        f"search chose, and in two phases with those; and in one launch. {library}: its fastest routine for each",
-        "product, and ticks for its others.",
-        "Where the search had sorts alone, what it chose for one phase is left out." * searched_sorts_alone(cases),
+        "GFLOPS of whole products, from factors on the device to C on the device, counting two operations for each",
+        "multiplication. Methods: all products sorted by row and column; the paper’s kernels, which sort rows in",
+        "shared memory; ours in one launch, in one phase with the kernels expected to be fastest or with those that",
+        f"the search chose, and in two phases with the latter. {library}: its fastest routine for each product, and",
+        "ticks for its others.",
+        "The search’s choice for one phase is left out where it tried only sorts." * searched_sorts_alone(cases),
         f"{results.precision_of(campaign).capitalize()} precision.",
         measurement_note(campaign, results.HOST),
         remarks(lines),
@@ -124,10 +124,10 @@ def setup(campaign: Campaign, published: Published) -> Figure:
     lines = [case.line for case in cases]
     share = study.published_range(published, study.SHARE_MIN, study.SHARE_MAX)
     caption = [
-        "The phases of the set-up with our kernels, medians of each by events in samples of their own; one that waits",
-        "for a size reads what the host takes as well. Left: level by level, the finest first; a line parts two",
-        "levels. Right: shares of the phases, all levels together, the Galerkin products R·(A·P) first.",
-        f"Left out, as they are only squared: {', '.join(squared)}." if squared else "",
+        "The phases of the set-up with our kernels: medians by events, in separate samples. A phase that waits for a",
+        "size includes host time. Left: level by level, the finest first, separated by lines. Right: shares of the",
+        "phases over all levels, the Galerkin products R·(A·P) first.",
+        f"Left out because they are only squared: {', '.join(squared)}." if squared else "",
         _published_share(share, campaign.on_cpu),
         cpu_note(campaign),
         f"{results.precision_of(campaign).capitalize()} precision.",
@@ -318,15 +318,15 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     }
     lines = [case.line for case in cases]
     caption = [
-        "How many times faster than with all products sorted by row and column, the method that the paper compares",
-        "with; axes are logarithmic, and bars begin at 1.",
-        "Left: the two products of the first level’s set-up, A·P and R·(A·P), their times added up; circles and",
-        "squares: each alone. Right: the whole set-up, in which everything else is the same. The paper’s kernels: rows",
-        "in bins by their products, sorted in shared memory. Ours: products by the fastest of ours in one phase and in",
-        "two, the set-up by the kernels that are expected to be the fastest, in one phase.",
-        f"{library_of(campaign)}: its fastest routine for each product, which the paper does not compare with.",
+        "Speedup over sorting all products by row and column, the paper’s baseline. Axes are logarithmic, and bars",
+        "begin at 1.",
+        "Left: the two products of the first level’s set-up, A·P and R·(A·P), with their times added; circles and",
+        "squares show each alone. Right: the whole set-up, in which only the products differ. The paper’s kernels:",
+        "rows in bins by their products, sorted in shared memory. Ours: products by our fastest kernels in one phase",
+        f"or two; the set-up by the kernels expected to be fastest, in one phase. {library_of(campaign)}: its fastest",
+        "routine for each product; the paper does not compare with it.",
         WHISKERS if any(bar.interval(case) for series in bars.values() for bar in series for case in cases) else "",
-        f"Neither was tried of {', '.join(omitted_problems)}: not drawn." if omitted_problems else "",
+        f"Not drawn, because neither was tried: {', '.join(omitted_problems)}." if omitted_problems else "",
         _means(bars, cases),
         _published_speedups(published, is_gpu),
         cpu_note(campaign),
@@ -370,7 +370,7 @@ def _published_speedups(published: Published, is_gpu: bool) -> str:
         for name, number in _stated(published, quantity).items()
     ]
     return (
-        f"{CITED} states, for a {study.GPU}, upwards of {best:g}× at best, {short[0]:g}× to {short[1]:g}× for "
-        f"products no row of which has more than 2,048, and {', '.join(ratios)}: {drawn}. Its other bars are in the "
-        "figure alone."
+        f"{CITED} states, for a {study.GPU}, more than {best:g}× at best, {short[0]:g}× to {short[1]:g}× for "
+        f"matrices without a row of more than 2,048 products, and {', '.join(ratios)}: {drawn}. Its other bars are not "
+        "printed as numbers."
     )

@@ -240,7 +240,7 @@ def routines_of(products: Sequence[ProductTimes]) -> list[Method]:
 BIN_METHODS = {"sort": "sort", "hash": "hash table", "dense": "a sum a column"}
 BIN_MODES: Mapping[str, str] = {"one": "one phase", "numeric": "numeric phase"}
 #: Note for artifacts that show times of bins.
-OF_THE_SEARCH = "A kernel that was not chosen was not timed again: its time is the search’s."
+OF_THE_SEARCH = "Kernels that were not chosen were not timed again: their times are from the search."
 
 
 @dataclass(frozen=True)

@@ -131,10 +131,10 @@ def matrices(campaign: Campaign, published: Published) -> Table:
     ]
     caption = [
         f"Unknowns and non-zeros, published in Table 6.1 of {CITED} and ours; they do not depend on the device. The",
-        "paper’s are Poisson’s equation on a square or cubic grid, its boundary left out, by stencils of so many",
-        "points.",
+        "paper’s problems are Poisson’s equation on a square or cubic grid without its boundary; names give the number",
+        "of points of the stencil.",
         _without_boundary(published),
-        "Of a matrix of blocks: its unknowns, and every number of its blocks.",
+        "For a matrix of blocks, unknowns and numbers inside blocks are counted.",
         unavailable_note(campaign),
     ]
     return table_of(MATRIX_COLUMNS, cases, join_sentences(caption))
@@ -154,8 +154,8 @@ def _without_boundary(published: Published) -> str:
         return ""
     names = " and ".join(name for name, _ in sizes)
     return (
-        f"{names} are printed with {' and '.join(f'{entries}n' for _, entries in sizes)} non-zeros, as if no point lay "
-        "at the boundary, where rows are shorter; all others are printed as they are. Ours are what the grids give."
+        f"{names} are printed with {' and '.join(f'{entries}n' for _, entries in sizes)} non-zeros, as if no row were "
+        "shorter at the boundary; the others are printed correctly. Ours are the grids’ own numbers."
     )
 
 
@@ -184,21 +184,20 @@ def products(campaign: Campaign, published: Published) -> Table:
     cases = [times for cases in zip(*cases_by_precision, strict=True) for case in cases for times in case.products]
     library = library_of(campaign)
     caption = [
-        "C = A B of A·A and of the two products of the first level’s set-up, A·P with the prolongator P and R·(A·P)",
-        "with its transpose R. Products: multiplications that C takes; compression: products per entry of C, mean.",
-        "Whole products run from factors on the device to C there, and allocate memory on the way. Ours is the fastest",
-        "of four: one launch, where rows are alike; one phase, which cuts segments off as rows are done, with the",
-        "expected kernels; one phase with the kernels that the search chose for each bin; and two phases, sizes first,",
-        "with these. The paper’s: one phase, rows sorted in shared memory. All sorted: all products sorted by row and",
-        f"column, the method that the paper compares with. {library}: its fastest routine.",
-        "GFLOPS: two operations a product. Numeric phase: the numbers alone, into a C",
-        f"whose pattern is there, {'which SciPy has not' if campaign.on_cpu else 'the library’s of SpGEMMreuse'}.",
-        "Stored destinations: of each product the place in C is known, by a plan that is made before. The kernel by",
-        "events: that of one launch, into memory that is there; the library’s whole product by events, which wait for",
-        "the host as it does. Most MB at once: beside the factors.",
-        "Ratios: times over ours, above 1 where ours is the faster.",
+        "C = A B for A·A and for the two products of the first level’s set-up, A·P with the prolongator P and R·(A·P)",
+        "with its transpose R. Products: multiplications that C needs; compression: mean products per entry of C.",
+        "A whole product starts from factors on the device, leaves C there, and includes memory allocation. Ours is",
+        "the fastest of four: one launch, for rows of similar length; one phase, which cuts segments off as rows are",
+        "done, with the expected kernels; one phase with the kernels that the search chose for each bin; and two",
+        "phases, sizes first, with these kernels. The paper’s: one phase, rows sorted in shared memory. All sorted:",
+        f"all products sorted by row and column, the paper’s baseline. {library}: its fastest routine. GFLOPS: two",
+        "operations per product. Numeric phase: only the values, into a C with a known pattern",
+        f"({'SciPy has none' if campaign.on_cpu else 'the library’s: SpGEMMreuse'}). Stored destinations: a plan made",
+        "before contains each product’s place in C. The kernel by events: that of one launch, into allocated memory;",
+        "the library’s whole product by events includes waiting for the host. Most MB at once: in addition to the",
+        "factors. Ratios: times over ours, above 1 if ours is faster.",
         measurement_note(campaign, results.HOST),
-        f"Numeric phases by the {results.EVENT} clock.",
+        f"Numeric phases are timed by the {results.EVENT} clock.",
         unavailable_note(campaign),
     ]
     return table_of(_product_columns(library), cases, join_sentences(caption), _summary(cases))
@@ -291,9 +290,9 @@ def memory(campaign: Campaign, published: Published) -> Table:
         *(_memory_column(routine, f"{library_of(campaign)}, the same") for routine in results.routines_of(cases)),
     )
     caption = [
-        "The most memory that a product takes at once beside its factors, with C, over the bytes of C as CSR with",
-        "indices of 4 bytes. All methods allocate from one pool, whose growth is measured.",
-        "On the CPU there is no such pool, and nothing is counted." if campaign.on_cpu else "",
+        "Peak memory of a product, including C but not its factors, over the bytes of C as CSR with 4-byte indices.",
+        "All methods allocate from one pool, whose growth is measured.",
+        "On the CPU there is no such pool, so nothing is counted." if campaign.on_cpu else "",
         f"{results.precision_of(campaign).capitalize()} precision.",
         f"Ours: {campaign.column}, campaign {campaign.name}.",
         unavailable_note(campaign),
@@ -325,12 +324,12 @@ def phases(campaign: Campaign, published: Published) -> Table:
     )
     caption = [
         "One phase: rows are binned by their products and computed; each row cuts off its segment when it is done, so",
-        "that none waits for another. Two phases: the symbolic one finds the sizes of all rows, which give their",
-        "places; the numeric one computes them. Count: products of rows, and bins; settle: what is left over is done",
-        "again, and C is cut to its size. Both with the kernels that the search chose. Whole: the product with its",
-        "allocations; steps: medians of each by events in samples of their own, so that they do not add up to it.",
-        f"Numeric alone: into a C whose pattern is there, by the {results.EVENT} clock.",
-        "Memory: the most bytes at once. Ratios are above 1 where one phase is the better; the worst is that for it.",
+        "none waits for another. Two phases: the symbolic phase finds the sizes of all rows, which give their places;",
+        "the numeric phase computes them. Count: products per row, and bins; settle: failed rows are computed again,",
+        "and C is cut to its size. Both use the kernels that the search chose. Whole: the product with its",
+        "allocations; steps: medians by events in separate samples, so they do not add up to the whole. Numeric alone:",
+        f"into a C with a known pattern, by the {results.EVENT} clock. Memory: peak bytes. Ratios above 1 favour one",
+        "phase; the worst is its smallest.",
         closing_notes(campaign, results.HOST, results.precision_of(campaign)),
     ]
     return table_of(columns, cases, join_sentences(caption), _summary(cases))
@@ -354,7 +353,7 @@ def _two_over_one_bytes(times: results.ProductTimes) -> Cell:
     return ratio(two_phase / one_phase if one_phase and two_phase else None)
 
 
-SEARCHED = "a time of the search: not chosen, and so not timed again"
+SEARCHED = "a time from the search: not chosen, so not timed again"
 
 
 @table(STUDY_NAME, "table-bins", title="The fastest kernel of each bin", numbering="ours")
@@ -378,12 +377,12 @@ def bins(campaign: Campaign, published: Published) -> Table:
         Column("lead", "lead", cell=lambda item: ratio(item.lead)),
     )
     caption = [
-        "The rows of one bin of a product alone, by the fastest kernel of each method: sorted in shared memory, as the",
-        "paper does; by a hash table in shared memory; with a sum for every column of C in global memory. One phase:",
-        "rows are binned by their products, and are stored in segments that are cut off. Numeric phase: rows are",
-        "binned by their entries and stored in their known places; no sort was tried. Kernel: lanes of a row, slots or",
-        "room, and rows of a block. Compression: products per entry of C. Won by: the fastest;",
-        "lead: the time of the next best method over its own.",
+        "Only the rows of one bin of a product, by the fastest kernel of each method: sorted in shared memory, as in",
+        "the paper; a hash table in shared memory; a sum for every column of C in global memory. One phase: rows are",
+        "binned by their products and stored in segments that are cut off. Numeric phase: rows are binned by their",
+        "entries and stored in their known places; no sort was tried. Kernel: lanes per row, slots or room per row,",
+        "and rows per block. Compression: products per entry of C. Won by: the fastest method; lead: the time of the",
+        "next best method over its time.",
         results.OF_THE_SEARCH,
         _wins(items),
         closing_notes(campaign, results.EVENT, results.precision_of(campaign)),
@@ -427,8 +426,8 @@ def _wins(items: Sequence[results.BinTimes]) -> str:
 
 
 IN_STEPS = (
-    "Phases: medians of each by events in samples of their own; one that waits for a size reads what the host takes as "
-    "well, and together they are not the whole."
+    "Phases: medians by events in separate samples. A phase that waits for a size includes host time, so the phases do "
+    "not add up to the whole."
 )
 OVER_SORT = "speedup over the sort of all"
 
@@ -472,12 +471,12 @@ def setup(campaign: Campaign, published: Published) -> Table:
         Column("published_share", f"published, {GPU}", shares, cell=published_share),
     )
     caption = [
-        "The set-up of smoothed aggregation, from the matrix on the device to all levels there: its whole time with",
-        "the Galerkin products R·(A·P) by our kernels, by the paper’s, and by a sort of all products. Complexity:",
+        "Set-up of smoothed aggregation, from the matrix on the device to all levels on the device: its whole time",
+        "with Galerkin products R·(A·P) by our kernels, by the paper’s, and by a sort of all products. Complexity:",
         "non-zeros of all levels over those of the finest.",
         IN_STEPS,
-        "Share: of the Galerkin products in the phases of all levels.",
-        f"Published, {GPU}: {CITED} states a share of {_percents(share)}, of all its problems; single times are not."
+        "Share: that of the Galerkin products in the phases of all levels.",
+        f"Published, {GPU}: {CITED} states a share of {_percents(share)} over all its problems, but no single times."
         if share
         else "",
         cpu_note(campaign),
@@ -545,8 +544,8 @@ def levels(campaign: Campaign, published: Published) -> Table:
     cases = results.all_times(campaign, published)
     lines = [Level(case, time) for case in cases for time in (*case.levels,) or (None,)]
     caption = [
-        "What makes the next level of each: its matrix’s sizes, all of it, and its phases. The levels before it are",
-        "there.",
+        "The set-up of one level, which makes the next one: its matrix’s size, the whole time, and its phases. The",
+        "finer levels exist already.",
         IN_STEPS,
         closing_notes(campaign, results.HOST, results.precision_of(campaign)),
     ]
@@ -589,9 +588,9 @@ SOLVE_COLUMNS: tuple[Column[results.ProblemTimes], ...] = (
 def solve(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: iterations, and solution time compared with set-up time."""
     caption = [
-        "Conjugate gradients with a V-cycle each, from x = 0 until the residual is",
-        f"{TOLERANCE:.0e} of the right side, which is A times a random vector; the set-up with our kernels. Both begin",
-        "with all that they need on the device. Nothing of this is published.",
+        "Conjugate gradients with a V-cycle per step, from x = 0 until the residual is",
+        f"{TOLERANCE:.0e} of the right-hand side, which is A times a random vector. The set-up uses our kernels. Both",
+        "start with all data on the device. The paper prints none of these numbers.",
         closing_notes(campaign, results.HOST, results.precision_of(campaign)),
     ]
     return table_of(SOLVE_COLUMNS, results.all_times(campaign, published), join_sentences(caption))
@@ -601,15 +600,15 @@ def solve(campaign: Campaign, published: Published) -> Table:
 def targets(campaign: Campaign, published: Published) -> Table:
     """One line for each target: wanted number, measured number and worst case; or the reason why none was measured."""
     caption = [
-        "What was aimed at and what was reached, on the paper’s eight problems and their 24 products: A·A, A·P and",
-        "R·(A·P) of each; of elasticity on those of three bodies, of squares on A·A of eight other matrices. Ours: the",
-        "fastest way to a whole product with our kernels, as in the table of products. Best that was run: the fastest",
-        "of the library’s routines, the paper’s kernels and the sort of all products. Cases: how many have a number;",
-        "where some have none, a verdict is of the others, and a note names what is missing.",
+        "Goals and measurements on the paper’s eight problems and their 24 products (A·A, A·P and R·(A·P) of each);",
+        "elasticity: the same products for three bodies; squares: A·A of eight other matrices. Ours: the fastest whole",
+        "product with our kernels, as in the table of products. Best other method: the fastest of the library’s",
+        "routines, the paper’s kernels and the sort of all products. Cases: the number of cases with a value; if some",
+        "have none, the verdict covers the others, and a note names the missing ones.",
         f"{results.precision_of(campaign).capitalize()} precision.",
         measurement_note(campaign, results.HOST),
-        f"Numeric phases, the library’s beside our whole products too: by the {results.EVENT} clock where a line does",
-        "not say another; whole products and set-ups are timed by the host’s alone.",
+        f"Numeric phases, also the library’s beside our whole products, are timed by the {results.EVENT} clock unless",
+        "a line names another; whole products and set-ups only by the host clock.",
         target_device_note(campaign),
         unavailable_note(campaign),
     ]
@@ -643,9 +642,9 @@ register_setup_costs(
     _cases,
     _setup_costs,
     results.EVENT,
-    setup="Set-up: a whole product of ours, which makes the pattern, by the host’s clock. Products here are numeric"
-    " phases, the numbers alone into a pattern that is there. Whole products take and leave CSR, without a set-up.",
-    analysis="Analysis: the whole product that comes before by SpGEMMreuse, by the host’s clock.",
+    setup="Set-up: our whole product, which creates the pattern, by the host clock. Products in this table are numeric"
+    " phases, only values into a known pattern. Whole products read and write CSR, without a set-up.",
+    analysis="Analysis: the first whole product by SpGEMMreuse, by the host clock.",
 )
 
 

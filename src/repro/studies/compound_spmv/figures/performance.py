@@ -62,9 +62,9 @@ def row_lengths(campaign: Campaign, published: Published) -> Figure:
     """Box plots of the number of entries per row, on a logarithmic axis."""
     lines = recorded_lines(campaign, published)
     caption = [
-        "Row lengths (entries in a row) of each matrix, on a logarithmic axis; empty rows are drawn at 0.",
+        "Row lengths (entries per row) of each matrix, on a logarithmic axis; empty rows are drawn at 0.",
         BOX,
-        f"Figure 3 of {CITED} prints no values; what is drawn is ours and does not depend on the device.",
+        f"Figure 3 of {CITED} prints no values; these are ours and do not depend on the device.",
         remarks(lines),
         unavailable_note(campaign),
     ]
@@ -76,10 +76,10 @@ def bandwidths(campaign: Campaign, published: Published) -> Figure:
     """Box plots of the matrix bandwidth of a row, in percent of the number of columns."""
     lines = recorded_lines(campaign, published)
     caption = [
-        "Bandwidth of the rows of each matrix: largest minus smallest column index, in percent of the number",
+        "Bandwidth of each matrix’s rows: largest minus smallest column index, as a percentage of the number",
         f"of columns (equation 3 of {CITED}).",
         BOX,
-        f"Figure 4 of {CITED} prints no values; what is drawn is ours and does not depend on the device.",
+        f"Figure 4 of {CITED} prints no values; these are ours and do not depend on the device.",
         remarks(lines),
         unavailable_note(campaign),
     ]
@@ -157,23 +157,21 @@ def _baseline_figure(campaign: Campaign, published: Published, number: int) -> F
     best = max(speedups, key=speedups.__getitem__, default="")
     noisy = sum(any(time.noisy for time in (case[PAPERS], case[LIBRARY]) if time) for case in cases)
     caption = [
-        f"Speedup over {library} in {precision} precision with (dark, and in numbers at the right) and without",
-        "(light) layout tuning.",
+        f"Speedup over {library} in {precision} precision with layout tuning (dark bars, and numbers at the right)",
+        "and without it (light bars).",
         f"The baseline is the fastest of all {library} routines and representations;"
-        + (" diamonds, and the second numbers, compare the tuned kernel with the routine that the papers used."
+        + (" diamonds, and the second numbers, compare with the routine that the papers used."
            if any(map(diamonds.number, cases)) else " the papers’ own choice was not timed."),
         f"Figure {number} of {CITED} prints no values; the published maximum over cuSPARSE on its GPUs is",
         f"{published_max}×"
         + (", which no CPU speedup is compared with." if campaign.on_cpu
-           else " (dashed), over the papers’ routine: the diamonds are its counterpart, on another GPU."),
+           else " (dashed), over the papers’ routine: compare it with the diamonds, on another GPU."),
         WHISKERS if any(map(tuned.interval, cases)) else "",
         f"Our largest: {speedups[best]:.2f}× ({best})." if best else "",
         kernels_note(campaign),
         clock_note(campaign),
-        launch_note(sum(row.has_star for row in rows), len(speedups)).replace(
-            ": marked.", " (marked *)."
-        ),
-        f"Noisy times take part in {noisy} of them." if noisy else "",
+        launch_note(sum(row.has_star for row in rows), len(speedups)).replace("Marked:", "Marked *:"),
+        f"{noisy} of them involve noisy times." if noisy else "",
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
@@ -255,17 +253,17 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     marked_count = sum(row.has_star for panel in panels for row in panel.rows)
     caption = [
         f"Speedup over the fastest {library} routine of any representation:",
-        "ours (dark, and in numbers) and the papers’ kernels (light), the winner of each." if extended
-        else "the winner of the papers’ kernels (light, and in numbers); the space `extended` was not searched.",
-        "The mark is what a kernel at the streaming floor would reach, which reads the bytes of CSR-AoS: one that",
-        "needs fewer bytes, or finds them in the cache, can pass it.",
+        "our winner (dark bars, and numbers) and the winner of the papers’ kernels (light bars)." if extended
+        else "the winner of the papers’ kernels (light bars, and numbers); the space `extended` was not searched.",
+        "The mark shows the streaming floor, which reads the bytes of CSR-AoS. Kernels that need fewer bytes, or find",
+        "them in the cache, can exceed it.",
         WHISKERS if any(bars.interval(case) for bars in (ours, papers) for case in cases) else "",
         f"Geometric means: {'; '.join(summaries)}." if summaries else "",
         unconfirmed_note((case.case, case[OURS], case[PAPERS]) for case in cases),
-        "Nothing of this is published.",
+        "The papers print none of these numbers.",
         kernels_note(campaign),
         measurement_note(campaign, "graph"),
-        f"In {marked_count} cases (marked *) a time is mostly launch." if marked_count else "",
+        f"In {marked_count} cases (marked *) a time is mostly launch overhead." if marked_count else "",
         remarks(lines),
         unavailable_note(campaign),
     ]  # fmt: skip
@@ -290,12 +288,12 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Figure:
     cases = [case for case in cases_of_conjugate_gradients(everything) if case[CHIP_CG]]
     chip = max((time.row.chip_bytes or 0 for case in cases if (time := case[CHIP_CG])), default=0)
     caption = [
-        "Time of an iteration over the bytes of the matrix as the solver on the chip stores it, both on logarithmic",
-        f"axes: on the chip, and over the fastest of our products and of {library_of(campaign)}’s in a graph.",
+        "Time of an iteration, against the bytes of the matrix as the solver on the chip stores it, on logarithmic",
+        f"axes: on the chip, and in a graph with our fastest product and with {library_of(campaign)}’s.",
         how_solved(campaign),
-        f"The vertical line is what the multiprocessors’ shared memory holds, {chip / MIB:.0f} MiB; values that repeat"
-        " let more of a matrix fit." if chip else "",
-        "Hollow: a part of the matrix is kept there." if any(map(_is_partly_on_chip, cases)) else "",
+        f"The vertical line marks the size of the multiprocessors’ shared memory, {chip / MIB:.0f} MiB; larger matrices"
+        " fit if values repeat." if chip else "",
+        "Hollow marks: only a part of the matrix stays there." if any(map(_is_partly_on_chip, cases)) else "",
         missing_problems_note(campaign, everything),
         measurement_note(campaign, "graph"),
         remarks([case.line for case in cases]),

@@ -152,13 +152,13 @@ def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str
     time_count = sum(int(np.isfinite(s.seconds).sum()) for s in surfaces)
     unit = "compute unit" if campaign.on_cpu else "SM"
     caption = [
-        f"Time over threads per block n_t and blocks per {unit} n_b: {title}, {PRECISION} precision.",
+        f"Time by threads per block n_t and blocks per {unit} n_b: {title}, {PRECISION} precision.",
         f"Figure {number} of {CITED} shows NX_MotorH67k on the GP100 and prints no values;",
-        f"ours is {problem}, {reason}. A white star marks the fastest pair, a cross one without a valid time;",
-        "blank pairs are outside of the device’s limits.",
+        f"ours is {problem}, {reason}. A white star marks the fastest pair, a cross a pair without a valid time;",
+        "blank pairs exceed the device’s limits.",
         f"{MARK} {problem}: {record.remark}." if is_marked(record) else "",
         f"{'; '.join(caption_counts)}." if caption_counts else "",
-        f"{screened_count} of {time_count} times are from the few launches of the screening.",
+        f"{screened_count} of {time_count} times are from screening, with few launches.",
         f"{failure_count} variants without a valid time." if failure_count else "",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
@@ -237,9 +237,9 @@ def panels(campaign: Campaign, published: Published) -> Figure:
             if points is not None:
                 points_by_problem.setdefault(line.label, {})[precision] = points
     caption = [
-        "Time of each layout’s fastest variant over the bytes of its matrix, relative to the fastest and to the",
-        f"smallest one of the problem in that precision, up to {SLOWEST:g}× and {LARGEST:g}×. Filled points and steps",
-        "are the Pareto front, listed in table-pareto; open points are beaten in time and in bytes.",
+        "Time of each layout’s fastest variant against the bytes of its matrix, relative to the problem’s fastest and",
+        f"smallest one in that precision, up to {SLOWEST:g}× and {LARGEST:g}×. Filled points and steps are the Pareto",
+        "front, listed in table-pareto; open points are beaten in both time and bytes.",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         remarks(lines),
@@ -290,8 +290,8 @@ def portability(campaign: Campaign, published: Published) -> Figure:
         )
     rows = {name: losses for name, losses in rows.items() if losses}
     caption = [
-        "By how many percent the winner of a search on one device is slower on another than the fastest there, as in",
-        "table-portability; a dot is a problem in one precision, a bar the median of a precision. The axis is linear",
+        "How much slower, in percent, one device’s winner is on another device than the fastest variant there, as in",
+        "table-portability. A dot is a problem in one precision, a bar the median of a precision. The axis is linear",
         "up to 1 % and logarithmic beyond.",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
@@ -349,13 +349,13 @@ def progress(campaign: Campaign, published: Published) -> Figure:
         if _step_count(replays) > 1 and space not in panel_replays
     ]
     caption = [
-        "By how many percent the fastest variant found so far is slower than the fastest of the exhaustive search,",
-        f"over the variants measured: median (full lines) and worst (dashed) of all problems and precisions ({cases}).",
+        "How much slower, in percent, the fastest variant found so far is than the fastest of the exhaustive search,",
+        f"against the number of measured variants: median (solid) and worst (dashed) of all cases ({cases}).",
         f"The axis ends at {LIMIT:g} %: the first variants of a search can be arbitrarily slow.",
-        "The predicted search has learnt from the other problems of the campaign, or from those of other entries",
-        f"alone; random is the mean over {SEEDS} samples.",
-        f"In {' and in '.join(empty_spaces)} every loss is above {LIMIT:g} %: not drawn." if empty_spaces else "",
-        f"In {' and in '.join(one_step_spaces)} the budget is one variant: not drawn." if one_step_spaces else "",
+        "The predicted search learns from the other problems of the campaign, or only from those of other entries;",
+        f"random is the mean over {SEEDS} samples.",
+        f"Not drawn, as all losses exceed {LIMIT:g} %: {' and '.join(empty_spaces)}." if empty_spaces else "",
+        f"Not drawn, as the budget is one variant: {' and '.join(one_step_spaces)}." if one_step_spaces else "",
         sample_note(replays_by_space.values()),
         measurement_note(campaign, "event", "the search"),
     ]
@@ -449,8 +449,9 @@ def _order_figure(campaign: Campaign, orders: Mapping[str, Order], clause: str) 
         if recordings
     }
     caption = [
-        f"By how many percent {clause}, is slower than joint tuning; a dot is a problem in one precision, a bar the",
-        f"median of a precision, {len(recordings)} dots a row. The axis is linear up to 1 % and logarithmic beyond.",
+        f"How much slower, in percent, {clause}, is than joint tuning. A dot is a problem in one precision, a bar the",
+        f"median of a precision, with {len(recordings)} dots per row. The axis is linear up to 1 % and logarithmic",
+        "beyond.",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
     ]

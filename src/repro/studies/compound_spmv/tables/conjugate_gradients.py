@@ -23,14 +23,14 @@ def how_solved(campaign: Campaign) -> str:
     tolerances = " and ".join(f"{TOLERANCES[precision]:g} in {precision}" for precision in campaign.precisions)
     return join_sentences(
         [
-            "Conjugate gradients of Chronopoulos and Gear, preconditioned by the diagonal, for A x = b from x = 0;",
-            f"b is A times a vector of random numbers. Each solver solves once, in at most {MAX_ITERATIONS:,}",
-            f"iterations, until the norm of b − A x is that of b times {tolerances} precision, which the host",
-            f"verifies. Timed are the first {TIMED_ITERATIONS} iterations together, or as many as that took:",
-            "µs are of one, the start shared among all.",
-            "On the chip: all iterations in one launch, the matrix in shared memory as far as it fits."
+            "Conjugate gradients by Chronopoulos and Gear, preconditioned by the diagonal, for A x = b from x = 0;",
+            f"b is A times a random vector. Each solver first solves once, in at most {MAX_ITERATIONS:,} iterations,",
+            f"until the norm of b − A x is at most that of b times {tolerances} precision; the host verifies this.",
+            f"Then the first {TIMED_ITERATIONS} iterations, or as many as the solve needed, are timed together; µs are",
+            "per iteration, including a share of the start.",
+            "On the chip: all iterations in one launch, with the matrix in shared memory as far as it fits."
             if not campaign.on_cpu
-            else "On a CPU the solver that stays on a GPU’s chip takes a launch for each phase, and keeps nothing.",
+            else "On a CPU, the solver for a GPU’s chip needs a launch per phase and keeps no data on the chip.",
         ]
     )
 
@@ -41,7 +41,7 @@ def missing_problems_note(campaign: Campaign, cases: Sequence[results.Times]) ->
     measured_problems = dict.fromkeys(case.line.problem for case in cases if case.case.is_measured)
     omitted_names = ", ".join(name for name in measured_problems if name not in tried_problems)
     return (
-        f"Not tried, as not symmetric (of complex numbers, Hermitian): {omitted_names}."
+        f"Left out, because not symmetric (complex: Hermitian): {omitted_names}."
         if omitted_names and tried_problems
         else ""
     )
@@ -113,9 +113,9 @@ def conjugate_gradients(campaign: Campaign, published: Published) -> Table:
     library = library_of(campaign)
     caption = [
         how_solved(campaign),
-        "In a graph: iterations with the same two kernels for vectors, and that one of the products that are the",
-        f"fastest alone which makes an iteration the fastest, of ours and of {library}’s. Matrix: megabytes as the",
-        "solver on the chip stores it, and the share that stays there. Iterations: to the tolerance.",
+        "In a graph: iterations with the same two vector kernels and, of the products that are fastest alone, the one",
+        f"with the fastest iteration, for ours and for {library}’s. Matrix: megabytes as stored by the solver on the",
+        "chip, and the share that stays there. Iterations: number needed to reach the tolerance.",
         missing_problems_note(campaign, everything),
         measurement_note(campaign, "graph"),
         remarks([case.line for case in cases]),

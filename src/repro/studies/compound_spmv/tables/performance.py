@@ -122,18 +122,18 @@ def floor(campaign: Campaign, published: Published) -> Table:
     cases = all_times(campaign, published)
     winners = [(case, best) for case in cases if (best := case[PAPERS])]
     caption = [
-        "Distance from the streaming floor: a kernel that only reads the bytes of the CSR-AoS matrix and of",
-        "the vector and writes the result. Of floor: the floor’s time over the time. GB/s: the bytes of",
-        "matrix (CSR-AoS), x read once and y written once, over the winner’s time, whatever its layout; with a",
-        "warm cache they need not come from memory. Beside them the bandwidth of a device copy that is",
-        "too large for the cache (bytes read and written) and what an empty kernel reads. Speedup: the",
-        "fastest routine’s time over the winner’s. Nothing of this is published.",
+        "Distance from the streaming floor, a kernel that only reads the bytes of the CSR-AoS matrix and of",
+        "the vector and writes the result. Of floor: the floor’s time over the winner’s. GB/s: the bytes of the",
+        "matrix (CSR-AoS), x and y, each moved once, over the winner’s time, whatever its layout; with a warm",
+        "cache they need not come from memory. Beside them, the bandwidth of a device copy that is too large for",
+        "the cache (bytes read and written) and the time of an empty kernel. Speedup: the fastest routine’s time",
+        "over the winner’s. The papers print none of these numbers.",
         kernels_note(campaign),
         problem_lines.measurement_note(campaign, "graph"),
         problem_lines.launch_note(
             sum(case.case.is_mostly_launch("graph", best) for case, best in winners), len(winners)
         ),
-        f"Winners with other variants within {100 * campaign.tie:g} % in the search:",
+        f"Winners tied with other variants in the search, within {100 * campaign.tie:g} %:",
         f"{sum(bool(best.ties) for _, best in winners)} of {len(winners)}.",
         problem_lines.unavailable_note(campaign),
     ]
@@ -144,18 +144,18 @@ def floor(campaign: Campaign, published: Published) -> Table:
 OWN = ("ours_own_MB", "ours_percent_of_own_floor", "own_floor_us", "reordered_percent_of_floor",
        "reordered_percent_of_own_floor")  # fmt: skip
 OWN_SAID = (
-    "Ours, own MB: of a winner that stores each pair of a symmetric matrix once, the megabytes of the matrix so stored"
-    " and of both vectors. Of its own floor: the time of a streaming kernel that moves these bytes, over the time; such"
-    " a winner moves fewer bytes than the floor, and may pass it, but not its own."
+    "Ours, own MB: if the winner stores each symmetric pair once, the megabytes of that format and both vectors. Of its"
+    " own floor: the time of a streaming kernel that moves these bytes, over the winner’s time. Such a winner moves"
+    " fewer bytes than the floor and may exceed it, but not its own floor."
 )
 
 
 #: Additional columns of a table if dependent launches were timed.
 CHAIN = ("dependent", "dependent_us", "dependent_percent_of_floor", "dependent_speedup", "dependent_speedup_over_ours")
 CHAIN_SAID = (
-    "Dependent launches: of our fastest variants, each launch in the graph starts before the previous one has ended,"
-    " loads the matrix meanwhile, and reads x once that one has ended. The library’s launches have none of it, nor have"
-    " those of any other column."
+    "Dependent launches of our fastest variants: each launch in the graph starts before the previous one has ended,"
+    " loads the matrix meanwhile, and then waits for it before reading x. The library and all other columns use"
+    " ordinary launches."
 )
 
 
@@ -178,20 +178,20 @@ def problems(campaign: Campaign, published: Published) -> Table:
     caption = [
         "" if searched else "Ours is absent: the space `extended` was not searched.",
         "Matrix: megabytes of CSR-AoS, and with both vectors.",
-        "Ours: the fastest variant of the papers’ space and of our own," if searched else "Winners are",
+        "Ours: the fastest variant of the papers’ space and ours," if searched else "Winners are",
         "chosen in the search and timed again beside the others. Papers’ space: the fastest of the papers’ layouts",
         "and schedules.",
         f"Fastest: the fastest {library} routine of any representation; papers’ choice: the routine that the",
-        "papers compare with. Of floor: the streaming floor’s time over the time. Speedups are over the fastest",
-        f"{library} routine unless the head says otherwise. Reordered: rows and columns in another order,",
-        f"where that is faster by more than a tie, beside the fastest {library} routine on the matrix in the",
-        "same order; permuting is not in the times.",
+        "papers compare with. Of floor: the streaming floor’s time over the kernel’s. Speedups are over the fastest",
+        f"{library} routine unless the heading names another. Reordered: rows and columns in another order, shown if",
+        f"it is faster by more than a tie, with the fastest {library} routine on the matrix in that order; times",
+        "exclude the permutation.",
         OWN_SAID if has_pairs else "",
         CHAIN_SAID if chained else "",
-        "By events: variants and routines that are the fastest by the event clock.",
-        "Cold: the same variants and the fastest routine with the L2 cache overwritten before each launch, by the event"
+        "By events: the variants and routines that are fastest by the event clock.",
+        "Cold: the same variants and the fastest routine, with L2 overwritten before each launch, by the event"
         " clock." if "cold" in campaign.caches and campaign.cache == "warm" else "",
-        "Nothing of this is published.",
+        "The papers print none of these numbers.",
         kernels_note(campaign),
         problem_lines.measurement_note(campaign, "graph"),
         problem_lines.launch_note(sum(case.is_mostly_launch for case in timed_cases), len(timed_cases)),
@@ -337,14 +337,14 @@ def counters(campaign: Campaign, published: Published) -> Table:
     ]
     profilers = dict.fromkeys(str(row["profiler"]) for _, row in counter_rows)
     caption = [
-        "What the GPU’s counters say of some of the kernels, for whole launches with a warm cache, medians over some",
-        "launches. Time by the profiler, which is longer than by our clocks. From memory: bytes read from DRAM; L2 to",
-        "L1: bytes that L1 missed. Hits in sectors of 32 bytes. Of peak: the busiest part of the cache’s pipeline.",
-        "Loads: requests of a warp to global memory, and sectors to each of them. Stall: for each instruction issued,",
-        "how many warps wait for data of a load. Active: of the warps that a multiprocessor can hold. Of a routine of",
-        "several kernels amounts are added, rates averaged by time, of waves and registers the most.",
+        "The GPU’s counters for some of the kernels: medians over several whole launches with a warm cache. Times are",
+        "the profiler’s, which are longer than by our clocks. From memory: bytes read from DRAM; L2 to L1: bytes that",
+        "missed L1. Hits: in sectors of 32 bytes. Of peak: the busiest part of the cache’s pipeline. Loads: a warp’s",
+        "requests to global memory, and sectors per request. Stall: warps that wait for loaded data, per instruction",
+        "issued. Active: share of the warps that a multiprocessor can hold. For a routine of several kernels, amounts",
+        "are added and rates averaged by time; waves and registers are the maximum.",
         f"Read by {' and '.join(profilers)} on {campaign.device}." if counter_rows else "",
-        "" if counter_rows else "No counters were recorded in this campaign; `repro counters` does, on a GPU.",
+        "" if counter_rows else "No counters were recorded in this campaign; `repro counters` records them, on a GPU.",
     ]
     return table_of(COUNTERS, counter_rows, problem_lines.join_sentences(caption), is_empty=not counter_rows)
 
@@ -581,26 +581,25 @@ def targets(campaign: Campaign, published: Published) -> Table:
     paper_cases = [case for case in cases if _is_paper_problem(case)]
     library = library_of(campaign)
     caption = [
-        "What was aimed at and what was reached: speedups of the best variant over routines of",
-        f"{library}, and its fraction of the streaming floor, over all problems and precisions that have the",
-        "times. Papers’ space: the best of the papers’ layouts and schedules. Ours: the best of those and of our own.",
-        "Any ordering: where a reordered matrix is faster, it is compared with the library’s fastest routine on the",
-        f"matrix in the same order: {reordered_count} of {len(cases)} cases; permuting is not in the times.",
-        "The papers’ choice: 4×4 and 3×3 BSR for quaternions and 3×3 blocks, CSR for complex numbers.",
-        "By the event clock variants and routines are chosen by it, too.",
+        "Goals and measurements: speedups of the best variant over routines of",
+        f"{library}, and its fraction of the streaming floor, over all problems and precisions with these times.",
+        "Papers’ space: the best of the papers’ layouts and schedules. Ours: the best of those and ours.",
+        "Any ordering: if a reordered matrix is faster, it is compared with the library’s fastest routine on the",
+        f"matrix in that order ({reordered_count} of {len(cases)} cases); times exclude the permutation. The papers’",
+        "choice: 4×4 and 3×3 BSR for quaternions and 3×3 blocks, CSR for complex numbers. Lines by the event clock",
+        "compare variants and routines chosen by that clock.",
         problem_lines.events_note(campaign),
         "" if campaign.on_cpu else PUBLISHED_CLOCK,
-        "With a cold cache the",
-        "variants are those that the graph clock chose, timed by events after the L2 cache was overwritten, and the",
-        "routines those that are the fastest then. Reported: no number is wanted.",
-        f"The papers’ own problems: {len({case.line.problem for case in paper_cases})}, rebuilt ones and stand-ins",
-        f"among them, {len(paper_cases)} cases. The fastest routine: of any representation.",
-        f"By the bytes of CSR-AoS {sizes[0]} cases are of 20 MB and more, and {sizes[1]} of these below 60 MB.",
+        "With a cold cache, the variants are those that the graph clock chose, timed by events after L2 was",
+        "overwritten, and the routines are the fastest in that state. Reported: there is no goal.",
+        f"The papers’ own problems: {len({case.line.problem for case in paper_cases})}, including rebuilt ones and",
+        f"stand-ins, {len(paper_cases)} cases. The fastest routine: of any representation.",
+        f"By the bytes of CSR-AoS, {sizes[0]} cases have 20 MB or more, {sizes[1]} of these less than 60 MB.",
         _pairs_note(sizes[2]),
-        "Conjugate gradients: µs of an iteration; a matrix fits where all of it stays in shared memory." * has_solvers,
+        "Conjugate gradients: µs per iteration; a matrix fits if all of it stays in shared memory." * has_solvers,
         CHAIN_SAID * has_chains,
-        "Prototype: a C++ prototype on an H200, on eight other matrices; of symmetric matrices one of pairs, on four",
-        "of these, seven cases.",
+        "Prototype: a C++ prototype on an H200, on eight other matrices; for symmetric matrices a prototype with",
+        "pairs, on four of these, seven cases.",
         kernels_note(campaign),
         problem_lines.measurement_note(campaign, "graph"),
         "" if count else f"Ours is absent: {NOT_SEARCHED}.",
@@ -614,13 +613,12 @@ def targets(campaign: Campaign, published: Published) -> Table:
 def _pairs_note(large: int) -> str:
     """Return the sentences on formats of pairs; `large` is the number of large symmetric matrices with a time."""
     if not large:
-        return "Symmetric: no format of pairs was timed on a matrix of 60 MB and more."
+        return "Symmetric: no format of pairs was timed on a matrix of 60 MB or more."
     return (
-        f"Symmetric: those on which a format of pairs was timed, {large} cases of 60 MB and more, by the graph clock."
-        " Without pairs:"
-        " the fastest variant of all other formats, chosen by the same search and timed in the same rounds. The floor"
-        " streams the bytes of CSR-AoS, and a format of pairs, which moves fewer, may pass it; its own floor streams"
-        " its own."
+        f"Symmetric: matrices on which a format of pairs was timed, {large} cases of 60 MB and more, by the graph "
+        "clock. Without pairs: the fastest variant of all other formats, chosen by the same search and timed in the "
+        "same rounds. The floor streams the bytes of CSR-AoS; a format of pairs moves fewer, so it may exceed the "
+        "floor. Its own floor streams its own bytes."
     )
 
 
@@ -638,5 +636,5 @@ register_setup_costs(
     all_times,
     lambda case: SetupCosts.packed(case, case[LIBRARY], case[LIBRARY_CSR], case[OURS] or case[PAPERS]),
     setup="Set-up: packing from CSR on the device (pairs, and all before version 0.4, on one core of the host), with "
-    "clustering and the test of symmetry. What `repro export` writes converts on the GPU instead.",
+    "clustering and the symmetry test. Exported libraries (`repro export`) convert on the GPU instead.",
 )

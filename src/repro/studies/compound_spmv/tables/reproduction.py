@@ -99,8 +99,8 @@ def memory(campaign: Campaign, published: Published) -> Table:
     caption = join_sentences(
         [
             "Memory of a matrix in double precision, with 4-byte indices and 8-byte values: the size as CSR",
-            "(3×3 entries: BSR), and each other format as a multiple of it; cuSPARSE is what the papers hand to",
-            "that library, a real 4×4 BSR matrix for quaternions.",
+            "(3×3 entries: BSR), and every other format as a multiple of it. cuSPARSE: the matrix that the papers pass",
+            "to that library, real 4×4 BSR for quaternions.",
             f"Published in Table 9 of {CITED}, and ours, which does not depend on the device.",
             unavailable_note(campaign),
         ]
@@ -159,12 +159,12 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
         [
             f"Best layout for {results.ENTRY_WORDS[entry]} entries in {precision} precision, and the speedup of layout",
             "tuning: time of the best schedule for CSR-AoS-AoS over time of the best layout and schedule.",
-            "The search chose by its first timing; ours are of the timing side by side afterwards, and can be below 1.",
+            "The search chose by its own times; ours are from timing side by side afterwards, and can be below 1.",
             f"Published in Table {number} of {CITED}.",
             results.kernels_note(campaign),
             results.clock_note(campaign),
             launch_note(marked_count, time_count),
-            f"Other layouts within {100 * campaign.tie:g} % of the best in the search are a tie and named below:",
+            f"Other layouts within {100 * campaign.tie:g} % of the best in the search are ties, named below:",
             f"{ties} of {time_count} cases.",
             others_note(campaign),
             cpu_note(campaign),
@@ -259,10 +259,9 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     caption = join_sentences(
         [
             "Precisions (SP single, DP double) in which the best dynamic schedule is faster than the best static",
-            f"one in the best layout; a difference within {100 * campaign.tie:g} % is a tie and counts as not",
-            "preferred (–);",
-            "a blank cell is not known, and where one precision alone has times it is named.",
-            f"Published in Table 8 of {CITED}, whose section 5.4 puts it at about {percent} % of all cases.",
+            f"one in the best layout. A difference within {100 * campaign.tie:g} % is a tie and counts as not",
+            "preferred (–). An empty cell is unknown; if only one precision has times, it is named. Published in Table",
+            f"8 of {CITED}, whose section 5.4 states about {percent} % of all cases.",
             results.kernels_note(campaign),
             results.clock_note(campaign),
             launch_note(own_count.marked, own_count.timed),
@@ -391,14 +390,13 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
     wins = [search.layouts_won for search in cases]
     least, most = (published.quantity(f"{extreme} registers") for extreme in ("fewest", "most"))
     caption = [
-        "How much the choice of schedule matters: median time of the slowest schedule over that of the",
-        "fastest, of each kind, in the best layout, over all schedules of the search, where the slow ones have",
-        "a few screening launches only. Registers: least and most of its kernels; spills: the most of any.",
-        f"Dynamic is the more sensitive one in {dynamic_count} of {len(spreads)} cases; over all searched layouts its",
-        f"best schedule beats static’s by more than {100 * campaign.tie:g} % in {sum(number for number, _ in wins)} of",
-        f"{sum(possible for _, possible in wins)}.",
-        f"Section 5.4 of {CITED} finds dynamic more sensitive, with {least} to {most} registers a thread",
-        "and no spills.",
+        "How much the choice of schedule matters: median time of the slowest schedule of each kind over that of",
+        "the fastest, in the best layout, over all schedules of the search; slow ones have only a few screening",
+        "launches. Registers: minimum and maximum over the kernels; spills: the maximum.",
+        f"Dynamic is more sensitive in {dynamic_count} of {len(spreads)} cases; over all searched layouts its",
+        f"best schedule beats the best static one by more than {100 * campaign.tie:g} % in",
+        f"{sum(number for number, _ in wins)} of {sum(possible for _, possible in wins)}. Section 5.4 of {CITED} finds",
+        f"dynamic more sensitive, with {least} to {most} registers a thread and no spills.",
         results.kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         launch_note(marked_count, len(spreads)),

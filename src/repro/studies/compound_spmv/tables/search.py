@@ -169,12 +169,12 @@ def ablation(campaign: Campaign, published: Published) -> Table:
         if len(own_rows) < len(rows):
             summary = [_idea_line(campaign, ALL, idea_losses(rows, rows.space == EXTENDED), sizes)]
     caption = [
-        "By how many percent the fastest variant of our space is slower when one idea is left out and all else is",
-        "tuned again, in the problem’s own order of unknowns, by the exhaustive search. Cases are pairs of problem and",
-        "precision; small ones are those whose matrix in CSR-AoS and both vectors fit into the L2 cache. Columns:",
-        "geometric mean over the small cases and over the larger ones; the worst case; and how many cases lose more",
-        f"than {100 * NOTABLE:g} %, of those that tried the idea.",
-        "The last line is the best of the papers’ space against the best of both.",
+        "How much slower, in percent, the fastest variant of our space becomes if one idea is left out and everything",
+        "else is tuned again, in the problem’s own order of unknowns, by the exhaustive search. A case is a problem in",
+        "a precision; it is small if its matrix in CSR-AoS and both vectors fit into the L2 cache. Columns: geometric",
+        "mean over the small cases and over the larger ones; the worst case; and how many of the cases that tried the",
+        f"idea lose more than {100 * NOTABLE:g} %.",
+        "The last line compares the best of the papers’ space with the best of both spaces.",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
         *(
@@ -195,7 +195,7 @@ def _idea_line(
     remarks = name_cell(campaign.problems[worst_loss.problem]).notes
     notable_count = sum(loss.ratio > 1 + NOTABLE for loss in losses)
     screened_count = sum(loss.screened for loss in losses)
-    note = f"in {screened_count} of {len(losses)} cases the best without was timed by the screening only"
+    note = f"in {screened_count} of {len(losses)} cases the best without it was only screened"
     return (
         Cell(name, notes=(note,) if screened_count else ()),
         *(_mean_slowdown_cell(loss.ratio for loss in losses if loss.cached is is_cached) for is_cached in sizes),
@@ -222,15 +222,15 @@ def _limit_notes(campaign: Campaign, frame: pd.DataFrame, own_rows: pd.DataFrame
         best = own_rows.groupby(CASE).beyond.min()
         count = int((best <= (NEAR_EMPTY - 1) * empty).sum())
         sentences += [
-            f"The clock’s own offset, an empty kernel’s {empty * 1e6:.2f} µs (median), is subtracted before ratios",
-            f"are formed; in {count} of {len(best)} cases our best time is within {NEAR_EMPTY:g}× of it, and a step of",
-            "the clock may be percents of what is left.",
+            f"The clock’s offset, an empty kernel’s {empty * 1e6:.2f} µs (median), is subtracted before ratios are",
+            f"formed. In {count} of {len(best)} cases our best time is within {NEAR_EMPTY:g}× of it, so one tick of",
+            "the clock may be several percent of the difference.",
         ]
     launches = own_rows.loc[own_rows.protocol == "screen", "event_launches"].dropna()
     if len(launches):
         sentences.append(
-            f"Times are of the full protocol where a variant had it; screened ones, of {launches.max()} launches at"
-            " most, scatter more, and one below the best of the full protocol counts as no loss."
+            f"Times are from the full protocol if a variant got it. Screened times, with at most {launches.max()}"
+            " launches, scatter more; one below the best of the full protocol is no loss."
         )
     cards = frame.groupby([*CASE, "space"]).device_uuid.first().unstack("space")
     papers = papers_space(campaign)
@@ -321,10 +321,10 @@ def fronts(campaign: Campaign, published: Published) -> Table:
             for index in layout_times.front
         ]
     caption = [
-        "Variants that no other beats both in time and in bytes of the matrix, from the smallest matrix to the fastest",
-        "product; of each layout the fastest variant in natural ordering takes part.",
-        f"In {singles} of {cases} cases one variant is the smallest and the fastest. How to weigh one against the",
-        f"other is left open by {CITED}; the key `memory_weight` does it.",
+        "Variants that no other beats in both time and bytes of the matrix, from the smallest matrix to the fastest",
+        "product, among the fastest variants of all layouts in natural ordering.",
+        f"In {singles} of {cases} cases one variant is both the smallest and the fastest. {CITED} leaves open how to",
+        "weigh time against memory; the key `memory_weight` sets it.",
         measurement_note(campaign, "event", "the search"),
     ]
     return table_of(FRONT_COLUMNS, points, join_sentences(caption))
@@ -360,10 +360,10 @@ def portability(campaign: Campaign, published: Published) -> Table:
         cells = (cell for cases in transfers_by_name.values() for cell in _summary_row([*cases.values()], statistic))
         summary.append((Cell(f"{statistic_name} of {counts_text}"), BLANK, *cells))
     caption = [
-        f"By how many percent the winner of a search on {campaign.column} is slower on another device than the fastest",
-        "there, and the winner there on this one: among the variants that both searches have timed, in the problem’s",
-        "own order of unknowns. Variants that are no finalists have the screening’s times, of few launches; one below",
-        "the best of the full protocol counts as no loss.",
+        f"How much slower, in percent, the winner on {campaign.column} is on another device than the fastest variant",
+        "there, and the winner there on this device, among the variants that both searches timed, in the problem’s own",
+        "order of unknowns. Variants that are not finalists have times from screening, with few launches; a time below",
+        "the best of the full protocol is no loss.",
         measurement_note(campaign, "event", "the search"),
         others_note(campaign),
         conflict_note(campaign),
@@ -406,8 +406,8 @@ ELSEWHERE: Learnt = {
     "both_unknown": ("GPU and problem unknown", lambda evaluation: evaluation.both_unknown),
 }
 LEARNT_ELSEWHERE = (
-    "“GPU unknown” has learnt from the campaigns beside this one on other GPUs alone; “GPU and problem unknown” from "
-    "them without that problem."
+    "“GPU unknown” learns only from the campaigns on other GPUs beside this one; “GPU and problem unknown” from these "
+    "without that problem."
 )
 
 
@@ -445,12 +445,12 @@ def prediction_losses(campaign: Campaign, published: Published) -> Table:
         )
         summary.append((Cell(f"{statistic_name} of {len(rows)}"), BLANK, *cells))
     caption = [
-        f"By how many percent the fastest variant that `search: predicted` finds with {100 * BUDGET:g} % of the",
-        "variants is slower than the fastest of the exhaustive search. Every search is replayed on recorded times.",
-        "“Problem unknown” has learnt from all other problems of this campaign, in both precisions; “entry unknown”",
-        f"from those of other entries alone; “random” is the mean over {SEEDS} random samples of as many variants.",
+        f"How much slower, in percent, the fastest variant that `search: predicted` finds with {100 * BUDGET:g} % of",
+        "the variants is than the fastest of the exhaustive search. Every search is replayed on recorded times.",
+        "“Problem unknown” learns from all other problems of this campaign, in both precisions; “entry unknown” only",
+        f"from those of other entries; “random” is the mean over {SEEDS} random samples of the same size.",
         LEARNT_ELSEWHERE if len(sources) > len(JUDGED) else "",
-        "Most times are the screening’s, of few launches; one below the best of the full protocol counts as no loss.",
+        "Most times are from screening, with few launches; a time below the best of the full protocol is no loss.",
         sample_note(replays_by_space.values()),
         measurement_note(campaign, "event", "the search"),
         "" if replays_by_space else "No problem of this campaign was searched in full.",
@@ -545,17 +545,17 @@ def strategies(campaign: Campaign, published: Published) -> Table:
         if recordings
     ]
     caption = [
-        "By how many percent the answers of other orders of tuning are slower than that of joint tuning, and how many",
-        f"variants each order tries, over {len(recordings)} pairs of problem and precision. Joint tuning takes the",
-        "fastest of the papers’ space, exhaustively searched. “Schedule” is tuned in CSR-AoS-AoS when it comes first.",
-        f"“Layout” is tuned under the schedule {customary or 'that is customary'} when it comes first: static, 256",
+        "How much slower, in percent, the result of tuning in another order is than that of joint tuning, and how many",
+        f"variants each order tries, over {len(recordings)} pairs of problem and precision. Joint tuning finds the",
+        "fastest variant of the papers’ space by exhaustive search. “Schedule” comes first in CSR-AoS-AoS.",
+        f"“Layout” comes first under the schedule {customary or 'that is customary'}: static, 256",
         "threads per block where the device has them, and as many blocks as fit.",
         "“n_t·n_b” tunes the product as one parameter, each with a rule that splits it, jointly with the rest.",
-        f"The question is that of section 5.4 of {CITED}; the schedule to begin with is our choice.",
+        f"Section 5.4 of {CITED} asks this question; the first schedule is our choice.",
         kernels_note(campaign),
         measurement_note(campaign, "event", "the search"),
-        "Answers timed by the few launches of the screening are rarely exact to the percent; one below the best of the",
-        "full protocol counts as no loss.",
+        "Times from screening, with few launches, are rarely exact to the percent; a time below the best of the full",
+        "protocol is no loss.",
         "" if recordings else "No problem of this campaign was searched in full.",
     ]
     return Table(columns, rows, join_sentences(caption))
@@ -570,7 +570,7 @@ def _order_row(name: str, answers: Sequence[OrderLoss], tie: float) -> tuple[Cel
     exact = int((losses <= tie).sum())
     tried_counts = [answer.tried for answer in answers]
     screened_count = sum(answer.screened for answer in answers)
-    notes = (f"{screened_count} of {len(answers)} answers timed by the screening only",) if screened_count else ()
+    notes = (f"{screened_count} of {len(answers)} results were only screened",) if screened_count else ()
     worst_name = (
         f"{worst_pair[1].recording.problem}, {worst_pair[1].recording.precision}" if worst_pair[0] > 0 else None
     )

@@ -129,10 +129,10 @@ def memory(campaign: Campaign, published: Published) -> Figure:
     """Memory overhead in percent over the mesh size: one row for each family, one panel for each number of patches."""
     fields = results.all_filterings(campaign, published)
     caption = [
-        "Memory that the per-element way takes beside one solution, in percent of it: copies of the points around the",
-        f"triangles of each patch. {PATCHES} patches as in Figure 3.7 of {CITED}, which is of P = 1, and 132, one for",
-        "each multiprocessor of an H200. It does not depend on the device. The text prints no number, only that the",
-        "overhead falls as meshes grow.",
+        "Memory that the per-element method needs beyond one solution, in percent of it: copies of the points around",
+        f"the triangles of each patch. {PATCHES} patches as in Figure 3.7 of {CITED} for P = 1, and 132, one for each",
+        "multiprocessor of an H200. It does not depend on the device. The text prints no numbers; it only states that",
+        "the overhead falls as meshes grow.",
         unavailable_note(campaign),
     ]
     counts = patch_counts(fields)
@@ -170,8 +170,8 @@ def flops(campaign: Campaign, published: Published) -> Figure:
     fields = results.all_filterings(campaign, published)
     ranges = stated_ranges(published)
     caption = [
-        "GFLOPS of the paper’s two ways, each with its fastest block, and of ours; above meshes of low variance, below",
-        "of high.",
+        "GFLOPS of the paper’s two methods, each with its fastest block, and of ours. Above: meshes of low variance;",
+        "below: of high variance.",
         contour_formula(),
         _published_rates(ranges, campaign.on_cpu),
         cpu_note(campaign),
@@ -204,8 +204,8 @@ def _published_rates(ranges: RateRanges, is_cpu: bool) -> str:
     ]
     drawn = "not drawn beside a CPU’s" if is_cpu else "the bands and the mark"
     return (
-        f"{CITED} states, for a {STATED_GPU} and meshes of low variance, {', '.join(rates)}: {drawn}. It does not say "
-        "which operations it counts, so that its rates and ours are not of the same numbers of them."
+        f"{CITED} states, for a {STATED_GPU} and meshes of low variance, {', '.join(rates)}: {drawn}. It does not "
+        "state which operations it counts, so its rates and ours may count differently."
     )
 
 
@@ -270,11 +270,11 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
     ends = stated_number(published, MIN_OVER_POINT), stated_number(published, MAX_OVER_POINT)
     band = (ends[0], ends[1]) if ends[0] and ends[1] else None
     caption = [
-        "Per element over per point: time of the paper’s per-point way over that of its per-element way, as the text",
-        "has them, with one block or patch a multiprocessor and the fastest threads that were tried of each (filled),",
-        "and tuned, with threads, cells and blocks to choose from (hollow). Ours over per element: time of the tuned",
-        "per-element way (hollow) over that of ours, by contours. Above 1 the second is the faster; a cross above the",
-        "panel, or no row, where one was not measured. Marks of one mesh stand side by side.",
+        "Per element over per point: time of the paper’s per-point method over that of its per-element method, as",
+        "published, with one block or patch per multiprocessor and the fastest number of threads (filled), and tuned",
+        "over threads, cells and blocks (hollow). Ours over per element: time of the tuned per-element method over",
+        "that of our contours. Above 1, the per-element method or ours is faster. A cross above the panel, or a",
+        "missing row, means that one was not measured. Marks of one mesh are side by side.",
         _judging_note(campaign, has_ours),
         f"Tuned, {text}." if (text := results.choice_text(fields, results.ELEMENT_TUNED)) else "",
         _published_speedups(lines, band, campaign.on_cpu),
@@ -299,13 +299,13 @@ def _judging_note(campaign: Campaign, has_ours: bool) -> str:
     if campaign.as_published is None:
         return ""
     rest = (
-        f"the figure is {campaign.name}’s, which refers to it"
+        f"the figure belongs to {campaign.name}, which refers to it"
         if has_ours
-        else f"ours over per element of {campaign.name}"
+        else f"ours over per element is from {campaign.name}"
     )
     return (
-        f"{'All' if has_ours else 'Per element over per point'} is drawn of campaign {campaign.as_published.name}, "
-        f"which has the paper’s kernels to the letter and judges its claims, on the same model of GPU; {rest}."
+        f"{'All' if has_ours else 'Per element over per point'} is drawn from campaign {campaign.as_published.name} on "
+        f"the same GPU model, which has the paper’s kernels to the letter and judges its claims; {rest}."
     )
 
 
@@ -315,8 +315,8 @@ def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | 
     gains = " and ".join(f"over {value:g}× for {name} variance" for name, value in lines.items())
     drawn_text = "not drawn beside a CPU’s" if is_cpu else "the dashed lines and the band"
     return (
-        f"{CITED} states, for a {STATED_GPU}, {gains} (the first for P = {CUBIC}), and {band[0]:g}× to {band[1]:g}× of "
-        f"all in its conclusions: {drawn_text}. {GAIN_CONTRADICTS}"
+        f"{CITED} states, for a {STATED_GPU}, {gains} (the first for P = {CUBIC}), and {band[0]:g}× to {band[1]:g}× "
+        f"overall in its conclusions: {drawn_text}. {GAIN_CONTRADICTS}"
     )
 
 
@@ -410,11 +410,10 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
     fields = results.all_filterings(campaign, published)
     is_empty = not results.device_counts(fields)
     caption = [
-        "Time on one device over that over several of the same host, of each family and degree on the largest mesh",
-        "that was filtered so. Ours: values stay where they are computed; per element: the paper’s way, whose second",
-        "stage brings them to the first device; no bar where it was not timed. Lines: as many times as fast as there",
-        "are devices.",
-        "The paper draws P = 1 over the size of the mesh, on 1, 2, 4 and 8 Tesla M2090; no speed-up is printed there.",
+        "Time on one device over the time on several devices of the same host, for each family and degree on the",
+        "largest mesh that was measured. Ours: values stay where they are computed. Per element: the paper’s method,",
+        "whose second stage collects them on the first device; no bar if it was not timed. Lines: linear speedup. The",
+        "paper draws P = 1 against the mesh size, on 1, 2, 4 and 8 Tesla M2090, and prints no speedups.",
         results.NO_DEVICES if is_empty else "",
         measurement_note(campaign, FILTER_CLOCK),
         unavailable_note(campaign),
@@ -468,9 +467,9 @@ def errors(campaign: Campaign, published: Published) -> Figure:
     """Errors of the field before and after filtering over the mesh size: one panel for each family."""
     fields = results.all_filterings(campaign, published)
     caption = [
-        "Errors in L² of fields against the function that they are the projection of, over triangles: dashed lines and",
-        "hollow marks before the filter, full ones after it, with h the longest edge. Numbers, orders and the largest",
-        "errors are in table-errors.",
+        "Errors in L² of fields that are projections of a known function, against the number of triangles: dashed",
+        "lines and hollow marks before filtering, solid ones after it, where h is the longest edge. Numbers, orders",
+        "and maximum errors are in table-errors.",
         unavailable_note(campaign),
     ]
     return Figure(lambda: draw_errors(fields), join_sentences(caption))

@@ -58,12 +58,13 @@ def region_flops(campaign: Campaign, published: Published) -> Figure:
     items = results.width_times(campaign, published)
     peaks = sorted({round(peak) for item in items if (peak := results.peak_of(item.case))})
     caption = [
-        "GFLOPS in double precision of the paper’s kernel by the threads of a region, of each width the fastest over",
-        "regions and numbers of blocks, and of ours with a thread a region, whose rule has fewer points: it does less",
-        "for the same integrals, so that times, not rates, say which is the faster.",
+        "GFLOPS in double precision of the paper’s kernel by the number of threads per region, each width with its",
+        "fastest numbers of regions and blocks, and of ours with one thread per region. Our rule has fewer points and",
+        "needs fewer operations for the same integrals, so compare times, not rates.",
         region_formula(),
-        f"The device does at most {' or '.join(map(str, peaks))} GFLOPS." if peaks else "",
-        f"The paper prints no number of its figure, of a {MACHINE}, and does not say which operations it counts.",
+        f"The device’s peak is {' or '.join(map(str, peaks))} GFLOPS." if peaks else "",
+        f"The paper’s figure, for a {MACHINE}, prints no numbers, and the text does not state which operations it",
+        "counts.",
         measurement_note(campaign, results.REGION_CLOCK),
         unavailable_note(campaign),
     ]
@@ -105,9 +106,9 @@ def pairs_by_width(campaign: Campaign, published: Published) -> Figure:
     """Heat map for each problem on tetrahedra: fastest time for each vector width and number of regions per block."""
     items = results.width_times(campaign, published)
     caption = [
-        "Time of a region in nanoseconds, the fastest over the numbers of blocks, by the threads of a region and the",
-        "regions that a block has at a time. Hatched: a block has no room for so many threads, or they were not timed.",
-        f"The paper shows colours and no numbers, of a {MACHINE}, where other pairs fit. {CAPACITY_CONTRADICTS}",
+        "Time per region in nanoseconds, with the fastest number of blocks, by threads per region and concurrent",
+        "regions per block. Hatched: a block has no room for that many threads, or they were not timed. The paper",
+        f"shows colours without numbers, for a {MACHINE}, where other pairs fit. {CAPACITY_CONTRADICTS}",
         measurement_note(campaign, results.REGION_CLOCK, "the search"),
         unavailable_note(campaign),
     ]
@@ -151,9 +152,9 @@ def times_by_width(campaign: Campaign, published: Published) -> Figure:
     """Time per region over the vector width: one panel for each problem, one mark for each kernel."""
     items = results.width_times(campaign, published)
     caption = [
-        "Time of a region in nanoseconds by the threads of a region, a mark for each kernel of the paper’s that the",
-        "search has timed: for each width all numbers of regions of a block, by colour and from left to right, and all",
-        f"numbers of blocks, above each other. The paper prints no number of its figure, of a {MACHINE}.",
+        "Time per region in nanoseconds by threads per region, with a mark for each of the paper’s kernels that the",
+        "search timed. For each width, colours from left to right are numbers of regions per block; numbers of blocks",
+        f"are above each other. The paper’s figure, for a {MACHINE}, prints no numbers.",
         measurement_note(campaign, results.REGION_CLOCK, "the search"),
         unavailable_note(campaign),
     ]
@@ -205,8 +206,8 @@ def gains_by_width(campaign: Campaign, published: Published) -> Figure:
     )
     drawn_text = "not drawn beside a CPU’s" if campaign.on_cpu else "the diamonds"
     caption = [
-        "By how much each width is faster than a region with a thread for each of its quadrature points, 36 or 150:",
-        "its time over that of the width, less one; of each width the fastest over regions and numbers of blocks.",
+        "Gain of each width over one thread per quadrature point of a region (36 or 150): the time of the latter over",
+        "that of the width, minus one; each width with its fastest numbers of regions and blocks.",
         f"{CITED} states, for a {MACHINE}, {stated_text}: {drawn_text}. {WIDTHS_CONTRADICT}" if stated_text else "",
         cpu_note(campaign),
         measurement_note(campaign, results.REGION_CLOCK),
