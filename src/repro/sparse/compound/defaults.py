@@ -33,9 +33,10 @@ SPLIT_ON_CPU = "CSR-AoS-AoS/split-64-3-u8"
 MAX_SLICED_PADDING, SOME = 1.1, 4
 #: Threads that keep a GPU busy, by which few rows have several threads each, of at least MIN_SHARE entries. Slices are
 #: for up to MAX_SLICED_WIDTH threads per row, and at least MIN_SLICED_ROWS rows; of more threads, CSR's are faster.
-BUSY_THREADS, MIN_SHARE, MAX_SLICED_WIDTH, MIN_SLICED_ROWS = 1 << 16, 3, 4, 1 << 14
+BUSY_THREADS, MIN_SHARE, MAX_SLICED_WIDTH, MIN_SLICED_ROWS = 1 << 16, 3, 4, 12_000
 #: Largest numbers of entries in flight of one thread, for entries of up to 8 bytes and of more; more would not fit in
-#: the registers. In CSR, whose rows are more uneven, at most SHARED_IN_FLIGHT.
+#: the registers. At most SHARED_IN_FLIGHT in CSR, whose rows are more uneven, and where three or more threads share a
+#: row.
 IN_FLIGHT, WIDE_IN_FLIGHT, NARROW_BYTES, SHARED_IN_FLIGHT = 8, 5, 8, 4
 #: A row is long if its threads take more steps for it than MAX_STEPS, and than one step for each BYTES_OF_STEP of the
 #: matrix, which a GPU reads while a thread waits for the loads of a step: then most of the GPU would wait for this row.
@@ -103,6 +104,7 @@ def _on_gpu(entry: str, precision: str, rows: Rows, target: Target) -> str:
         wanted = 1 << max(0, round(math.log2(BUSY_THREADS / rows.count)))
         width = min(wanted, MAX_SLICED_WIDTH, _power_of_two(rows.mean / MIN_SHARE))
         most = IN_FLIGHT if entry_bytes <= NARROW_BYTES else WIDE_IN_FLIGHT
+        most = min(most, SHARED_IN_FLIGHT) if width > 2 else most
         # equal batches, so that few loads are in vain: 5 entries in flight for rows of 5, 7 for rows of 27
         share = max(1.0, (rows.mean - 0.1) / width)  # regardless of a few longer rows
         in_flight = math.ceil(share / math.ceil(share / most))
