@@ -65,15 +65,15 @@ RATES = {
     "cuda": Rates(screened=1.7e12, finalist=3.6e12, library=1.2e12, launch=6e-6, queue=6e-6, variant_seconds=8e-4,
                   start=5, host=3e7, compile=5.0, on_demand=0.25, threads=4, module=2_500_000),
     "opencl": Rates(screened=6e9, finalist=6e9, library=3e9, launch=3e-5, queue=0, variant_seconds=1e-3,
-                    start=5, host=3e7, compile=0.3, on_demand=0.3, threads=1, module=300_000),
+                    start=2.5, host=3e7, compile=0.3, on_demand=0.3, threads=1, module=300_000),
 }  # fmt: skip
 #: Overhead in seconds before the first job and after the last job: planning, Snakemake, receipts.
-AROUND = 10.0
+AROUND = 6.0
 #: Start-up time in seconds for jobs that do not measure.
-START_SECONDS = 2.0
+START_SECONDS = 1.2
 #: Seconds to build a problem, to make a table and a figure in all formats, to place an artifact into the report, and to
 #: check the whole campaign.
-PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS, PLACED_SECONDS, CHECK_SECONDS = 0.6, 0.3, 0.7, 0.1, 2.5
+PROBLEM_SECONDS, TABLE_SECONDS, FIGURE_SECONDS, PLACED_SECONDS, CHECK_SECONDS = 0.3, 0.2, 0.5, 0.1, 2.5
 #: Non-zeros built per second (decompressed, checked and written), in addition to `PROBLEM_SECONDS`.
 BUILT_PER_SECOND = 1.5e6
 #: Fraction of a GPU's memory available for operands; the context, modules and libraries need the remainder.
