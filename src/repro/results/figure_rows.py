@@ -399,7 +399,7 @@ class Rows(Generic[Case]):
         else:
             largest = 1.2 * max(1.0, *self._numbers)
             axes.set_xlim(-0.1, largest)
-            steps = (1, 10, 100) if largest > 2000 else (1, 2, 5, 10, 20, 50, 100, 200, 500)
+            steps = (1, 10, 100) if largest > 1000 else (1, 2, 5, 10, 20, 50, 100, 200, 500)
             ticks = [0.0, *(step * 1000.0**power for power in range(6) for step in steps)]
             axes.set_xticks([tick for tick in ticks if tick <= largest])
             axes.xaxis.set_major_formatter(plotting.FuncFormatter(lambda value, _: f"{value:g}"))
