@@ -208,10 +208,6 @@ def _put_timers(armed: list[bool]) -> None:
 _LIMITS = tuple(getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_"))
 
 
-def _limits() -> list[tuple[int, int]]:
-    return [resource.getrlimit(limit) for limit in _LIMITS]
-
-
 def _put_limits(limits: list[tuple[int, int]]) -> None:
     """Restore limits. Only the superuser may raise a hard limit, but the soft one is the one that counts."""
     for limit, (soft, hard) in zip(_LIMITS, limits, strict=True):
@@ -277,7 +273,7 @@ def _are_other(old: Any, new: Any) -> bool:
 
 #: Limits come first, since reading the others needs descriptors.
 STATES: tuple[State, ...] = (
-    State("changes limits of its process (ulimit)", _limits, _put_limits),
+    State("changes limits of its process (ulimit)", lambda: [*map(resource.getrlimit, _LIMITS)], _put_limits),
     State(
         "leaves a timer armed",
         lambda: [signal.getitimer(timer)[0] > 0 for timer in _TIMERS],

@@ -6,7 +6,7 @@ import pytest
 from repro.codegen import nvrtc
 from repro.codegen.targets import get_target
 from repro.devices.base import LaunchError
-from repro.operators.kernels_on_demand import KernelsOnDemand, kernel_names, with_kernel
+from repro.operators.runtime import KernelsOnDemand, kernel_names, with_kernel
 from repro.sparse.dynamic import kernels as dynamic
 from repro.sparse.multigrid import kernels as multigrid
 from repro.sparse.spgemm import kernels as spgemm

@@ -19,7 +19,7 @@ from typing import Any
 from repro.bench import timing
 from repro.bench.energy import EnergyMeter, NoEnergy
 from repro.bench.rows import NO_COLUMNS, REPORT, ColumnType, Row, split_columns
-from repro.bench.runnable import Candidate, Runnable, Workspace
+from repro.bench.runnable import Runnable, Workspace
 from repro.bench.timing import Samples, SamplingPlan, TooSlow
 from repro.config.models import Timing
 from repro.containment import text_of
@@ -216,7 +216,7 @@ class Bench:
         row_columns = {
             **columns,
             **self.operands.columns,
-            "packing": self._packing_seconds(runnable),
+            "packing": self.workspace.packing_seconds.get(getattr(runnable, "packing", None)),
             **runnable.columns,
         }
         try:
@@ -237,9 +237,6 @@ class Bench:
             **common,
             own=own_columns,
         )
-
-    def _packing_seconds(self, runnable: Runnable) -> float | None:
-        return self.workspace.packing_seconds.get(runnable.packing) if isinstance(runnable, Candidate) else None
 
     def try_once(self, runnable: Runnable, phase: str, effort: SamplingPlan) -> Row:
         """Prepare, verify and time a runnable. A failure becomes the row's status and message, and may set `lost`."""

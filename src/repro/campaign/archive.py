@@ -125,7 +125,11 @@ class _Objects:
         assert process.stdin and process.stdout
         self._asked, self._answered = process.stdin, process.stdout
         # cached, since most commits share most objects with others
-        self._files, self._blob, self._hashed = cache(self._list_files), cache(self._blob_of), cache(self._hash)
+        self._files, self._blob, self._hashed = (
+            cache(self._list_files),
+            cache(lambda name: self._read(name)[1]),
+            cache(self._hash),
+        )
 
     def source(self, commit: str) -> str:
         """Return the hash that `package_hash` gives a commit."""
@@ -141,9 +145,6 @@ class _Objects:
         content = self._answered.read(int(header[2]))
         self._answered.read(1)
         return header[0].decode(), content
-
-    def _blob_of(self, name: str) -> bytes:
-        return self._read(name)[1]
 
     def _list_files(self, tree: str) -> list[tuple[PurePosixPath, str]]:
         """Return the paths and ids of all files below a tree object."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,18 +18,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.build_cache import Module, compile_module, compiled_before
-from repro.devices.base import PER_THREAD_DEFAULT_STREAM, Buffer, Device, DeviceError, OutOfDeviceMemory, Program
+from repro.devices.base import (
+    PER_THREAD_DEFAULT_STREAM,
+    Buffer,
+    Device,
+    DeviceError,
+    LaunchError,
+    OutOfDeviceMemory,
+    Program,
+)
 from repro.devices.selection import open_device, resolve_device
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, argument_errors, brief
 from repro.operators.array_libraries import ArrayLibraries
 from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, ExternalArray, View, is_on_device, view
 from repro.operators.dlpack import Share
-from repro.operators.kernels_on_demand import KernelsOnDemand
 from repro.package_data import shipped
 
 CACHE = "REPRO_CACHE"
 #: Folder of kernel templates in the installed package, not a folder `kernels` in the user's current directory.
 KERNELS = shipped("kernels", here=False)
+#: The beginning of a kernel's definition, as all templates have it; group 1 is its name.
+_KERNEL = re.compile(r"^(?:WARP_)?KERNEL\([^()]*\)\s+(\w+)\(", re.MULTILINE)
+
+
+def kernel_names(source: str) -> tuple[str, ...]:
+    """Return the names of the kernels that a rendered source defines."""
+    return tuple(_KERNEL.findall(source))
+
+
+def with_kernel(source: str, name: str) -> str:
+    """Return a CUDA source with one of its kernels; the others become functions that nothing calls."""
+    return _KERNEL.sub(lambda begin: begin[0] if begin[1] == name else f"static __device__ void {begin[1]}(", source)
+
+
+class KernelsOnDemand:
+    """A program whose kernels are compiled and loaded one by one, as all take up to half a minute; a `Program`.
+
+    Parameters
+    ----------
+    source, name
+        The rendered source of all kernels, and its name in the cache.
+    load
+        Compiles a source with a name unless the cache has it, and loads it.
+    """
+
+    def __init__(self, source: str, name: str, load: Callable[[str, str], Program]) -> None:
+        self._source, self._name, self._load = source, name, load
+        self._names = frozenset(kernel_names(source))
+        self._programs: dict[str, Program] = {}
+
+    def having(self, name: str) -> Program:
+        """Return the loaded program that has a kernel."""
+        if name not in self._names:
+            raise LaunchError(f"no kernel {name} in the module {self._name}")
+        if name not in self._programs:
+            self._programs[name] = self._load(with_kernel(self._source, name), f"{self._name}-{name}")
+        return self._programs[name]
+
+    def kernel(self, name: str, shared: int = 0) -> Any:
+        return self.having(name).kernel(name, shared)
 
 
 class Runtime:

@@ -311,21 +311,13 @@ class _Setting:
                 other(partial(new, library, theirs)),
             ]
             if (into := library.product_into) is not None:
-                calls.append(other(partial(out, library, _bound(into, theirs)), result="out"))
+                bound = partial(lambda into, matrix: partial(into, matrix()), into, theirs)
+                calls.append(other(partial(out, library, bound), result="out"))
         for name, make in (routines or {}).items():
-            library, call = self.on_device, partial(_matvec, make)
+            library, call = self.on_device, partial(lambda make: make().matvec, make)
             routine = partial(UserCall, function, name, library, result="out", kernel=partial(kernel_of, make))
             calls.append(routine(partial(out, library, call), partial(_checked, library.get, error)))
         return calls
-
-
-def _bound(into: Callable[[Any, Any, Any], Any], matrix: Callable[[], Any]) -> Callable[[], Callable[[Any, Any], Any]]:
-    return lambda: partial(into, matrix())
-
-
-def _matvec(make: Callable[[], Any]) -> Callable[[Any, Any], Any]:
-    multiply: Callable[[Any, Any], Any] = make().matvec
-    return multiply
 
 
 def _checked(read: Callable[[Any], Any], error: Callable[[Any], float], result: Any) -> float:
@@ -336,12 +328,8 @@ def _product_calls(function: str, tuned: str, setting: _Setting, stack: ExitStac
     make = partial(operator, setting.matrix, device=setting.runtime.words)
     A, routines = stack.enter_context(make(tuned)), {}
     if tuned == "default" and setting.runtime.device.backend == "cuda":
-        routines = {name: cache(partial(_entered, stack, partial(make, name))) for name in ROUTINES}
+        routines = {name: cache(partial(lambda name: stack.enter_context(make(name)), name)) for name in ROUTINES}
     return setting.products(function, A, setting.matrix, routines)
-
-
-def _entered(stack: ExitStack, make: Callable[[], Any]) -> Any:
-    return stack.enter_context(make())
 
 
 def _set_up_calls(function: str, tuned: str, setting: _Setting, stack: ExitStack) -> list[UserCall]:

@@ -36,14 +36,6 @@ _GHOSTS = "vtkGhostType"
 _LEFT_OUT = 1 | 32
 
 
-def _unpack_zlib(packed: bytes, size: int) -> bytes:
-    return zlib.decompressobj().decompress(packed, size)
-
-
-def _unpack_lzma(packed: bytes, size: int) -> bytes:
-    return lzma.LZMADecompressor().decompress(packed, size)
-
-
 def _unpack_lz4(packed: bytes, size: int) -> bytes:
     unpacked: bytes = pa.decompress(packed, size, codec="lz4_raw", asbytes=True, memory_pool=pa.system_memory_pool())
     return unpacked
@@ -52,8 +44,8 @@ def _unpack_lz4(packed: bytes, size: int) -> bytes:
 #: Points; types, sizes and corners of cells; and cell data.
 _Part = tuple[Floats, Numbers, Numbers, Numbers, dict[str, Floats]]
 _COMPRESSORS: dict[str, Callable[[bytes, int], bytes]] = {
-    "vtkZLibDataCompressor": _unpack_zlib,
-    "vtkLZMADataCompressor": _unpack_lzma,
+    "vtkZLibDataCompressor": lambda packed, size: zlib.decompressobj().decompress(packed, size),
+    "vtkLZMADataCompressor": lambda packed, size: lzma.LZMADecompressor().decompress(packed, size),
     "vtkLZ4DataCompressor": _unpack_lz4,
 }
 

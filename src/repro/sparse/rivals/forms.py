@@ -29,7 +29,7 @@ from repro.errors import IncorrectError, ModuleError, ReproError, Unsupported
 from repro.filesystem import write_whole
 from repro.sparse.rivals.c_interface import LibraryRival
 from repro.sparse.rivals.files import KERNEL_HEADER, PYTHON, include_folder, rival_identity, search_path
-from repro.sparse.rivals.problem import FUNCTIONS, RivalArray, RivalBatch, RivalProblem
+from repro.sparse.rivals.problem import FUNCTIONS, RivalBatch, RivalProblem
 from repro.untrusted_files import shown
 
 #: C++ type of a number, by precision; and of an offset, by number of bits.
@@ -342,7 +342,8 @@ class KernelRival:
         rows = a.offsets.shape[0] - 1
         arrays = (a.offsets, a.indices, a.values, problem.x, problem.y)
         grid = max(1, -(-rows * rival.threads_per_row // rival.block))
-        self._launch = self._device.bind(self._kernel, grid, rival.block, [rows, *map(_argument, arrays)])
+        arguments = cast("list[Argument]", arrays)  # arrays have a `pointer`, as buffers do
+        self._launch = self._device.bind(self._kernel, grid, rival.block, [rows, *arguments])
 
     def launcher(self, batches: Sequence[RivalBatch] = ()) -> Callable[[], None]:
         assert self._launch is not None
@@ -353,7 +354,3 @@ class KernelRival:
 
     def teardown(self) -> None:
         self._launch = None
-
-
-def _argument(array: RivalArray | None) -> Argument:
-    return cast("Argument", array)  # it has a `pointer`, as buffers do

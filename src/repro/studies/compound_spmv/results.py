@@ -59,23 +59,20 @@ LIBRARY_CSR = Method("library_csr", "CSR", columns={**_ROUTINES, "format": "csr"
 PAPERS_CHOICE = Method("papers_choice", "papers’ choice", columns={**_ROUTINES, "papers_choice": True})
 
 
-def _is_ours(row: CompoundRow) -> bool:
-    return row.layout is not None
-
-
-def _is_the_librarys(row: CompoundRow) -> bool:
-    return row.representation is not None
-
-
 #: Our fastest variants by dependent launches, which overlap in a graph; the library's launches do not.
 OURS_DEPENDENT = Method("dependent", "ours, dependent launches", columns={"kind": DEPENDENT})
 #: Conjugate gradients, timed by launches of several iterations: with the matrix kept on the chip, and with our and the
 #: library's fastest products.
 CHIP_CG = Method("chip_cg", "on the chip", columns={"kind": "solver", "routine": PERSISTENT_CG})
-OUR_CG = Method("our_cg", "ours, in a graph", columns={"kind": "solver", "routine": OVER_PRODUCT}, predicate=_is_ours)
+OUR_CG = Method(
+    "our_cg",
+    "ours, in a graph",
+    columns={"kind": "solver", "routine": OVER_PRODUCT},
+    predicate=lambda row: row.layout is not None,
+)
 LIBRARY_CG = Method(
     "library_cg", "the library’s, in a graph", columns={"kind": "solver", "routine": OVER_PRODUCT},
-    predicate=_is_the_librarys,
+    predicate=lambda row: row.representation is not None,
 )  # fmt: skip
 FLOOR, COPY, EMPTY = (Method(kind, kind, columns={"kind": kind}) for kind in ("floor", "copy", "empty"))
 

@@ -46,10 +46,6 @@ from repro.studies.compressed_coo import CITED, GPUS, STUDY_NAME, results
 from repro.studies.compressed_coo.study import CooRow
 
 
-def _per_row(case: results.Times) -> Cell:
-    return number_cell(case.nnz / case.n if case.n else None, spec=".1f")
-
-
 def _remark(case: results.Times) -> Cell:
     record = case.line.record
     remark: str | None = (record.remark or (record.origin or {}).get("note")) if record else None
@@ -60,7 +56,9 @@ MATRIX_COLUMNS = (
     Column[results.Times]("problem", "problem", numeric=False, cell=lambda case: Cell(case.line.problem)),
     Column[results.Times]("rows", "rows", cell=lambda case: count(case.n or None)),
     Column[results.Times]("nonzeros", "non-zeros", cell=lambda case: count(case.nnz or None)),
-    Column[results.Times]("nonzeros_per_row", "per row", cell=_per_row),
+    Column[results.Times](
+        "nonzeros_per_row", "per row", cell=lambda case: number_cell(case.nnz / case.n if case.n else None, spec=".1f")
+    ),
     Column[results.Times]("values", "values", numeric=False, cell=lambda case: Cell(case.values)),
     Column[results.Times]("remark", "remark", numeric=False, cell=_remark),
 )
@@ -212,7 +210,13 @@ def _problem_columns(library: str, chip: bool) -> tuple[Column[results.Times], .
         *_routine_columns(results.COO, f"{library} COO"),
         *_routine_columns(results.LIBRARY, f"{library}, fastest"),
         floor_column(results.FLOOR, results.COMPRESSED_COO),
-        Column("ours_bicgstab", "product of ours", solver, numeric=False, cell=_solver_product),
+        Column(
+            "ours_bicgstab",
+            "product of ours",
+            solver,
+            numeric=False,
+            cell=lambda case: Cell(case.ours_solver.row.product if case.ours_solver else None),
+        ),
         time_column("ours_bicgstab_us", "ours", solver, ours_solver),
         time_column("compressed_bicgstab_us", "compressed COO", solver, results.COMPRESSED_SOLVER),
         time_column("plain_bicgstab_us", "COO", solver, results.PLAIN_SOLVER),
@@ -234,10 +238,6 @@ def _on_chip_columns(group: str) -> tuple[Column[results.Times], ...]:
         time_column(f"{key}_us", "on the chip", group, results.ON_CHIP_SOLVER),
         speedup_column(f"{key}_speedup", "speedup, on the chip", group, results.LIBRARY_SOLVER, results.ON_CHIP_SOLVER),
     )
-
-
-def _solver_product(case: results.Times) -> Cell:
-    return Cell(case.ours_solver.row.product if case.ours_solver else None)
 
 
 def _kernel_columns(

@@ -353,7 +353,11 @@ def memory(campaign: Campaign, published: Published) -> Table:
 
     columns: tuple[Column[Filtering], ...] = (
         *field_columns(lambda field: "" if field.facts.get("overhead") else NO_COPIES),
-        Column("spread", "longest over mean edge", cell=_spread_cell),
+        Column(
+            "spread",
+            "longest over mean edge",
+            cell=lambda field: ratio(field.facts["longest_edge"] / field.facts["mean_edge"] if field.facts else None),
+        ),
         *map(column, patch_counts(fields)),
         Column("overhead_measured", campaign.column, "copies over points", cell=_measured_overhead_cell),
     )
@@ -373,10 +377,6 @@ def patch_counts(fields: Sequence[Filtering]) -> list[int]:
     """Return all numbers of patches for which the memory of copies was counted."""
     recorded_counts = {int(patches) for field in fields for patches in field.facts.get("overhead", {})}
     return sorted(recorded_counts) or [PATCHES]
-
-
-def _spread_cell(field: Filtering) -> Cell:
-    return ratio(field.facts["longest_edge"] / field.facts["mean_edge"] if field.facts else None)
 
 
 def _measured_overhead_cell(field: Filtering) -> Cell:

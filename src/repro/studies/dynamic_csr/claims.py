@@ -420,15 +420,11 @@ def _is_large(min_entries: int) -> Callable[[Graph], bool]:
     return lambda graph: graph.grown_entries >= min_entries
 
 
-def _has_grown_by_a_tenth(graph: Graph) -> bool:
-    return not graph.is_sweep
-
-
 def _hybrid(protocol: results.UpdateProtocol) -> Comparison[Graph]:
     """Return the time of streaming a whole matrix into HYB over that into dynamic CSR."""
     hybrid, dynamic = (_update(method, "stream", protocol) for method in (results.HYB, results.DCSR))
     updates = Comparison[Graph](hybrid, dynamic, notes=_time_notes, empty_reason="no matrix was streamed into both")
-    return updates.where(_is_timed, _has_grown_by_a_tenth)
+    return updates.where(_is_timed, lambda graph: not graph.is_sweep)  # it has grown by a tenth
 
 
 def _defragmentation(min_entries: int) -> Comparison[Graph]:

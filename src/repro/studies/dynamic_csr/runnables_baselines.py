@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.bench.rows import ClockName
-from repro.bench.runnable import Workspace, not_prepared
+from repro.bench.runnable import Workspace
 from repro.codegen import nvcc
 from repro.codegen.build_cache import MODULES
 from repro.codegen.targets import Target
@@ -51,7 +51,6 @@ from repro.studies.dynamic_csr.runnables_updates import (
     BASELINE_KIND,
     SHUFFLE_SEED,
     BatchUpdate,
-    EntryOrder,
     MatrixOperation,
     UpdateName,
     UpdatePlan,
@@ -135,16 +134,7 @@ class _RebuildStep:
 class _SortedUpdate(BatchUpdate):
     """An update that ends with a sort."""
 
-    def __init__(
-        self,
-        modules: Mapping[str, ModuleFile],
-        operation: UpdateName = "insert",
-        order: EntryOrder = "any",
-        batch_index: int | None = None,
-    ) -> None:
-        super().__init__(modules, operation, order, batch_index)
-        if operation == "stream":  # a single batch: its two stages are timed separately
-            self.stages = {"update": not_prepared, "sort": not_prepared}
+    stages_of_stream = ("update", "sort")
 
 
 class CoordinateUpdate(_SortedUpdate):

@@ -165,6 +165,8 @@ class BatchUpdate(MatrixOperation):
     format: str
     #: Event clock only: before each launch the initial state is restored, which is impossible within a graph.
     clocks: tuple[ClockName, ...] = ("event",)
+    #: Stages of a stream's single batch that are timed separately.
+    stages_of_stream: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -183,6 +185,8 @@ class BatchUpdate(MatrixOperation):
             self.leaves = batch_index
         if operation == "iterate":
             self.modules = (*self.modules, "product")
+        if operation == "stream":
+            self.stages = dict.fromkeys(self.stages_of_stream, not_prepared)
 
     @property
     def columns(self) -> Mapping[str, Any]:

@@ -648,11 +648,6 @@ register_setup_costs(
 )
 
 
-def _contestant(row: AmgRow) -> str | None:
-    """Return a method's or routine's name without the product, because the task already names the product."""
-    return row.name.removeprefix(f"{row.product}/").removesuffix(f"/{row.product}")
-
-
 TASKS = [
     Method(f"{operation}_{product}", f"{title}, {task}", columns={"what": operation, "product": product}, clock=clock)
     for product, title in PRODUCTS.items()
@@ -662,7 +657,10 @@ TASKS = [
     )
 ]
 register_baselines(
-    STUDY_NAME, [*TASKS, replace(results.OUR_SET_UP, title="set-up", columns={"what": "setup"})], _contestant
+    STUDY_NAME,
+    [*TASKS, replace(results.OUR_SET_UP, title="set-up", columns={"what": "setup"})],
+    # a name without the product, which the task names
+    lambda row: row.name.removeprefix(f"{row.product}/").removesuffix(f"/{row.product}"),
 )
 
 

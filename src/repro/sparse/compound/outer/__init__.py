@@ -130,14 +130,8 @@ def _grouping(
 ) -> tuple[Callable[[NDArray[np.int32], int], tuple[int, int]], Callable[[Matrix, int], Slots]]:
     """Return `Outer.count` and `Outer.locate` of a format of groups whose last `long_rows` rows are groups of one."""
 
-    def sizes_of_groups(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int, NDArray[np.int64]]:
-        """Return rows that are not long, rows of a group, and slots of each group."""
-        others = len(row_lengths) - long_rows
-        group, widths = _groups(row_lengths[:others], warp, group_rows)
-        return others, group, np.concatenate([widths * group, row_lengths[others:]])
-
     def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
-        _, _, sizes = sizes_of_groups(row_lengths, warp)
+        *_, sizes = _groups(row_lengths, warp, group_rows, long_rows)
         index = len(sizes) + 1 if group_rows else 1 if padded else len(row_lengths)
         return int(sizes.sum()), index
 
@@ -145,7 +139,7 @@ def _grouping(
         lengths = problem.row_lengths
         if group_rows == 1:  # slots are entries
             return Slots(problem.indptr.astype(np.int32), np.arange(problem.nnz, dtype=np.int64))
-        others, group, sizes = sizes_of_groups(lengths, warp)
+        others, group, sizes = _groups(lengths, warp, group_rows, long_rows)
         rows, place_in_row = rows_of_entries(problem)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         is_long, groups = rows >= others, rows // max(group, 1)
@@ -160,17 +154,19 @@ def _grouping(
     return count, locate
 
 
-def _groups(row_lengths: NDArray[np.int32], warp: int, group_rows: int) -> tuple[int, NDArray[np.int64]]:
-    """Return the rows of a group, and the length of the longest row of each group, `(groups,)`."""
-    n = len(row_lengths)
+def _groups(
+    row_lengths: NDArray[np.int32], warp: int, group_rows: int, long_rows: int
+) -> tuple[int, int, NDArray[np.int64]]:
+    """Return the number of rows that are not long, the rows of a group, and the slots of each group, `(groups,)`."""
+    n = len(row_lengths) - long_rows
     group = group_rows or padded_to_warp(n, warp)
     longest = np.zeros(-(-n // max(group, 1)) * group, np.int32)
-    longest[:n] = row_lengths
+    longest[:n] = row_lengths[:n]
     rows = max(group, 1)
     while rows % 2 == 0:  # by halves: NumPy's maximum of few neighbours is ten times as slow
         longest, rows = np.maximum(longest[::2], longest[1::2]), rows // 2
     widths = longest if rows == 1 else longest.reshape(-1, rows).max(axis=1)
-    return group, widths.astype(np.int64)
+    return n, group, np.concatenate([widths.astype(np.int64) * group, row_lengths[n:]])
 
 
 def _padding_columns(

@@ -85,10 +85,6 @@ def _bandwidth(time: Time | None, moved_bytes: Callable[[CompoundRow], int | Non
     return number_cell(size / time.seconds * GIGA if time and size else None)
 
 
-def _copy_bandwidth(case: Times) -> Cell:
-    return add_row_keys(_bandwidth(case[COPY], lambda row: row.bytes), case[COPY])
-
-
 def _floor_columns(library: str) -> tuple[Column[Times], ...]:
     fastest = f"fastest {library}"
     return (
@@ -105,7 +101,12 @@ def _floor_columns(library: str) -> tuple[Column[Times], ...]:
         Column("baseline", "routine", fastest, numeric=False, cell=_routine),
         *_kernel_columns("baseline", fastest, LIBRARY)[1:],
         speedup_column("speedup_over_baseline", "speedup over it", fastest, LIBRARY, PAPERS),
-        Column("copy_GB_per_s", "GB/s", "copy", cell=_copy_bandwidth),
+        Column(
+            "copy_GB_per_s",
+            "GB/s",
+            "copy",
+            cell=lambda case: add_row_keys(_bandwidth(case[COPY], lambda row: row.bytes), case[COPY]),
+        ),
         time_column("empty_us", "µs", "empty", EMPTY),
     )
 

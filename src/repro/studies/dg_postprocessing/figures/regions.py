@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,17 +104,24 @@ def region_rates(item: results.WidthTimes) -> tuple[list[tuple[float, float]], l
 @figure(STUDY_NAME, "figure-4-4", title="Times by width and regions of a block", numbering=f"Figure 4.4 of {CITED}")
 def pairs_by_width(campaign: Campaign, published: Published) -> Figure:
     """Heat map for each problem on tetrahedra: fastest time for each vector width and number of regions per block."""
-    items = results.width_times(campaign, published)
     caption = [
         "Time per region in nanoseconds, with the fastest number of blocks, by threads per region and concurrent",
         "regions per block. Hatched: a block has no room for that many threads, or they were not timed. The paper",
         f"shows colours without numbers, for a {MACHINE}, where other pairs fit. {CAPACITY_CONTRADICTS}",
-        measurement_note(campaign, results.REGION_CLOCK, "the search"),
-        unavailable_note(campaign),
     ]
-    return Figure(
-        lambda: draw_pairs(items, searched_regions(campaign)), join_sentences(caption), clock=results.REGION_CLOCK
-    )
+    return _of_widths(draw_pairs, campaign, published, caption)
+
+
+def _of_widths(
+    draw: Callable[[Sequence[results.WidthTimes], Sequence[int]], Canvas],
+    campaign: Campaign,
+    published: Published,
+    caption: Sequence[str],
+) -> Figure:
+    items = results.width_times(campaign, published)
+    notes = measurement_note(campaign, results.REGION_CLOCK, "the search"), unavailable_note(campaign)
+    text = join_sentences([*caption, *notes])
+    return Figure(lambda: draw(items, searched_regions(campaign)), text, clock=results.REGION_CLOCK)
 
 
 def searched_regions(campaign: Campaign) -> Sequence[int]:
@@ -150,17 +157,12 @@ def draw_pairs(items: Sequence[results.WidthTimes], counts: Sequence[int]) -> Ca
 @figure(STUDY_NAME, "figure-4-5", title="All times by width", numbering=f"Figure 4.5 of {CITED}")
 def times_by_width(campaign: Campaign, published: Published) -> Figure:
     """Time per region over the vector width: one panel for each problem, one mark for each kernel."""
-    items = results.width_times(campaign, published)
     caption = [
         "Time per region in nanoseconds by threads per region, with a mark for each of the paper’s kernels that the",
         "search timed. For each width, colours from left to right are numbers of regions per block; numbers of blocks",
         f"are above each other. The paper’s figure, for a {MACHINE}, prints no numbers.",
-        measurement_note(campaign, results.REGION_CLOCK, "the search"),
-        unavailable_note(campaign),
     ]
-    return Figure(
-        lambda: draw_times(items, searched_regions(campaign)), join_sentences(caption), clock=results.REGION_CLOCK
-    )
+    return _of_widths(draw_times, campaign, published, caption)
 
 
 def draw_times(items: Sequence[results.WidthTimes], counts: Sequence[int]) -> Canvas:
