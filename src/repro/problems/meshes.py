@@ -403,7 +403,7 @@ def tetrahedron_volumes(points: Floats, tets: Integers) -> Floats:
 
 def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Floats, list[Cells]]:
     """Return points `(p, 3)` and cell blocks of a file, with cell data if `values`. For errors see `read_surface`."""
-    return _read(path, limits, lambda points, cells, path: (points, cells), values)
+    return _read(path, limits, _unchanged_blocks, values)
 
 
 def read_group(path: Path, limits: Limits, group: str | int) -> Floats:
@@ -480,6 +480,10 @@ def _parse(plain_path: Path, module: str, path: Path, values: bool, use: Callabl
     # The parent process receives contiguous arrays through shared memory without a copy.
     integer_blocks = [replace(block, data=np.ascontiguousarray(block.data, np.int64)) for block in cells]
     return use(np.ascontiguousarray(points[:, :3], np.float64), integer_blocks, path)
+
+
+def _unchanged_blocks(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, list[Cells]]:
+    return points, cells
 
 
 def _cut_faces(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:

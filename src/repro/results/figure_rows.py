@@ -296,10 +296,6 @@ class Rows(Generic[Case]):
         """Return why a row has no bar, or in a panel of marks no mark."""
         return None if any(series.ends(row) for series in self.bars or self.marks) else row.reason
 
-    def _ends(self, row: Row[Case]) -> list[float]:
-        """Return all numbers of a row."""
-        return [end for series in (*self.bars, *self.marks) for end in series.ends(row)]
-
     @property
     def drawn_bars(self) -> Sequence[Bars[Case] | Stack[Case] | Boxes[Case]]:
         """The series of bars with a number."""
@@ -322,7 +318,7 @@ class Rows(Generic[Case]):
     @property
     def _numbers(self) -> list[float]:
         """All numbers that the axis has to contain."""
-        ends = [end for row in self.rows for end in self._ends(row)]
+        ends = [end for row in self.rows for series in (*self.bars, *self.marks) for end in series.ends(row)]
         return [*ends, *self.within, *(end for line in self.references for end in line.ends)]
 
     def draw(self, axes: Axes, *, is_left: bool) -> None:

@@ -79,10 +79,10 @@ def test_a_panel_whose_losses_are_beyond_its_limit_is_left_out(
     monkeypatch.setattr(search, "LIMIT", 0.0)
     beyond = made()
     assert [text.get_text() for text in beyond.draw().texts] == ["every loss is above 0 %"]
-    assert "In the papers’ space every loss is above 0 %: not drawn." in beyond.caption
+    assert "Not drawn, as all losses exceed 0 %: the papers’ space." in beyond.caption
     monkeypatch.setattr(search, "curves", lambda judged, key, curves=search.curves: curves(judged, key)[:, :1])
     assert [text.get_text() for text in made().draw().texts] == ["the budget is one variant"]
-    assert "In the papers’ space the budget is one variant: not drawn." in made().caption
+    assert "Not drawn, as the budget is one variant: the papers’ space." in made().caption
 
 
 def test_orders_lose_what_their_schedule_loses(gpu: Campaign) -> None:
