@@ -397,9 +397,9 @@ class DevicePacker:
         device = self._device
         words, numbers = keep(temporaries, device.allocate(INDEX_BYTES * len(MeasureWord))), np.empty(3, np.int32)
         device.fill(words, 0)
-        arguments: list[Argument] = [np.int32(n), np.int32(group), pointers, sizes, words]
+        arguments: list[Argument] = [np.int32(n), np.int32(group), np.int32(long_rows), pointers, sizes, words]
         if rows is not None:
-            arguments += [rows, np.int32(long_rows)]
+            arguments.append(rows)
         name = "measure" if rows is None else "measure_ordered"
         blocks = min(-(-groups // BLOCK_SIZE[device.backend]), device.sm_count * LOOP_BLOCKS_PER_SM[device.backend])
         self._kernels.blocks(name, blocks, arguments)()
