@@ -19,7 +19,7 @@ from typing import Any
 from repro.bench import timing
 from repro.bench.energy import EnergyMeter, NoEnergy
 from repro.bench.rows import NO_COLUMNS, REPORT, ColumnType, Row, split_columns
-from repro.bench.runnable import Runnable, Workspace
+from repro.bench.runnable import Candidate, Runnable, Workspace
 from repro.bench.timing import Samples, SamplingPlan, TooSlow
 from repro.config.models import Timing
 from repro.containment import text_of
@@ -213,10 +213,11 @@ class Bench:
     def row(self, runnable: Runnable, phase: str, effort: SamplingPlan, status: str, **columns: Any) -> Row:
         # A runnable's own columns, such as its preprocessing time, replace columns with equal names.
         columns["message"] = with_remark(columns.get("message"), runnable)
+        packing = runnable.packing if isinstance(runnable, Candidate) else None
         row_columns = {
             **columns,
             **self.operands.columns,
-            "packing": self.workspace.packing_seconds.get(getattr(runnable, "packing", None)),
+            "packing": self.workspace.packing_seconds.get(packing),
             **runnable.columns,
         }
         try:
