@@ -192,7 +192,7 @@ def test_other_layouts_multiply_on_the_host_and_say_what_to_do_on_the_device(tun
 @pytest.mark.parametrize("target", [CPU, get_target("sm_90")])
 def test_schedules_for_several_columns_fit_their_target(target):
     for block_size in (32, 64, 512):
-        schedule = columns_schedule(Schedule("direct", block_size, 16, 8, 4, "cs", "p"), target)
+        schedule = columns_schedule(Schedule("direct", block_size, 16, 8, 4, "cs", "p"), target, 1)
         assert 1 <= schedule.blocks_per_sm * block_size <= max(block_size, target.threads_per_sm // 4)
         assert (schedule.in_flight, schedule.prefetch, schedule.width) == (1, "", 8)
 

@@ -46,7 +46,7 @@ def test_columns_are_multiplied_as_vectors_are(device, load, templates, small_pr
     packed = pack(problem, operands.values, id.layout, device.target.warp)
     size, parts = operands.entry.size, 2 if entry == "complex" else 1
     width, starts = split_columns(count, size)
-    schedule = columns_schedule(id.schedule, device.target)
+    schedule = columns_schedule(id.schedule, device.target, size)
     source = render_module(templates, entry, precision, id.layout, [schedule], device.target, "tests", columns=width)
     product = CompoundProduct(
         device, load(source), VariantId(id.layout, schedule), packed.facts,

@@ -185,33 +185,44 @@ def test_all_orders_of_members_and_vectors_can_be_split(device, load, templates,
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("entry", ["real", "quaternion"])
-def test_columns_of_a_matrix_with_long_rows_are_multiplied_at_once(device, load, templates, entry):
+@pytest.mark.parametrize("row_major", [True, False])
+@pytest.mark.parametrize(
+    ("entry", "count"), [("real", 7), ("real", 11), ("complex", 3), ("quaternion", 2), ("block3", 5)]
+)
+def test_columns_of_a_matrix_with_long_rows_are_multiplied_at_once(device, load, templates, entry, count, row_major):
     id = VariantId.parse(f"CSR-AoSoA-AoS/{schedule_for(device)}")
-    size, count = get_entry(entry).size, 7
+    size, parts = get_entry(entry).size, 2 if entry == "complex" else 1
     width, starts = split_columns(count, size)
-    id = replace(id, schedule=columns_schedule(id.schedule, device.target))
+    id = replace(id, schedule=columns_schedule(id.schedule, device.target, size))
     program = load(
         render_module(templates, entry, "double", id.layout, [id.schedule], device.target, "tests", columns=width)
     )
-    operands = make_operands(matrix_of(with_hubs(), entry), "double", 1, rectangular=True)
-    packed = pack(operands.problem, operands.values, id.layout, device.target.warp)
-    product = CompoundProduct(
-        device, program, id, packed.facts, {name: device.upload(array) for name, array in packed.arrays.items()},
-        operands.problem.n, width * size * 8, device.allocate,
-    )  # fmt: skip
-    factors = np.arange(1, count + 1)
-    X, exact, bound = (
-        (factors[:, None, None] * array).reshape(count, -1).T.copy()
-        for array in (operands.x, operands.reference, operands.bound)
-    )
-    x, y = device.upload(X), device.upload(np.full_like(exact, np.nan))
-    steps = [Steps.of(array.shape, 1, row_major=True) for array in (X, exact)]
-    for first in starts:
-        product.bind_columns(x, y, first, *steps)()
-    Y = np.empty_like(exact)
-    device.download(y, Y)
-    assert (np.abs(Y - exact) <= bound).all()
+    # among the runs are some of many empty rows, some of short ones, and some within a row
+    for lengths in (
+        with_hubs(),
+        [0] * 5 + [1] * 900 + [0] * 2000 + [3000, 0, 7] + [0] * 40,
+        [0] * 900 + [2] + [0] * 600,
+    ):
+        operands = make_operands(matrix_of(lengths, entry), "double", 1, rectangular=True)
+        packed = pack(operands.problem, operands.values, id.layout, device.target.warp)
+        product = CompoundProduct(
+            device, program, id, packed.facts, {name: device.upload(array) for name, array in packed.arrays.items()},
+            operands.problem.n, width * size * 8, device.allocate,
+        )  # fmt: skip
+        factors = np.arange(1, count + 1)
+        # rows of numbers, a column each, of complex numbers' parts
+        X, exact, bound = (
+            (factors[:, None, None] * array).reshape(count, -1, parts).transpose(1, 0, 2)
+            for array in (operands.x, operands.reference, operands.bound)
+        )
+        order = (0, 1, 2) if row_major else (1, 0, 2)
+        x, y = (device.upload(array.transpose(order).copy()) for array in (X, np.full_like(exact, np.nan)))
+        steps = [Steps.of(array.shape[:2], parts, row_major=row_major) for array in (X, exact)]
+        for first in starts:
+            product.bind_columns(x, y, first, *steps)()
+        Y = np.empty_like(exact.transpose(order).copy())
+        device.download(y, Y)
+        assert (np.abs(Y.transpose(order) - exact) <= bound).all()
 
 
 def long_row(length, n=1000):

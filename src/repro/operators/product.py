@@ -545,13 +545,14 @@ class Product:
 
     def _product_of_columns(self, count: int) -> tuple[CompoundProduct, Sequence[int]]:
         """Return the product of as many columns as one launch takes, and the first column of each launch."""
-        width, starts = split_columns(count, self.x_vectors.kind.algebra.size)
+        kind = self.x_vectors.kind
+        size = kind.algebra.size
+        width, starts = split_columns(count, size)
         product = self._products_of_columns.get(width)
         if product is None:
             target = self.runtime.device.target
-            id = replace(self.id, schedule=columns_schedule(self.id.schedule, target))
-            kind = self.x_vectors.kind
-            entry_bytes = width * kind.algebra.size * kind.scalar.itemsize
+            id = replace(self.id, schedule=columns_schedule(self.id.schedule, target, size))
+            entry_bytes = width * size * kind.scalar.itemsize
             program = compiled(self.runtime, self._entry, self._precision, id, width)
             product = self._compound_product(self.runtime.device, program, id, entry_bytes=entry_bytes)
             self._products_of_columns[width] = product

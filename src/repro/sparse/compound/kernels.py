@@ -145,9 +145,9 @@ def render_module(
     of_all = _by_kernel(schedules, target)
     unique = {name: s for name, s in of_all.items() if s.kind != SPLIT}
     split = {name: s for name, s in of_all.items() if s.kind == SPLIT}
-    numbers = len(algebra.vector_members) if columns else _vector_numbers(entry, layout)
-    for s in split.values():
-        _require_shared_memory(s, numbers * SCALARS[precision][1])
+    if not columns:
+        for s in split.values():
+            _require_shared_memory(s, _vector_numbers(entry, layout) * SCALARS[precision][1])
     # the first blocks of these schedules process one long row each, at the end of a clustered layout
     long_row_kernels = {name for name, s in unique.items() if s.kind in (DIRECT, CHUNK)} if clustered else set()
     return render_template(
@@ -200,14 +200,17 @@ def render_module(
 MAX_COLUMNS, MAX_NUMBERS = 8, 16
 
 
-def columns_schedule(schedule: Schedule, target: Target) -> Schedule:
-    """Return a schedule for several columns at once, with registers for their sums: few blocks, one entry in flight.
+def columns_schedule(schedule: Schedule, target: Target, size: int) -> Schedule:
+    """Return a schedule for several columns at once of vectors whose entries have so many numbers.
 
-    Blocks of `split` schedules are small, so that the products of all columns fit in shared memory.
+    A thread has registers for the sums of all columns, so that blocks are few, and one entry is in flight. In a `split`
+    schedule it has one column, and four numbers in flight; entries are read again by the same group, from L1.
     """
-    block_size = min(schedule.block_size, 4 * target.warp) if schedule.kind == SPLIT else schedule.block_size
-    blocks = min(schedule.blocks_per_sm, max(1, target.threads_per_sm // 4 // block_size))
-    return replace(schedule, block_size=block_size, blocks_per_sm=blocks, in_flight=1, prefetch="")
+    if schedule.kind == SPLIT:
+        blocks = max(1, target.threads_per_sm * 3 // 4 // (schedule.block_size * min(size, 2)))
+        return replace(schedule, blocks_per_sm=blocks, in_flight=max(1, 4 // size), load="ca")
+    blocks = min(schedule.blocks_per_sm, max(1, target.threads_per_sm // 4 // schedule.block_size))
+    return replace(schedule, blocks_per_sm=blocks, in_flight=1, prefetch="")
 
 
 def _lane_stride(schedule: Schedule) -> int:
@@ -282,6 +285,8 @@ def _columns_context(algebra: Entry, entry: str, precision: str, columns: int) -
         "vector_members": algebra.vector_members,
         "vector_alignment": SCALARS[precision][1],
         "column_places": places,
+        "entry_of_column": get_entry(entry),
+        "lanes_of_group": 1 << (columns - 1).bit_length(),
     }
 
 
