@@ -244,6 +244,12 @@ def test_the_description_groups_steps_by_their_reason(made: Plan) -> None:
     ]
 
 
+def test_the_environment_of_a_later_study_makes_no_earlier_tables_again(made: Plan) -> None:
+    made.folder.environments.mkdir(parents=True, exist_ok=True)
+    made.folder.environment("0" * 16).write_text("{}")
+    assert not Freshness(plan_of()).stale
+
+
 @pytest.mark.parametrize("kind", ["tables", "figures"])
 def test_artifacts_depend_on_what_writes_them(made: Plan, kind: str) -> None:
     modules: list[str] = []

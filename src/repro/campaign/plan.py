@@ -323,14 +323,14 @@ class Plan:
     def recorded_files(self) -> tuple[Path, ...]:
         """Input files of artifacts that no step of the plan makes; in a replay all recorded files.
 
-        Without a replay these are profiler counters, rows in merged files, commits, and all environment records, since
-        those of earlier rows remain.
+        Without a replay these are profiler counters, rows in merged files, and commits. Environment records are not
+        among them: rows name them by their content, and a study that measures later can add one.
         """
         folder = self.folder
         if self.config.replay:
             return files_of_record(folder)
         counters = step_file(folder.raw, "counters").name
-        files = (*folder.raw.rglob(counters), *folder.raw.glob("*/*.parquet"), *folder.environments.glob("[!.]*.json"))
+        files = (*folder.raw.rglob(counters), *folder.raw.glob("*/*.parquet"))
         return tuple(sorted({*files, *([folder.commits] if folder.commits.exists() else [])}))
 
     @cached_property
