@@ -70,3 +70,14 @@ def test_a_kernel_is_compiled_once_and_when_it_is_used(templates, monkeypatch, b
     assert compiled == ["dynamic/arrays-find_not_finite"]
     with pytest.raises(LaunchError, match="no kernel nonsense in the module dynamic/arrays"):
         program.kernel("nonsense")
+
+
+def test_some_kernels_can_be_compiled_before_they_are_used(templates):
+    loaded = {}
+    program = KernelsOnDemand(source_of(templates, "smoothing"), "amg/smoothing", lambda *of: loaded.update([of[::-1]]))
+    ahead = program.sources(r".*_w(2|4)")
+    assert sorted(ahead) == sorted(
+        f"amg/smoothing-{step}_prolongator_w{width}" for step in ("lay_out", "fill") for width in (2, 4)
+    )
+    program.having("fill_prolongator_w2")
+    assert loaded.items() <= ahead.items()

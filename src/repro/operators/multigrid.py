@@ -39,14 +39,14 @@ from repro.operators.device_exchange import (
 )
 from repro.operators.iterative_solver import Callback, check_callback, like, solve_columns, tolerances
 from repro.operators.product_tools import load_products
-from repro.operators.runtime import KERNELS, Runtime, open_runtime
+from repro.operators.runtime import KERNELS, KernelsOnDemand, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows
 from repro.operators.sparse_products import StoredPattern, matrix_on_device
 from repro.sparse.device_primitives import Load
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels
 from repro.sparse.multigrid.hierarchy import DeviceLevel, refresh_hierarchy, set_up_hierarchy
-from repro.sparse.multigrid.kernels import MODULES, render_multigrid
+from repro.sparse.multigrid.kernels import MODULES, render_multigrid, width_for
 from repro.sparse.multigrid.reference import SMOOTHER_DEGREES, MultigridSettings, Smoother, check_diagonal
 from repro.sparse.multigrid.solver import Solver, SolveResult, check_finite, shifted
 from repro.sparse.solvers.persistent import AT_ROUNDING
@@ -233,6 +233,7 @@ def amg(
     near_null = None if B is None else _vectors(B, n)
     runtime = open_runtime(device)
     load = _load(runtime, precision)
+    _compile_ahead(runtime, precision, width_for(runtime.device.target, rows.nnz / max(n, 1)))
     with runtime.after():
         try:
             storage = (
@@ -656,3 +657,14 @@ def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
         return runtime.kernels(source, f"amg/{precision}-{module}")
 
     return load
+
+
+@cache
+def _compile_ahead(runtime: Runtime, precision: str, width: int) -> None:
+    """Compile in parallel what the two finest levels need, if rows have so many lanes; one by one it takes a minute."""
+    programs = map(_load(runtime, precision), MODULES)
+    pattern = rf"(?!.*_w\d).*|.*_w({width}|{2 * width})"
+    on_demand = (program for program in programs if isinstance(program, KernelsOnDemand))
+    runtime.compile_together(
+        {name: source for program in on_demand for name, source in program.sources(pattern).items()}
+    )

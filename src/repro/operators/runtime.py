@@ -72,8 +72,14 @@ class KernelsOnDemand:
         if name not in self._names:
             raise LaunchError(f"no kernel {name} in the module {self._name}")
         if name not in self._programs:
-            self._programs[name] = self._load(with_kernel(self._source, name), f"{self._name}-{name}")
+            [(full_name, source)] = self.sources(re.escape(name)).items()
+            self._programs[name] = self._load(source, full_name)
         return self._programs[name]
+
+    def sources(self, pattern: str) -> dict[str, str]:
+        """Return the sources of the kernels whose names match a regular expression, by their names in the cache."""
+        names = (name for name in self._names if re.fullmatch(pattern, name))
+        return {f"{self._name}-{name}": with_kernel(self._source, name) for name in names}
 
     def kernel(self, name: str, shared: int = 0) -> Any:
         return self.having(name).kernel(name, shared)
