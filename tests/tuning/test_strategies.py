@@ -55,6 +55,13 @@ def test_the_budget_is_a_share_of_the_space():
     assert budgeted_count(NAMES[:3], BUDGET) == 1
 
 
+@pytest.mark.parametrize(
+    "strategy", [Exhaustive(), RandomSample(BUDGET, 1), Predicted(RECORDED, RECORDED[0].features, BUDGET, VariantId)]
+)
+def test_a_space_without_variants_of_a_problem_is_no_error(strategy):
+    strategy([], lambda index: pytest.fail("nothing is to be measured"))
+
+
 def test_exhaustive_tries_all_in_order():
     assert replay(Exhaustive(), RECORDED[0]) == NAMES
 

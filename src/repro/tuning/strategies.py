@@ -261,6 +261,8 @@ class Predicted:
         ReproError
             No recorded problem covers enough of this space.
         """
+        if not space:
+            return
         likeness = variant_covariance(tuple(space), self.id_class)
         belief = prior(space, self.recordings, self.features, likeness)
         reference = np.array([group == self.reference for group in likeness.groups])
