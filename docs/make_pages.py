@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,7 +40,16 @@ from statistics import geometric_mean
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
-from repro.results.claims import CLOSE, REACHES, Verdict, load_claims, verdict_count
+from repro.results.claims import (
+    BY_READING,
+    CLOSE,
+    RANGE,
+    REACHES,
+    Verdict,
+    load_claims,
+    verdict_count,
+    verdicts_of_statements,
+)
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
@@ -138,13 +148,20 @@ def _range(text: str) -> str:
 
 
 def _measured(claim: pd.Series[object]) -> str:
-    """Return verdict and value, the value's interval in brackets if it has a width, and the number of several cases."""
+    """Return verdict and value, its interval in brackets if it has a width, and the number of several cases.
+
+    The least and the largest of cases that are too few for an interval follow their number.
+    """
     verdict = judged(claim)
     if verdict == "–":
         return verdict
-    low, _, high = str(claim["interval"]).partition(" to ")
-    interval = f" [{_range(str(claim['interval']))}]" if high and low != high else ""
-    return verdict + interval + (f", n={claim['cases']:.0f}" if claim["cases"] > 1 else "")
+    ends = str(claim["interval"]).removeprefix(RANGE)
+    low, _, high = ends.partition(" to ")
+    shown = _range(ends) if high and low != high else ""
+    is_range = str(claim["interval"]).startswith(RANGE)
+    interval = f" [{shown}]" if shown and not is_range else ""
+    cases = f", n={claim['cases']:.0f}" if claim["cases"] > 1 else ""
+    return verdict + interval + cases + (f" ({shown})" if shown and is_range else "")
 
 
 def judged(claim: pd.Series[object]) -> str:
@@ -159,24 +176,30 @@ def judged(claim: pd.Series[object]) -> str:
 
 
 def tally(study: str, campaign: str) -> str:
-    """Return how many claims have which verdict, `6 hold, 2 reversed`."""
+    """Return how many statements have which verdict, `6 hold, 2 reversed`."""
     return ", ".join(verdict_count(verdict, n) for verdict, n in _counts(f"{campaign}/{study}").items())
 
 
 def verdict(*judged: str) -> str:
-    """Return how many claims of all `campaign/study` have which verdict, `Of 9 claims 6 hold, 2 weaker, 1 reversed`."""
+    """Return how many statements of all `campaign/study` have which verdict, `Of 9 statements 6 hold, 3 weaker`."""
     counts = {"holds": 0, **_counts(*judged)}
     apart = counts.pop(str(Verdict.BY_CONSTRUCTION), 0)
-    text = f"Of {sum(counts.values())} claims {', '.join(verdict_count(verdict, n) for verdict, n in counts.items())}"
+    text = (
+        f"Of {sum(counts.values())} statements {', '.join(verdict_count(verdict, n) for verdict, n in counts.items())}"
+    )
     return f"{text}; {apart} more follow from definitions" if apart else text
 
 
 def _counts(*judged: str) -> dict[str, int]:
-    pairs = (name.split("/") for name in judged)
-    verdicts = [table(f"{campaign}/tables/{study}/table-claims").frame["verdict"] for campaign, study in pairs]
-    counted = pd.concat(verdicts).value_counts()
-    order = ("holds", "stronger", "weaker", "reversed", "by construction", "not testable here")
-    return {verdict: int(counted[verdict]) for verdict in order if verdict in counted}
+    counted = Counter[str]()
+    for name in judged:
+        campaign, study = name.split("/")
+        frame = table(f"{campaign}/tables/{study}/table-claims").frame
+        counted += verdicts_of_statements(dict(zip(frame["id"], frame["verdict"], strict=True)), load_claims(study))
+    order = (
+        "holds", "stronger", "weaker", "reversed", BY_READING, "by construction", "not testable here"
+    )  # fmt: skip
+    return {str(verdict): counted[verdict] for verdict in order if verdict in counted}
 
 
 #: Words for numbers of minutes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from repro.bench.campaign_folder import CampaignFolder
 from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import (
+    BY_READING,
     COLUMNS,
+    PLACES,
     Claim,
     Verdict,
     claims_table,
@@ -23,6 +26,7 @@ from repro.results.claims import (
     reasons_of,
     tally,
     verdict_count,
+    verdicts_of_statements,
 )
 from repro.results.comparisons import CaseNumber, Measured, MissingCase, Quantity
 from repro.studies import get_study, study_names
@@ -39,7 +43,8 @@ IN_WORDS = {
     "complex_slower", "complex_inner", "complex_outer", "aos_preferred", "ell_quaternion", "quaternion_inner",
     "quaternion_vector", "blocks_over_bsr", "blocks_inner", "blocks_vector", "dynamic_sensitive", "joint_tuning",
     "hamilton", "expansion", "csr_least", "consistency", "repeats", "second_csr", "k_suffices", "gpus", "bicgstab_all",
-    "bicgstab_damped", "memory_csr", "threads", "row_order", "element_variance", "rates_fall", "patches", "devices",
+    "bicgstab_damped", "csr_almost", "coo_almost", "coo_least", "alike", "iterative_amazon",
+    "memory_csr", "threads", "row_order", "element_variance", "rates_fall", "patches", "devices",
     "tiling", "width_p1_best", "vectorized_p1", "full_width_p1", "width_p2_best", "width_p2_48", "width_p2_128",
     "full_width_p2", "streaming_all", "streaming_all_any", "batches_all", "batches_all_any", "iterative_all",
     "adaptive_many", "memory_2", "layout_gain_k2000", "complex_gpus", "quaternion_soa", "quaternion_gpus",
@@ -92,7 +97,8 @@ def test_every_study_of_a_paper_has_claims_with_places() -> None:
 UNMEASURED = {
     "hamilton_chain", "random_over_row_order", "tests_of_kernels", "integration_share", "cpu_over_gpu",
     "reduction_share", "unstructured_over_structured", "patches_over_pipelined", "cache_hits", "thousand_updates",
-    "thousand_updates_hyb", "galerkin_share", "galerkin_over_next", "long_rows_over_sort", "global_over_shared",
+    "thousand_updates_hyb", "galerkin_share", "galerkin_share_7pt", "galerkin_over_next",
+    "long_rows_over_sort", "global_over_shared",
 }  # fmt: skip
 MEASURED: Mapping[str, Mapping[str, object]] = {
     "compound_spmv": compound_spmv.CLAIMS,
@@ -172,11 +178,11 @@ def quantities(*numbers: float) -> dict[str, Quantity[str]]:
 
 
 def test_other_kernels_stand_in_and_are_named(campaign: Campaign) -> None:
-    table = claims_table(campaign, [CLAIM], quantities(2.0, 2.6, 2.8), variants_alone)
+    table = claims_table(campaign, [CLAIM], quantities(2.0, 2.6, 2.8, 2.5, 2.7), variants_alone)
     cells = {column.key: cell for column, cell in zip(table.columns, table.rows[0], strict=True)}
     assert cells["verdict"].value == "holds"
     assert cells["measured"].value == 2.6
-    assert cells["cases"].value == 3
+    assert cells["cases"].value == 5
     assert (cells["worst"].value, cells["worst_case"].value) == (2.0, "case 0")
     assert cells["kernels"].value == "the paper’s, tuned further"
     assert cells["kernels"].notes == ("those as published were not measured",)
@@ -243,7 +249,7 @@ def test_a_rate_of_another_gpu_judges_nothing_and_is_shown(campaign: Campaign) -
 
 
 def test_an_interval_that_reaches_another_verdict_is_noted(campaign: Campaign) -> None:
-    numbers = [CaseNumber(1.9, "a"), CaseNumber(1.2, "b"), CaseNumber(2.5, "c"), CaseNumber(1.9, "d")]
+    numbers = [CaseNumber(value, str(value)) for value in (1.9, 1.2, 2.5, 1.8, 1.95)]
     measure = {"speedup": Quantity(lambda value: Measured(numbers), "median")}
     table = claims_table(campaign, [replace(CLAIM, note="of two")], measure, variants_alone)
     cells = {column.key: cell for column, cell in zip(table.columns, table.rows[0], strict=True)}
@@ -251,6 +257,18 @@ def test_an_interval_that_reaches_another_verdict_is_noted(campaign: Campaign) -
     assert cells["verdict"].notes == ("its interval reaches: weaker",)
     assert close_calls(table) == {"holds": 1}
     assert cells["claim"].notes == ("of two",)
+
+
+def test_cases_that_are_too_few_for_an_interval_have_a_range(campaign: Campaign) -> None:
+    measure = {"speedup": Quantity(lambda value: Measured([CaseNumber(1.9, "a"), CaseNumber(2.4, "b")]), "median")}
+    (judgement,) = judge([CLAIM], campaign, measure, variants_alone)
+    assert (judgement.interval, judgement.range, judgement.undecided) == (None, (1.9, 2.4), ())
+    wide = {"speedup": Quantity(lambda value: Measured([CaseNumber(0.9, "a"), CaseNumber(4.4, "b")]), "median")}
+    table = claims_table(campaign, [CLAIM], wide, variants_alone)
+    cells = {column.key: cell for column, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert (cells["verdict"].shown, cells["interval"].shown) == ("holds, close", "range 0.9 to 4.4")
+    assert cells["verdict"].notes == ("its range reaches: reversed, stronger",)
+    assert cells["measured"].interval is None
 
 
 def test_what_cannot_be_judged_says_why(campaign: Campaign) -> None:
@@ -315,9 +333,56 @@ def test_the_tally_counts_every_claim_once(campaign: Campaign) -> None:
     assert tally(claims_table(campaign, claims, quantities(2.5), variants_alone), "claim")["holds"] == [CLAIM.claim]
 
 
+def test_readings_of_a_statement_are_counted_once() -> None:
+    claims = [replace(CLAIM, id=id, reading_of=of) for id, of in (("a", ""), ("b", "a"), ("c", ""), ("d", "c"))]
+    counted = verdicts_of_statements({"a": "holds", "b": "reversed", "c": "weaker", "d": "not testable here"}, claims)
+    assert counted == {BY_READING: 1, "weaker": 1}
+    assert verdicts_of_statements({"a": "holds", "b": "holds"}, claims) == {"holds": 1}, "a record without the others"
+
+
+def test_enough_statements_could_have_failed() -> None:
+    constructed = {(study, claim.statement) for study, claim in CLAIMS if claim.basis == "construction"}
+    assert len({(study, claim.statement) for study, claim in CLAIMS} - constructed) >= 140
+
+
+def tolerance_of(claim: Claim) -> float:
+    """Return the tolerance that the page on claims states for a line."""
+    if claim.relation in ("at least", "at most"):
+        return 0.05 if "within 5 %" in claim.note else 0
+    if claim.unit in ("cases", "count") or (claim.unit, claim.neutral) == ("share", 0.5):
+        return 0
+    is_over_printed = "measured over published" in claim.claim
+    return 0.05 if claim.unit == "ratio" and claim.most < 1.25 and not is_over_printed else 0.1
+
+
+def test_tolerances_are_those_of_the_page() -> None:
+    by_rows = [claim for _, claim in CLAIMS if claim.basis != "construction"]
+    assert {claim.id: claim.tolerance for claim in by_rows} == {claim.id: tolerance_of(claim) for claim in by_rows}
+
+
 def test_one_claim_holds_and_several_hold() -> None:
     assert [verdict_count(Verdict.HOLDS, n) for n in (0, 1, 2)] == ["0 hold", "1 holds", "2 hold"]
+    assert [verdict_count(BY_READING, n) for n in (1, 2)] == ["1 depends on the reading", "2 depend on the reading"]
     assert [verdict_count(Verdict.NOT_TESTABLE, n) for n in (1, 2)] == ["1 not testable here", "2 not testable here"]
+
+
+GOOD = dict.fromkeys(COLUMNS, "") | {
+    "id": "a", "place": "King 2017, section 5.3.1, figure 5.3", "claim": "c", "published": "1", "unit": "ratio",
+    "basis": "rows", "relation": "equal", "better": "more", "tolerance": "0", "quantity": "q", "variants": "none",
+}  # fmt: skip
+
+
+def write_claims(folder: Path, *lines: Mapping[str, str]) -> Path:
+    """Write claims, beside the places of the papers."""
+    path = folder / "claims/mine.csv"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(lines)
+    (folder / "published").mkdir(exist_ok=True)
+    shutil.copy(REPOSITORY / "config" / PLACES, folder / PLACES)
+    return path
 
 
 @pytest.mark.parametrize(
@@ -328,33 +393,36 @@ def test_one_claim_holds_and_several_hold() -> None:
         ({"published": "much"}, "number"),
         ({"better": ""}, "better"),
         ({"tolerance": "10 %"}, "number"),
+        ({"reading_of": "b"}, "a reading of no claim"),
+        ({"reading_of": "a"}, "a reading of no claim"),
+        ({"place": "King 2017, section 5.3, figure 7.9"}, "actual: King 2017, figure 7.9"),
+        ({"place": "King 2018, section 5.3"}, "does not have"),
+        ({"place": "King 2017, section 5.3.2, figure 5.3"}, "another section"),
+        ({"place": "CGF 2020, sections 5.1 to 5.6"}, "section 5.6"),
     ],
 )
 def test_a_bad_line_is_one_message(tmp_path: Path, line: Mapping[str, str], said: str) -> None:
-    good = dict(
-        zip(
-            COLUMNS,
-            ("a", "p", "c", "", "1", "ratio", "", "rows", "equal", "more", "0", "", "q", "none", ""),
-            strict=True,
-        )
-    )
-    path = tmp_path / "claims/mine.csv"
-    path.parent.mkdir()
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerow(good | line)
-    with pytest.raises(ReproError, match=said) as told:
+    path = write_claims(tmp_path, GOOD | line)
+    with pytest.raises(ReproError) as told:
         load_claims("mine", tmp_path)
-    assert f"{path}:2" in str(told.value)
+    assert said in str(told.value) and str(path) in str(told.value)
 
 
 def test_ids_are_told_apart(tmp_path: Path) -> None:
-    path = tmp_path / "claims/mine.csv"
-    path.parent.mkdir()
-    path.write_text(",".join(COLUMNS) + "\n" + "a,p,c,,1,ratio,,rows,equal,more,0,,q,none,\n" * 2)
+    write_claims(tmp_path, GOOD, GOOD)
     with pytest.raises(ReproError, match="one id"):
         load_claims("mine", tmp_path)
+
+
+def test_one_number_has_one_verdict(tmp_path: Path) -> None:
+    write_claims(tmp_path, GOOD, GOOD | {"id": "b", "published": "2"})
+    with pytest.raises(ReproError, match="judge one number"):
+        load_claims("mine", tmp_path)
+    write_claims(tmp_path, GOOD, GOOD | {"id": "b", "variants": "ours", "reading_of": "a"})
+    assert [claim.statement for claim in load_claims("mine", tmp_path)] == ["a", "a"]
+    on_two_gpus = [GOOD | {"id": gpu, "gpu": gpu, "relation": "same GPU"} for gpu in ("V100", "A100")]
+    write_claims(tmp_path, *on_two_gpus)
+    assert len(load_claims("mine", tmp_path)) == 2
 
 
 @pytest.mark.parametrize(

@@ -152,10 +152,13 @@ UNITS = {
 }
 COLUMNS = (
     "id", "place", "claim", "gpu", "published", "unit", "number", "basis", "relation", "better", "tolerance",
-    "neutral", "quantity", "variants", "note",
+    "neutral", "quantity", "variants", "reading_of", "note",
 )  # fmt: skip
 
 
+#: The parts of the papers that claims may name, and the section that contains each table and figure if it is known.
+PLACES = Path("published/places.csv")
+PLACE_COLUMNS = ("work", "place", "within", "about")
 #: Allowed values of the columns that have one of a few words.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "basis": get_args(Basis),
@@ -178,9 +181,30 @@ class Verdict(StrEnum):
     NOT_TESTABLE = "not testable here"
 
 
+#: Counted in place of a verdict for a statement whose readings have different ones.
+BY_READING = "depends on the reading"
+
+
 def verdict_count(verdict: str, number: int) -> str:
     """Return how many claims have a verdict, as words: `1 holds`, `2 hold`, `2 reversed`."""
-    return f"{number} {'hold' if verdict == Verdict.HOLDS and number != 1 else verdict}"
+    plural = {Verdict.HOLDS: "hold", BY_READING: "depend on the reading"}
+    return f"{number} {verdict if number == 1 else plural.get(verdict, verdict)}"
+
+
+def verdicts_of_statements(verdicts: Mapping[str, str], claims: Sequence[Claim]) -> Counter[str]:
+    """Return how many statements of a study have which verdict; `verdicts` are those of the claims by id.
+
+    The readings of a statement that can be tested decide; if they differ, the verdict is `BY_READING`.
+    """
+    of_statement: dict[str, set[str]] = {}
+    for claim in claims:
+        if claim.id in verdicts:
+            of_statement.setdefault(claim.statement, set()).add(verdicts[claim.id])
+    counted: Counter[str] = Counter()
+    for found in of_statement.values():
+        testable = found - {Verdict.NOT_TESTABLE} or found
+        counted[testable.pop() if len(testable) == 1 else BY_READING] += 1
+    return counted
 
 
 @dataclass(frozen=True)
@@ -216,8 +240,15 @@ class Claim:
     #: Key of the function in the study's quantities that computes the measured value.
     quantity: str
     variants: JudgedBy
+    #: Id of the claim that reads the same sentence in another way; empty for the first reading.
+    reading_of: str = ""
     #: A remark that the verdict needs besides the claim; may be empty.
     note: str = ""
+
+    @property
+    def statement(self) -> str:
+        """Id of the published statement, which all its readings share."""
+        return self.reading_of or self.id
 
     @property
     def published(self) -> str:
@@ -252,8 +283,10 @@ class Claim:
         return Verdict.WEAKER
 
 
-#: What follows a verdict if the measured value's interval reaches into another one, and the start of its note.
-CLOSE, REACHES = ", close", "its interval reaches"
+#: What follows a verdict if the measured value's interval or range reaches into another one, and part of its note.
+CLOSE, REACHES = ", close", " reaches: "
+#: What precedes the least and the largest number of cases that are too few for an interval.
+RANGE = "range "
 
 
 @dataclass(frozen=True)
@@ -263,8 +296,10 @@ class Judgement:
     claim: Claim
     #: The measured value; if it is None, or gives no verdict, `reason` says why.
     value: float | None = None
-    #: Bootstrap confidence interval of the value (`significance`); None if there are no samples.
+    #: Bootstrap confidence interval of the value (`significance`); None if there are too few samples.
     interval: Interval | None = None
+    #: Least and largest number of several cases that are too few for an interval.
+    range: Interval | None = None
     #: Numbers of the single cases from which the value was computed.
     numbers: Sequence[CaseNumber] = ()
     #: The variants that were measured; they may differ from the claim's.
@@ -283,10 +318,10 @@ class Judgement:
 
     @property
     def undecided(self) -> tuple[Verdict, ...]:
-        """Other verdicts that the ends of the interval would give."""
-        if self.verdict == Verdict.NOT_TESTABLE or self.interval is None:
+        """Other verdicts that the ends of the interval, or of the range, would give."""
+        if self.verdict == Verdict.NOT_TESTABLE:
             return ()
-        ends = dict.fromkeys(self.claim.verdict(end) for end in self.interval)
+        ends = dict.fromkeys(self.claim.verdict(end) for end in self.interval or self.range or ())
         return tuple(verdict for verdict in ends if verdict != self.verdict)
 
     @property
@@ -340,8 +375,7 @@ def judge(
         numbers = own_numbers.numbers if own_numbers else ()
         if not numbers or {number.case for number in numbers} == {number.case for number in judgement.numbers}:
             return judgement
-        value, interval = quantity.value(numbers), quantity.interval(numbers)
-        return replace(judgement, own=replace(judgement, value=value, interval=interval, numbers=numbers, campaign=""))
+        return replace(judgement, own=_measured(replace(judgement, campaign=""), quantity, numbers))
 
     def judgement_of(claim: Claim) -> Judgement:
         if own_alone:
@@ -360,10 +394,10 @@ def judge(
             source_numbers = measured_of(quantity, source, variants)
             if source_numbers is not None and (numbers := source_numbers.numbers):
                 source_name = source.name if source is not campaign else ""
-                value, interval = quantity.value(numbers), quantity.interval(numbers)
                 on_other_gpu = claim.relation == "same GPU" and claim.gpu not in (source.device or "")
                 other_gpu_reason = "a rate of a GPU other than the published one" if on_other_gpu else ""
-                judgement = Judgement(claim, value, interval, numbers, variants, source_name, reason=other_gpu_reason)
+                judgement = Judgement(claim, variants=variants, campaign=source_name, reason=other_gpu_reason)
+                judgement = _measured(judgement, quantity, numbers)
                 return add_own_cases(judgement, quantity) if source_name else judgement
             if source_numbers is not None and not reason:
                 reason = one_line(source_numbers.missing_reasons, MAX_NOTE_LETTERS)
@@ -371,6 +405,12 @@ def judge(
         return Judgement(claim, reason=reason or "not measured in this campaign", notes=notes)
 
     return [judgement_of(claim) for claim in claims]
+
+
+def _measured(judgement: Judgement, quantity: Quantity[Any], numbers: Sequence[CaseNumber]) -> Judgement:
+    """Return a judgement with what a quantity makes of the numbers of cases."""
+    interval, extremes = quantity.interval(numbers), quantity.range(numbers)
+    return replace(judgement, value=quantity.value(numbers), interval=interval, range=extremes, numbers=numbers)
 
 
 def _without_own_problems(campaign: Campaign) -> Campaign:
@@ -410,7 +450,8 @@ def _measured_cell(judgement: Judgement) -> Cell:
 
 
 def _interval_cell(judgement: Judgement) -> Cell:
-    return Cell(" to ".join(_value_cell(end).shown for end in judgement.interval)) if judgement.interval else Cell()
+    ends = " to ".join(_value_cell(end).shown for end in judgement.interval or judgement.range or ())
+    return Cell(f"{RANGE}{ends}" if judgement.range else ends) if ends else Cell()
 
 
 def _worst_cell(judgement: Judgement) -> Cell:
@@ -428,7 +469,8 @@ def _claim_cell(judgement: Judgement) -> Cell:
 
 
 def _verdict_cell(judgement: Judgement) -> Cell:
-    reached_note = f"{REACHES}: {', '.join(judgement.undecided)}" if judgement.undecided else ""
+    ends = "its interval" if judgement.interval else "its range"
+    reached_note = f"{ends}{REACHES}{', '.join(judgement.undecided)}" if judgement.undecided else ""
     return Cell(str(judgement.verdict), judgement.shown, notes=(reached_note,) if reached_note else ())
 
 
@@ -487,8 +529,8 @@ def claims_table(
         "claim’s tolerance. Weaker, stronger: outside, on that side. Reversed: the opposite was measured. By",
         "construction: the claim follows from a definition, so no measurement could contradict it. Not testable here:",
         "there are no rows, or the claim is a rate of another GPU; the reason is given. Interval: from a bootstrap",
-        "over cases, or over the rounds of a single case. Close: one of its ends would get another verdict, as a note",
-        "states. Worst: the case that contradicts the claim most.",
+        "over at least five cases, or five rounds of a single case. Range: least and largest of fewer cases. Close:",
+        "one of the ends would get another verdict, as a note states. Worst: the case that contradicts the claim most.",
         _source_sentence(judgements),
         "The published GPUs differ from this one." * (not campaign.on_cpu),
         "CPU times are a dry run and judge no claim about a GPU." * campaign.on_cpu,
@@ -587,10 +629,47 @@ def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
     if not path.is_file():
         return []
     claims = [_read_claim(line, f"{path}:{number}") for number, line in enumerate(read_records(path, COLUMNS), start=2)]
-    repeated_ids = [claim_id for claim_id, number in Counter(claim.id for claim in claims).items() if number > 1]
-    if repeated_ids:
-        raise ReproError("two claims have one id", where=path, actual=", ".join(repeated_ids))
+    by_id = {claim.id: claim for claim in claims}
+    _refuse_repeated("two claims have one id", [claim.id for claim in claims], path)
+    # several numbers of one quantity are fine if each is judged on its own GPU only
+    numbers = [
+        f"{claim.quantity}, {claim.variants}" + f", {claim.gpu}" * (claim.relation == "same GPU") for claim in claims
+    ]
+    _refuse_repeated("two claims judge one number", numbers, path)
+    places = shipped(folder / PLACES)
+    if places.is_file():
+        known = {(item["work"], item["place"]): item["within"] for item in read_records(places, PLACE_COLUMNS)}
+        for claim in claims:
+            _check_place(claim.place, known, path)
+    for claim in claims:
+        first = by_id.get(claim.statement)
+        if first is None or first.reading_of:
+            expected = "the id of a claim that is no other reading itself"
+            raise ReproError("a reading of no claim", where=path, expected=expected, actual=claim.reading_of)
     return claims
+
+
+def _check_place(text: str, known: Mapping[tuple[str, str], str], path: Path) -> None:
+    """Raise an error unless the work has all named parts, and a named section contains each named table and figure."""
+    work, _, rest = text.partition(", ")
+    parts, kind = [], ""
+    for part in re.split(", | and | to ", rest):
+        numbered = re.fullmatch(r"(?:([a-z]+?)s? )?(\d[\d.]*)", part)
+        kind = (numbered[1] or kind) if numbered else kind
+        parts.append(f"{kind} {numbered[2]}" if numbered else part)
+    if unknown := [part for part in parts if (work, part) not in known]:
+        raise ReproError("a place that the work does not have", where=path, actual=f"{work}, {', '.join(unknown)}")
+    sections = [part for part in parts if part.startswith("section")]
+    for part in set(parts) - set(sections):
+        within = known[work, part]
+        if sections and within and not any(f"{within}.".startswith(f"{section}.") for section in sections):
+            raise ReproError("a place in another section", where=path, expected=f"{part} in {within}", actual=text)
+
+
+def _refuse_repeated(message: str, values: Sequence[str], path: Path) -> None:
+    repeated = [value for value, number in Counter(values).items() if number > 1]
+    if repeated:
+        raise ReproError(message, where=path, actual="; ".join(repeated))
 
 
 def _read_claim(line: Record, where: str) -> Claim:
