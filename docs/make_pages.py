@@ -32,6 +32,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -41,14 +42,13 @@ import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
 from repro.results.claims import (
-    BY_READING,
     CLOSE,
     RANGE,
     REACHES,
+    Claim,
     Verdict,
     load_claims,
     verdict_count,
-    verdicts_of_statements,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -177,7 +177,12 @@ def judged(claim: pd.Series[object]) -> str:
 
 def tally(study: str, campaign: str) -> str:
     """Return how many statements have which verdict, `6 hold, 2 reversed`."""
-    return ", ".join(verdict_count(verdict, n) for verdict, n in _counts(f"{campaign}/{study}").items())
+    return _listed(_counts(f"{campaign}/{study}"))
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    depend = f"depend{'s' * (counts.get(BY_READING) == 1)} on the reading"
+    return ", ".join(f"{n} {depend}" if key == BY_READING else verdict_count(key, n) for key, n in counts.items())
 
 
 def verdict(*judged: str) -> str:
@@ -188,6 +193,26 @@ def verdict(*judged: str) -> str:
         f"Of {sum(counts.values())} statements {', '.join(verdict_count(verdict, n) for verdict, n in counts.items())}"
     )
     return f"{text}; {apart} more follow from definitions" if apart else text
+
+
+#: Counted in place of a verdict for a statement whose readings have different ones.
+BY_READING = "by reading"
+
+
+def verdicts_of_statements(verdicts: Mapping[str, str], claims: Sequence[Claim]) -> Counter[str]:
+    """Return how many statements of a study have which verdict; `verdicts` are those of the claims by id.
+
+    The readings of a statement that can be tested decide; if they differ, the verdict is `BY_READING`.
+    """
+    of_statement: dict[str, set[str]] = {}
+    for claim in claims:
+        if claim.id in verdicts:
+            of_statement.setdefault(claim.reading_of or claim.id, set()).add(verdicts[claim.id])
+    counted: Counter[str] = Counter()
+    for found in of_statement.values():
+        testable = found - {Verdict.NOT_TESTABLE} or found
+        counted[testable.pop() if len(testable) == 1 else BY_READING] += 1
+    return counted
 
 
 def _counts(*judged: str) -> dict[str, int]:

@@ -156,9 +156,6 @@ COLUMNS = (
 )  # fmt: skip
 
 
-#: The parts of the papers that claims may name, and the section that contains each table and figure if it is known.
-PLACES = Path("published/places.csv")
-PLACE_COLUMNS = ("work", "place", "within", "about")
 #: Allowed values of the columns that have one of a few words.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "basis": get_args(Basis),
@@ -181,30 +178,9 @@ class Verdict(StrEnum):
     NOT_TESTABLE = "not testable here"
 
 
-#: Counted in place of a verdict for a statement whose readings have different ones.
-BY_READING = "depends on the reading"
-
-
 def verdict_count(verdict: str, number: int) -> str:
     """Return how many claims have a verdict, as words: `1 holds`, `2 hold`, `2 reversed`."""
-    plural = {Verdict.HOLDS: "hold", BY_READING: "depend on the reading"}
-    return f"{number} {verdict if number == 1 else plural.get(verdict, verdict)}"
-
-
-def verdicts_of_statements(verdicts: Mapping[str, str], claims: Sequence[Claim]) -> Counter[str]:
-    """Return how many statements of a study have which verdict; `verdicts` are those of the claims by id.
-
-    The readings of a statement that can be tested decide; if they differ, the verdict is `BY_READING`.
-    """
-    of_statement: dict[str, set[str]] = {}
-    for claim in claims:
-        if claim.id in verdicts:
-            of_statement.setdefault(claim.statement, set()).add(verdicts[claim.id])
-    counted: Counter[str] = Counter()
-    for found in of_statement.values():
-        testable = found - {Verdict.NOT_TESTABLE} or found
-        counted[testable.pop() if len(testable) == 1 else BY_READING] += 1
-    return counted
+    return f"{number} {'hold' if verdict == Verdict.HOLDS and number != 1 else verdict}"
 
 
 @dataclass(frozen=True)
@@ -244,11 +220,6 @@ class Claim:
     reading_of: str = ""
     #: A remark that the verdict needs besides the claim; may be empty.
     note: str = ""
-
-    @property
-    def statement(self) -> str:
-        """Id of the published statement, which all its readings share."""
-        return self.reading_of or self.id
 
     @property
     def published(self) -> str:
@@ -629,47 +600,10 @@ def load_claims(study_name: str, folder: Path = FOLDER) -> list[Claim]:
     if not path.is_file():
         return []
     claims = [_read_claim(line, f"{path}:{number}") for number, line in enumerate(read_records(path, COLUMNS), start=2)]
-    by_id = {claim.id: claim for claim in claims}
-    _refuse_repeated("two claims have one id", [claim.id for claim in claims], path)
-    # several numbers of one quantity are fine if each is judged on its own GPU only
-    numbers = [
-        f"{claim.quantity}, {claim.variants}" + f", {claim.gpu}" * (claim.relation == "same GPU") for claim in claims
-    ]
-    _refuse_repeated("two claims judge one number", numbers, path)
-    places = shipped(folder / PLACES)
-    if places.is_file():
-        known = {(item["work"], item["place"]): item["within"] for item in read_records(places, PLACE_COLUMNS)}
-        for claim in claims:
-            _check_place(claim.place, known, path)
-    for claim in claims:
-        first = by_id.get(claim.statement)
-        if first is None or first.reading_of:
-            expected = "the id of a claim that is no other reading itself"
-            raise ReproError("a reading of no claim", where=path, expected=expected, actual=claim.reading_of)
+    repeated_ids = [claim_id for claim_id, number in Counter(claim.id for claim in claims).items() if number > 1]
+    if repeated_ids:
+        raise ReproError("two claims have one id", where=path, actual=", ".join(repeated_ids))
     return claims
-
-
-def _check_place(text: str, known: Mapping[tuple[str, str], str], path: Path) -> None:
-    """Raise an error unless the work has all named parts, and a named section contains each named table and figure."""
-    work, _, rest = text.partition(", ")
-    parts, kind = [], ""
-    for part in re.split(", | and | to ", rest):
-        numbered = re.fullmatch(r"(?:([a-z]+?)s? )?(\d[\d.]*)", part)
-        kind = (numbered[1] or kind) if numbered else kind
-        parts.append(f"{kind} {numbered[2]}" if numbered else part)
-    if unknown := [part for part in parts if (work, part) not in known]:
-        raise ReproError("a place that the work does not have", where=path, actual=f"{work}, {', '.join(unknown)}")
-    sections = [part for part in parts if part.startswith("section")]
-    for part in set(parts) - set(sections):
-        within = known[work, part]
-        if sections and within and not any(f"{within}.".startswith(f"{section}.") for section in sections):
-            raise ReproError("a place in another section", where=path, expected=f"{part} in {within}", actual=text)
-
-
-def _refuse_repeated(message: str, values: Sequence[str], path: Path) -> None:
-    repeated = [value for value, number in Counter(values).items() if number > 1]
-    if repeated:
-        raise ReproError(message, where=path, actual="; ".join(repeated))
 
 
 def _read_claim(line: Record, where: str) -> Claim:
