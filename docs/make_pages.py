@@ -189,9 +189,7 @@ def verdict(*judged: str) -> str:
     """Return how many statements of all `campaign/study` have which verdict, `Of 9 statements 6 hold, 3 weaker`."""
     counts = {"holds": 0, **_counts(*judged)}
     apart = counts.pop(str(Verdict.BY_CONSTRUCTION), 0)
-    text = (
-        f"Of {sum(counts.values())} statements {', '.join(verdict_count(verdict, n) for verdict, n in counts.items())}"
-    )
+    text = f"Of {sum(counts.values())} statements {_listed(counts)}"
     return f"{text}; {apart} more follow from definitions" if apart else text
 
 

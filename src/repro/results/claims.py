@@ -138,18 +138,9 @@ Direction = Literal["more", "less", "neither"]
 #: What a claim is judged by: measured `rows`; the paper's own `published` numbers, which suffice; or `construction`,
 #: if its value follows from definitions that we share with the paper, so that no measurement could contradict it.
 Basis = Literal["rows", "published", "construction"]
-#: Units of claims, and what a number in them is.
-UNITS = {
-    "ratio": "times: one time, rate or size over another",
-    "gain": "a ratio of times less one: 0.5 is half as fast again",
-    "share": "a fraction of 1, of cases, of the time or of linear",
-    "%": "a share in percent",
-    "GFLOPS": "10⁹ operations a second",
-    "bytes": "bytes of memory",
-    "registers": "registers of a thread",
-    "cases": "a number of matrices",
-    "count": "a number of intersections",
-}
+#: Units of claims. A ratio is one time, rate or size over another; a gain is a ratio of times less one; a share is a
+#: fraction of 1, of cases, of the time or of linear, or `%` of it; GFLOPS are 10⁹ operations a second.
+UNITS = ("ratio", "gain", "share", "%", "GFLOPS", "bytes", "registers", "cases", "count")
 COLUMNS = (
     "id", "place", "claim", "gpu", "published", "unit", "number", "basis", "relation", "better", "tolerance",
     "neutral", "quantity", "variants", "reading_of", "note",
@@ -162,7 +153,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "relation": get_args(Relation),
     "better": get_args(Direction),
     "variants": get_args(JudgedBy),
-    "unit": tuple(UNITS),
+    "unit": UNITS,
 }
 
 
@@ -425,18 +416,10 @@ def _interval_cell(judgement: Judgement) -> Cell:
     return Cell(f"{RANGE}{ends}" if judgement.range else ends) if ends else Cell()
 
 
-def _worst_cell(judgement: Judgement) -> Cell:
-    return _value_cell(judgement.worst.value) if judgement.worst else Cell()
-
-
 def _worst_case_cell(judgement: Judgement) -> Cell:
     if judgement.reason:
         return Cell(judgement.reason, notes=judgement.notes)
     return Cell(judgement.worst.case, notes=judgement.worst.notes) if judgement.worst else Cell()
-
-
-def _claim_cell(judgement: Judgement) -> Cell:
-    return Cell(judgement.claim.claim, notes=(judgement.claim.note,) if judgement.claim.note else ())
 
 
 def _verdict_cell(judgement: Judgement) -> Cell:
@@ -468,7 +451,14 @@ def claim_columns(column: str) -> tuple[Column[Judgement], ...]:
     """Return the columns of a table of claims; `column` is the head of the measured values."""
     return (
         Column("id", "id", numeric=False, cell=lambda judgement: Cell(judgement.claim.id)),
-        Column("claim", "claim", numeric=False, cell=_claim_cell),
+        Column(
+            "claim",
+            "claim",
+            numeric=False,
+            cell=lambda judgement: Cell(
+                judgement.claim.claim, notes=(judgement.claim.note,) * bool(judgement.claim.note)
+            ),
+        ),
         Column("place", "place", numeric=False, cell=lambda judgement: Cell(judgement.claim.place)),
         Column("gpu", "on", "published", numeric=False, cell=lambda judgement: Cell(judgement.claim.gpu or None)),
         Column("published", "value", "published", cell=lambda judgement: Cell(judgement.claim.published)),
@@ -476,7 +466,7 @@ def claim_columns(column: str) -> tuple[Column[Judgement], ...]:
         Column("measured", "value", column, cell=_measured_cell),
         Column("interval", "95 % interval", column, numeric=False, cell=_interval_cell),
         Column("cases", "cases", column, cell=lambda judgement: count(len(judgement.numbers) or None)),
-        Column("worst", "worst", column, cell=_worst_cell),
+        Column("worst", "worst", column, cell=lambda judgement: _value_cell(judgement.worst and judgement.worst.value)),
         Column("worst_case", "worst case, or why there is none", column, numeric=False, cell=_worst_case_cell),
         Column("kernels", "kernels", column, numeric=False, cell=_kernels_cell),
     )

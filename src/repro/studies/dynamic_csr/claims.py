@@ -232,7 +232,7 @@ def _in(precision: str) -> Callable[[Graph], bool]:
     return lambda graph: graph.case.precision == precision
 
 
-def _over_others(names: Sequence[str], speedup: Comparison[Graph], reason: str) -> Quantity[Cases[Graph]]:
+def _over_others(names: Sequence[str], speedup: Comparison[Graph]) -> Quantity[Cases[Graph]]:
     """Return some graphs' speedups over the mean of all others'."""
 
     def measure(graphs: Cases[Graph]) -> Measured:
@@ -244,13 +244,9 @@ def _over_others(names: Sequence[str], speedup: Comparison[Graph], reason: str) 
             for number in every.numbers
             if others and published[number.case] in names
         ]
-        return Measured.any_of(numbers, ", ".join(names), reason)
+        return Measured.any_of(numbers, ", ".join(names), "no time of them and of others in this campaign")
 
     return Quantity(measure, "most")
-
-
-def _over_others_on_2(names: Sequence[str]) -> Quantity[Cases[Graph]]:
-    return _over_others(names, _on_devices(2), "no time of them and of others on 2 devices in this campaign")
 
 
 #: Quantities by name in `config/claims/dynamic_csr.csv`.
@@ -262,7 +258,7 @@ QUANTITIES: ClaimQuantities[Cases[Any]] = {
     },
     "iterative_most": _updates(_update(results.HYB, "iterate"), _update(results.DCSR, "iterate")).most(),
     "iterative_least": ITERATIVE.least(),
-    "iterative_amazon": _over_others(("amazon-2008",), ITERATIVE, "no time of it and of others in this campaign"),
+    "iterative_amazon": _over_others(("amazon-2008",), ITERATIVE),
     "defragmentation_mean": _updates(results.HYB_SORT, results.DEFRAGMENTATION).mean(),
     "rebuild_over_product": Comparison[Graph](
         _rebuild_over_product, counts=_is_timed, empty=MissingCase("all graphs", "not both timed")
@@ -289,8 +285,8 @@ QUANTITIES: ClaimQuantities[Cases[Any]] = {
     "memory_csr_most": _memory("CSR").most(),
     "two_devices_single": _on_devices(2).where(_in("single")).mean(),
     "two_devices_double": _on_devices(2).where(_in("double")).mean(),
-    "long_rows_on_2": _over_others_on_2(LONG_ROWS),
-    "small_graphs_on_2": _over_others_on_2(SMALL_GRAPHS),
+    "long_rows_on_2": _over_others(LONG_ROWS, _on_devices(2)),
+    "small_graphs_on_2": _over_others(SMALL_GRAPHS, _on_devices(2)),
     "nearly_linear_on_8": _on_devices(8).where(_is_timed).share(lambda speedup: speedup >= NEARLY_LINEAR * 8),
     **{f"{name}_on_{devices}": _of_graph(name, devices) for name in SMALL_GRAPHS for devices in (2, 4, 8)},
 }
