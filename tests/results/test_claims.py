@@ -41,7 +41,7 @@ IN_WORDS = {
     "complex_slower", "complex_inner", "complex_outer", "aos_preferred", "ell_quaternion", "quaternion_inner",
     "quaternion_vector", "blocks_over_bsr", "blocks_inner", "blocks_vector", "dynamic_sensitive", "joint_tuning",
     "hamilton", "expansion", "csr_least", "consistency", "repeats", "second_csr", "k_suffices", "gpus", "bicgstab_all",
-    "bicgstab_damped", "csr_almost", "coo_almost", "coo_least", "alike", "iterative_amazon",
+    "bicgstab_damped", "csr_almost", "coo_almost", "coo_least", "alike", "iterative_amazon", "dynamic_figure",
     "memory_csr", "threads", "row_order", "element_variance", "rates_fall", "patches", "devices",
     "tiling", "width_p1_best", "vectorized_p1", "full_width_p1", "width_p2_best", "width_p2_48", "width_p2_128",
     "full_width_p2", "streaming_all", "streaming_all_any", "batches_all", "batches_all_any", "iterative_all",
