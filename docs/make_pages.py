@@ -16,7 +16,7 @@ or finds lines by a query after `where`. The third is a format; `.2f` if left ou
 
 The claims of a study, with the verdicts of several recorded campaigns beside each other, are `claims(study, campaign,
 …)`, how many have which verdict `tally(study, campaign)`, and of several studies
-together, as a sentence, `verdict("campaign/study", …)`.
+together, as a sentence, `verdict("campaign/study", …)`. Winners on an edge of their space are a table `edges(…)`.
 
 The minutes of a command on two idle cores, as `make minutes` measured them last, are `minutes("make all")`, in words
 and with their noun. A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The
@@ -31,15 +31,26 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import geometric_mean
 
 import pandas as pd
+from edges import edges
 from jinja2 import Environment, StrictUndefined
 
-from repro.results.claims import CLOSE, REACHES, Verdict, load_claims, verdict_count
+from repro.results.claims import (
+    CLOSE,
+    RANGE,
+    REACHES,
+    Claim,
+    Verdict,
+    load_claims,
+    verdict_count,
+)
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "docs/sources"
@@ -138,13 +149,20 @@ def _range(text: str) -> str:
 
 
 def _measured(claim: pd.Series[object]) -> str:
-    """Return verdict and value, the value's interval in brackets if it has a width, and the number of several cases."""
+    """Return verdict and value, its interval in brackets if it has a width, and the number of several cases.
+
+    The least and the largest of cases that are too few for an interval follow their number.
+    """
     verdict = judged(claim)
     if verdict == "–":
         return verdict
-    low, _, high = str(claim["interval"]).partition(" to ")
-    interval = f" [{_range(str(claim['interval']))}]" if high and low != high else ""
-    return verdict + interval + (f", n={claim['cases']:.0f}" if claim["cases"] > 1 else "")
+    ends = str(claim["interval"]).removeprefix(RANGE)
+    low, _, high = ends.partition(" to ")
+    shown = _range(ends) if high and low != high else ""
+    is_range = str(claim["interval"]).startswith(RANGE)
+    interval = f" [{shown}]" if shown and not is_range else ""
+    cases = f", n={claim['cases']:.0f}" if claim["cases"] > 1 else ""
+    return verdict + interval + cases + (f" ({shown})" if shown and is_range else "")
 
 
 def judged(claim: pd.Series[object]) -> str:
@@ -159,24 +177,53 @@ def judged(claim: pd.Series[object]) -> str:
 
 
 def tally(study: str, campaign: str) -> str:
-    """Return how many claims have which verdict, `6 hold, 2 reversed`."""
-    return ", ".join(verdict_count(verdict, n) for verdict, n in _counts(f"{campaign}/{study}").items())
+    """Return how many statements have which verdict, `6 hold, 2 reversed`."""
+    return _listed(_counts(f"{campaign}/{study}"))
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    depend = f"depend{'s' * (counts.get(BY_READING) == 1)} on the reading"
+    return ", ".join(f"{n} {depend}" if key == BY_READING else verdict_count(key, n) for key, n in counts.items())
 
 
 def verdict(*judged: str) -> str:
-    """Return how many claims of all `campaign/study` have which verdict, `Of 9 claims 6 hold, 2 weaker, 1 reversed`."""
+    """Return how many statements of all `campaign/study` have which verdict, `Of 9 statements 6 hold, 3 weaker`."""
     counts = {"holds": 0, **_counts(*judged)}
     apart = counts.pop(str(Verdict.BY_CONSTRUCTION), 0)
-    text = f"Of {sum(counts.values())} claims {', '.join(verdict_count(verdict, n) for verdict, n in counts.items())}"
+    text = f"Of {sum(counts.values())} statements {_listed(counts)}"
     return f"{text}; {apart} more follow from definitions" if apart else text
 
 
+#: Counted in place of a verdict for a statement whose readings have different ones.
+BY_READING = "by reading"
+
+
+def verdicts_of_statements(verdicts: Mapping[str, str], claims: Sequence[Claim]) -> Counter[str]:
+    """Return how many statements of a study have which verdict; `verdicts` are those of the claims by id.
+
+    The readings of a statement that can be tested decide; if they differ, the verdict is `BY_READING`.
+    """
+    of_statement: dict[str, set[str]] = {}
+    for claim in claims:
+        if claim.id in verdicts:
+            of_statement.setdefault(claim.reading_of or claim.id, set()).add(verdicts[claim.id])
+    counted: Counter[str] = Counter()
+    for found in of_statement.values():
+        testable = found - {Verdict.NOT_TESTABLE} or found
+        counted[testable.pop() if len(testable) == 1 else BY_READING] += 1
+    return counted
+
+
 def _counts(*judged: str) -> dict[str, int]:
-    pairs = (name.split("/") for name in judged)
-    verdicts = [table(f"{campaign}/tables/{study}/table-claims").frame["verdict"] for campaign, study in pairs]
-    counted = pd.concat(verdicts).value_counts()
-    order = ("holds", "stronger", "weaker", "reversed", "by construction", "not testable here")
-    return {verdict: int(counted[verdict]) for verdict in order if verdict in counted}
+    counted = Counter[str]()
+    for name in judged:
+        campaign, study = name.split("/")
+        frame = table(f"{campaign}/tables/{study}/table-claims").frame
+        counted += verdicts_of_statements(dict(zip(frame["id"], frame["verdict"], strict=True)), load_claims(study))
+    order = (
+        "holds", "stronger", "weaker", "reversed", BY_READING, "by construction", "not testable here"
+    )  # fmt: skip
+    return {str(verdict): counted[verdict] for verdict in order if verdict in counted}
 
 
 #: Words for numbers of minutes.
@@ -195,7 +242,7 @@ def page(source: str, origin: str) -> str:
     """Return the page of a source, its paragraphs broken into lines anew."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
     filled = environment.from_string(source).render(
-        table=table, claims=claims, tally=tally, verdict=verdict, minutes=minutes
+        table=table, claims=claims, tally=tally, verdict=verdict, minutes=minutes, edges=edges
     )
     parts = (part if part.startswith("```") else _reflow(part) for part in _FENCES.split(filled))
     text = "\n\n".join(part for part in parts if part)

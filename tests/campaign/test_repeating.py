@@ -37,7 +37,7 @@ COLUMNS = get_study(STUDY).columns
 
 @pytest.mark.medium
 @pytest.mark.slow
-def test_the_winner_is_timed_again_with_samples_and_an_interval(measuring: None) -> None:
+def test_the_winner_is_timed_again_with_samples(measuring: None) -> None:
     found = run()
     path = repeat(config(), STUDY, NAME, "single", quiet)
     assert path == CASE / "repeat.parquet"
@@ -50,7 +50,8 @@ def test_the_winner_is_timed_again_with_samples_and_an_interval(measuring: None)
     campaign = Campaign.load(FOLDER, STUDY, COLUMNS)
     said = repeated_kernel_phrase(campaign)
     assert said.startswith("two times of one kernel differ by ")
-    assert "% by the event clock (95 % interval: " in said
+    assert "% by the event clock" in said
+    assert "95 %" not in said, "rounds too few for an interval"
     assert said.endswith(
         f": the event clock’s winner of the papers’ kernels on {NAME}, single, {winner}, in two processes"
     )
@@ -84,7 +85,7 @@ def test_the_time_is_as_signed_as_its_interval(tmp_path: Path) -> None:
     maker = SmallCampaign(tmp_path)
     maker.all("grid")
     for step, micro in (("report", 10.0), ("repeat", 9.0)):
-        samples = [[micro * 1e-6] * 2] * 3
+        samples = [[micro * 1e-6] * 2] * 5
         row = maker.row("grid", "double", "variant", FAST, micro, ["event"], phase="report", event_samples=samples)
         maker.write("grid", "double", step, [row])
     said = repeated_kernel_phrase(maker.load())

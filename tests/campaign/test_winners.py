@@ -156,7 +156,7 @@ def test_two_studies_are_told_apart_and_one_whose_kernels_stay_says_so(
     maker = campaign(Path(), "cuda", target="sm_80")
     beside = Recorder(Path(), "cuda", other, get_study(other).columns)
     beside.configure(**{STUDY: OWN, other: OWN})
-    told = {"phase": "report", "entry": "real", "ordering": "natural", "graph_samples": [[8e-6, 8.1e-6]] * 3}
+    told = {"phase": "report", "entry": "real", "ordering": "natural", "graph_samples": [[8e-6, 8.1e-6]] * 5}
     rows = [beside.row("part", "double", kind, name, micro, **told) for kind, name, micro in
             (("variant", coordinates, 10.0), ("baseline", "library/csr", 5.0))]  # fmt: skip
     beside.write("part", "double", "report", rows)

@@ -2,16 +2,30 @@
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from repro.results.claims import load_claims
 from support.measured import passages
 from support.pages import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
-from make_pages import SOURCES, Table, claims, judged, page, page_of, tally, target_of, verdict
+from make_pages import (
+    BY_READING,
+    SOURCES,
+    Table,
+    claims,
+    judged,
+    page,
+    page_of,
+    tally,
+    target_of,
+    verdict,
+    verdicts_of_statements,
+)
 
 pytestmark = pytest.mark.medium
 
@@ -116,7 +130,8 @@ def test_a_reason_stands_behind_its_paragraph() -> None:
 def test_a_verdict_whose_interval_reaches_another_one_is_close() -> None:
     claim = {"verdict": "weaker", "measured": 1.234, "kernels": "ours", "notes": float("nan")}
     assert judged(pd.Series(claim)) == "weaker 1.23†"
-    assert judged(pd.Series(claim | {"notes": "a; its interval reaches: holds"})) == "weaker, close 1.23†"
+    for ends in ("interval", "range"):
+        assert judged(pd.Series(claim | {"notes": f"a; its {ends} reaches: holds"})) == "weaker, close 1.23†"
 
 
 def test_a_claim_has_verdict_interval_and_cases_in_one_cell() -> None:
@@ -135,7 +150,16 @@ def test_the_verdict_is_the_sum_of_what_the_studies_say() -> None:
     of_each = [int(n) for study in studies for n in re.findall(r"\d+", tally(study, "h200"))]
     said = [int(n) for n in re.findall(r"\d+", verdict(*(f"h200/{study}" for study in studies)))]
     assert said[0] == sum(said[1:]) == sum(of_each)
-    assert verdict("h200/spgemm_amg") == "Of 9 claims 1 holds, 3 stronger, 5 not testable here"
+    assert verdict("h200/spgemm_amg") == "Of 9 statements 1 holds, 3 stronger, 5 not testable here"
+
+
+def test_readings_of_a_statement_are_counted_once() -> None:
+    first = load_claims("spgemm_amg")[0]
+    claims = [replace(first, id=id, reading_of=of) for id, of in (("a", ""), ("b", "a"), ("c", ""), ("d", "c"))]
+    counted = verdicts_of_statements({"a": "holds", "b": "reversed", "c": "weaker", "d": "not testable here"}, claims)
+    assert counted == {BY_READING: 1, "weaker": 1}
+    assert verdicts_of_statements({"a": "holds", "b": "holds"}, claims) == {"holds": 1}, "a record without the others"
+    assert re.search(r"\d depends? on the reading", verdict("h200/dynamic_csr"))
 
 
 def test_what_could_not_have_failed_is_counted_apart() -> None:

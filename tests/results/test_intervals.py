@@ -40,12 +40,14 @@ def test_an_interval_is_of_whole_rounds() -> None:
     assert relative_interval(rounds) == (low, high), "the same each time"
 
 
-def test_three_rounds_give_about_the_least_and_the_largest() -> None:
-    assert relative_interval([[1.0] * 9, [2.0] * 9, [4.0] * 9]) == pytest.approx((0.5, 2.0))
+def test_three_rounds_give_about_the_least_and_the_largest_where_they_are_asked_for() -> None:
+    three = [[1.0] * 9, [2.0] * 9, [4.0] * 9]
+    assert relative_interval(three) is None, "no interval of 95 %"
+    assert relative_interval(three, min_rounds=2) == pytest.approx((0.5, 2.0))
 
 
 def test_a_ratio_takes_the_rounds_of_both_and_rounds_may_be_of_any_length() -> None:
-    steady = [[1.0], [1.0, 1.0], [1.0]]
+    steady = [[1.0], [1.0, 1.0], [1.0], [1.0], [1.0]]
     alone = relative_interval(ROUNDS)
     assert relative_interval(ROUNDS, steady) == alone
     low, high = relative_interval(ROUNDS, ROUNDS) or (nan, nan)
@@ -53,8 +55,8 @@ def test_a_ratio_takes_the_rounds_of_both_and_rounds_may_be_of_any_length() -> N
     assert low < alone[0] < 1 < alone[1] < high
 
 
-@pytest.mark.parametrize("rounds", [[()], [ROUNDS[:1]], [ROUNDS, ()], [(), ROUNDS], [ROUNDS[:1], ROUNDS]])
-def test_fewer_than_two_rounds_have_none(rounds: Any) -> None:
+@pytest.mark.parametrize("rounds", [[()], [ROUNDS[:4]], [ROUNDS, ()], [(), ROUNDS], [ROUNDS[:4], ROUNDS]])
+def test_fewer_than_five_rounds_have_none(rounds: Any) -> None:
     assert relative_interval(*rounds) is None
 
 

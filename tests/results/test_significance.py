@@ -120,11 +120,12 @@ def test_intervals_cover_the_mean_of_dependent_rows() -> None:
     assert hits >= 50
 
 
-def test_intervals_are_the_same_each_time_and_need_two_cases() -> None:
-    changes = np.log([1.1, 1.2, 1.3])
-    assert interval_of_mean(changes, ["a", "b", "b"]) == interval_of_mean(changes, ["a", "b", "b"])
-    assert interval_of_mean(changes, ["a", "b", "b"]) == pytest.approx((1.1, exp(log(1.56) / 2)))
-    assert interval_of_mean(changes, ["a"] * 3) is None and interval_of_mean(changes[:0], []) is None
+def test_intervals_are_the_same_each_time_and_need_five_cases() -> None:
+    changes, cases = np.log([1.1, 1.2, 1.3, 1.2, 1.1, 1.2]), ["a", "b", "b", "c", "d", "e"]
+    interval = interval_of_mean(changes, cases)
+    assert interval is not None and interval == interval_of_mean(changes, cases)
+    assert 1.1 <= interval[0] < exp(changes.mean()) < interval[1] <= 1.25
+    assert interval_of_mean(changes[:5], cases[:5]) is None and interval_of_mean(changes[:0], []) is None
 
 
 def test_intervals_are_those_of_scipys_bootstrap() -> None:

@@ -500,11 +500,11 @@ def _equal_variants(
     """Return the variants whose times equal the winner's within noise; empty if `faster` is None or not among them.
 
     Two times are equal within noise if they differ by at most the fraction `share`, by which two processes' times of
-    one kernel differ, or if the interval of their ratio contains 1.
+    one kernel differ, or if the interval of their ratio, of at least two rounds, contains 1.
     """
 
     def equals_best(time: ReportedTime) -> bool:
-        low, high = interval_of_ratio(best, time) or (inf, -inf)
+        low, high = interval_of_ratio(best, time, min_rounds=2) or (inf, -inf)
         return abs(best.seconds / time.seconds - 1) <= share or low <= 1 <= high
 
     if faster is None or not equals_best(faster):

@@ -111,10 +111,7 @@ def check_array(name: str, items: str, array: NDArray[Any], dtype: DTypeLike, sh
         raise ReproError(f"the {items} are no array", where=name, expected=expected, actual=type(array).__name__)
     if (array.dtype, array.shape) != (expected, shape):
         raise ReproError(
-            f"the {items} do not fit",
-            where=name,
-            expected=f"{expected} {shape}",
-            actual=f"{array.dtype} {array.shape}",
+            f"the {items} do not fit", where=name, expected=f"{expected} {shape}", actual=f"{array.dtype} {array.shape}"
         )
 
 
@@ -138,14 +135,7 @@ def check_pointers(name: str, interval: str, pointers: Integers, end: int) -> No
     )
 
 
-def refuse(
-    name: str,
-    what: str,
-    mask: NDArray[np.bool_],
-    *,
-    location: Callable[[int], str],
-    expected: str,
-) -> None:
+def refuse(name: str, what: str, mask: NDArray[np.bool_], *, location: Callable[[int], str], expected: str) -> None:
     """Raise `ReproError` if `mask` marks any item; `location` describes the first one by its index."""
     items = np.flatnonzero(mask)
     if items.size:
@@ -334,25 +324,14 @@ def load_problem(path: str | Path, name: str | None = None) -> Problem:
     actual = problem.checksum()
     if actual != expected:
         raise ReproError(
-            "wrong checksum",
-            where=path,
-            expected=expected,
-            actual=actual,
-            todo="delete the file and build it again",
+            "wrong checksum", where=path, expected=expected, actual=actual, todo="delete the file and build it again"
         )
     return problem
 
 
 def save_unavailable(path: Path, name: str, kind: str, entry: str | None, reason: str) -> None:
     """Write a file that records why a problem could not be downloaded or built."""
-    meta = {
-        "schema": SCHEMA,
-        "status": "unavailable",
-        "kind": kind,
-        "name": name,
-        "entry": entry,
-        "reason": reason,
-    }
+    meta = {"schema": SCHEMA, "status": "unavailable", "kind": kind, "name": name, "entry": entry, "reason": reason}
     _write(path, meta, {})
 
 

@@ -138,21 +138,12 @@ Direction = Literal["more", "less", "neither"]
 #: What a claim is judged by: measured `rows`; the paper's own `published` numbers, which suffice; or `construction`,
 #: if its value follows from definitions that we share with the paper, so that no measurement could contradict it.
 Basis = Literal["rows", "published", "construction"]
-#: Units of claims, and what a number in them is.
-UNITS = {
-    "ratio": "times: one time, rate or size over another",
-    "gain": "a ratio of times less one: 0.5 is half as fast again",
-    "share": "a fraction of 1, of cases, of the time or of linear",
-    "%": "a share in percent",
-    "GFLOPS": "10⁹ operations a second",
-    "bytes": "bytes of memory",
-    "registers": "registers of a thread",
-    "cases": "a number of matrices",
-    "count": "a number of intersections",
-}
+#: Units of claims. A ratio is one time, rate or size over another; a gain is a ratio of times less one; a share is a
+#: fraction of 1, of cases, of the time or of linear, or `%` of it; GFLOPS are 10⁹ operations a second.
+UNITS = ("ratio", "gain", "share", "%", "GFLOPS", "bytes", "registers", "cases", "count")
 COLUMNS = (
     "id", "place", "claim", "gpu", "published", "unit", "number", "basis", "relation", "better", "tolerance",
-    "neutral", "quantity", "variants", "note",
+    "neutral", "quantity", "variants", "reading_of", "note",
 )  # fmt: skip
 
 
@@ -162,7 +153,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "relation": get_args(Relation),
     "better": get_args(Direction),
     "variants": get_args(JudgedBy),
-    "unit": tuple(UNITS),
+    "unit": UNITS,
 }
 
 
@@ -216,6 +207,8 @@ class Claim:
     #: Key of the function in the study's quantities that computes the measured value.
     quantity: str
     variants: JudgedBy
+    #: Id of the claim that reads the same sentence in another way; empty for the first reading.
+    reading_of: str = ""
     #: A remark that the verdict needs besides the claim; may be empty.
     note: str = ""
 
@@ -252,8 +245,10 @@ class Claim:
         return Verdict.WEAKER
 
 
-#: What follows a verdict if the measured value's interval reaches into another one, and the start of its note.
-CLOSE, REACHES = ", close", "its interval reaches"
+#: What follows a verdict if the measured value's interval or range reaches into another one, and part of its note.
+CLOSE, REACHES = ", close", " reaches: "
+#: What precedes the least and the largest number of cases that are too few for an interval.
+RANGE = "range "
 
 
 @dataclass(frozen=True)
@@ -263,8 +258,10 @@ class Judgement:
     claim: Claim
     #: The measured value; if it is None, or gives no verdict, `reason` says why.
     value: float | None = None
-    #: Bootstrap confidence interval of the value (`significance`); None if there are no samples.
+    #: Bootstrap confidence interval of the value (`significance`); None if there are too few samples.
     interval: Interval | None = None
+    #: Least and largest number of several cases that are too few for an interval.
+    range: Interval | None = None
     #: Numbers of the single cases from which the value was computed.
     numbers: Sequence[CaseNumber] = ()
     #: The variants that were measured; they may differ from the claim's.
@@ -283,10 +280,10 @@ class Judgement:
 
     @property
     def undecided(self) -> tuple[Verdict, ...]:
-        """Other verdicts that the ends of the interval would give."""
-        if self.verdict == Verdict.NOT_TESTABLE or self.interval is None:
+        """Other verdicts that the ends of the interval, or of the range, would give."""
+        if self.verdict == Verdict.NOT_TESTABLE:
             return ()
-        ends = dict.fromkeys(self.claim.verdict(end) for end in self.interval)
+        ends = dict.fromkeys(self.claim.verdict(end) for end in self.interval or self.range or ())
         return tuple(verdict for verdict in ends if verdict != self.verdict)
 
     @property
@@ -340,8 +337,7 @@ def judge(
         numbers = own_numbers.numbers if own_numbers else ()
         if not numbers or {number.case for number in numbers} == {number.case for number in judgement.numbers}:
             return judgement
-        value, interval = quantity.value(numbers), quantity.interval(numbers)
-        return replace(judgement, own=replace(judgement, value=value, interval=interval, numbers=numbers, campaign=""))
+        return replace(judgement, own=_measured(replace(judgement, campaign=""), quantity, numbers))
 
     def judgement_of(claim: Claim) -> Judgement:
         if own_alone:
@@ -360,10 +356,10 @@ def judge(
             source_numbers = measured_of(quantity, source, variants)
             if source_numbers is not None and (numbers := source_numbers.numbers):
                 source_name = source.name if source is not campaign else ""
-                value, interval = quantity.value(numbers), quantity.interval(numbers)
                 on_other_gpu = claim.relation == "same GPU" and claim.gpu not in (source.device or "")
                 other_gpu_reason = "a rate of a GPU other than the published one" if on_other_gpu else ""
-                judgement = Judgement(claim, value, interval, numbers, variants, source_name, reason=other_gpu_reason)
+                judgement = Judgement(claim, variants=variants, campaign=source_name, reason=other_gpu_reason)
+                judgement = _measured(judgement, quantity, numbers)
                 return add_own_cases(judgement, quantity) if source_name else judgement
             if source_numbers is not None and not reason:
                 reason = one_line(source_numbers.missing_reasons, MAX_NOTE_LETTERS)
@@ -371,6 +367,12 @@ def judge(
         return Judgement(claim, reason=reason or "not measured in this campaign", notes=notes)
 
     return [judgement_of(claim) for claim in claims]
+
+
+def _measured(judgement: Judgement, quantity: Quantity[Any], numbers: Sequence[CaseNumber]) -> Judgement:
+    """Return a judgement with what a quantity makes of the numbers of cases."""
+    interval, extremes = quantity.interval(numbers), quantity.range(numbers)
+    return replace(judgement, value=quantity.value(numbers), interval=interval, range=extremes, numbers=numbers)
 
 
 def _without_own_problems(campaign: Campaign) -> Campaign:
@@ -410,11 +412,8 @@ def _measured_cell(judgement: Judgement) -> Cell:
 
 
 def _interval_cell(judgement: Judgement) -> Cell:
-    return Cell(" to ".join(_value_cell(end).shown for end in judgement.interval)) if judgement.interval else Cell()
-
-
-def _worst_cell(judgement: Judgement) -> Cell:
-    return _value_cell(judgement.worst.value) if judgement.worst else Cell()
+    ends = " to ".join(_value_cell(end).shown for end in judgement.interval or judgement.range or ())
+    return Cell(f"{RANGE}{ends}" if judgement.range else ends) if ends else Cell()
 
 
 def _worst_case_cell(judgement: Judgement) -> Cell:
@@ -423,12 +422,9 @@ def _worst_case_cell(judgement: Judgement) -> Cell:
     return Cell(judgement.worst.case, notes=judgement.worst.notes) if judgement.worst else Cell()
 
 
-def _claim_cell(judgement: Judgement) -> Cell:
-    return Cell(judgement.claim.claim, notes=(judgement.claim.note,) if judgement.claim.note else ())
-
-
 def _verdict_cell(judgement: Judgement) -> Cell:
-    reached_note = f"{REACHES}: {', '.join(judgement.undecided)}" if judgement.undecided else ""
+    ends = "its interval" if judgement.interval else "its range"
+    reached_note = f"{ends}{REACHES}{', '.join(judgement.undecided)}" if judgement.undecided else ""
     return Cell(str(judgement.verdict), judgement.shown, notes=(reached_note,) if reached_note else ())
 
 
@@ -455,7 +451,14 @@ def claim_columns(column: str) -> tuple[Column[Judgement], ...]:
     """Return the columns of a table of claims; `column` is the head of the measured values."""
     return (
         Column("id", "id", numeric=False, cell=lambda judgement: Cell(judgement.claim.id)),
-        Column("claim", "claim", numeric=False, cell=_claim_cell),
+        Column(
+            "claim",
+            "claim",
+            numeric=False,
+            cell=lambda judgement: Cell(
+                judgement.claim.claim, notes=(judgement.claim.note,) * bool(judgement.claim.note)
+            ),
+        ),
         Column("place", "place", numeric=False, cell=lambda judgement: Cell(judgement.claim.place)),
         Column("gpu", "on", "published", numeric=False, cell=lambda judgement: Cell(judgement.claim.gpu or None)),
         Column("published", "value", "published", cell=lambda judgement: Cell(judgement.claim.published)),
@@ -463,7 +466,7 @@ def claim_columns(column: str) -> tuple[Column[Judgement], ...]:
         Column("measured", "value", column, cell=_measured_cell),
         Column("interval", "95 % interval", column, numeric=False, cell=_interval_cell),
         Column("cases", "cases", column, cell=lambda judgement: count(len(judgement.numbers) or None)),
-        Column("worst", "worst", column, cell=_worst_cell),
+        Column("worst", "worst", column, cell=lambda judgement: _value_cell(judgement.worst and judgement.worst.value)),
         Column("worst_case", "worst case, or why there is none", column, numeric=False, cell=_worst_case_cell),
         Column("kernels", "kernels", column, numeric=False, cell=_kernels_cell),
     )
@@ -487,8 +490,8 @@ def claims_table(
         "claim’s tolerance. Weaker, stronger: outside, on that side. Reversed: the opposite was measured. By",
         "construction: the claim follows from a definition, so no measurement could contradict it. Not testable here:",
         "there are no rows, or the claim is a rate of another GPU; the reason is given. Interval: from a bootstrap",
-        "over cases, or over the rounds of a single case. Close: one of its ends would get another verdict, as a note",
-        "states. Worst: the case that contradicts the claim most.",
+        "over at least five cases, or five rounds of a single case. Range: least and largest of fewer cases. Close:",
+        "one of the ends would get another verdict, as a note states. Worst: the case that contradicts the claim most.",
         _source_sentence(judgements),
         "The published GPUs differ from this one." * (not campaign.on_cpu),
         "CPU times are a dry run and judge no claim about a GPU." * campaign.on_cpu,

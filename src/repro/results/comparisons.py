@@ -20,7 +20,7 @@ from repro.bench.rows import ClockName
 from repro.results.campaign_data import Campaign, Method, ReportedTime
 from repro.results.columns import Pick, picked
 from repro.results.published import Published
-from repro.results.significance import Interval, geometric_mean, interval_of_ratio, interval_of_statistic
+from repro.results.significance import MIN_SAMPLES, Interval, geometric_mean, interval_of_ratio, interval_of_statistic
 from repro.results.tables import Sample
 
 #: Maximum number of cases that a note names for one reason of a missing number.
@@ -147,6 +147,13 @@ class Quantity(Generic[D]):
             value = self.value(numbers)
             return next((number.interval for number in numbers if number.value == value), None)
         return None if self.statistic == "sum" else interval_of_statistic([case.value for case in numbers], statistic)
+
+    def range(self, numbers: Sequence[CaseNumber]) -> Interval | None:
+        """Return the least and the largest of several cases that are too few for an interval of their mean."""
+        if not 1 < len(numbers) < MIN_SAMPLES or self.statistic not in ("mean", "arithmetic mean", "median"):
+            return None
+        values = [number.value for number in numbers]
+        return min(values), max(values)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ MEDIAN_ERROR = 1.25 / 1.35
 #: Number of bootstrap draws of cases, and of rounds (fewer, since few rounds have few different draws).
 CASE_DRAWS, ROUND_DRAWS = 9999, 1999
 LEVEL = 0.95
+#: Minimum number of rounds, or of cases, with an interval: fewer have too few different draws for 95 %.
+MIN_SAMPLES = 5
 #: Sentence on whiskers in captions.
 WHISKERS = "Whiskers: 95 % intervals of each ratio, over the rounds of this campaign."
 
@@ -112,14 +114,14 @@ def adjusted_p_values(p: Floats) -> Floats:
     return corrected_values
 
 
-def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
+def relative_interval(*rounds: Sequence[Sequence[float]], min_rounds: int = MIN_SAMPLES) -> Interval | None:
     """Return the 95 % bootstrap interval of a median, or of a ratio of two medians, relative to its value.
 
-    Each argument has the samples of one kernel, grouped by round; fewer than two rounds give None. Whole rounds are
-    drawn, since consecutive launches are not independent. With few rounds the interval is somewhat too narrow, and it
-    does not include errors that all rounds of a run share.
+    Each argument has the samples of one kernel, grouped by round; fewer than `min_rounds` give None. Whole rounds
+    are drawn, since consecutive launches are not independent. With few rounds the interval is somewhat too narrow, and
+    it does not include errors that all rounds of a run share.
     """
-    if any(len(side) < 2 for side in rounds):
+    if any(len(side) < min_rounds for side in rounds):
         return None
     return _bootstrap_interval(tuple(tuple(map(tuple, side)) for side in rounds))
 
@@ -164,7 +166,7 @@ def _medians(rounds: Sequence[Floats], draws: NDArray[np.integer]) -> Floats:
 
 
 def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | None:
-    """Return the 95 % bootstrap interval of the geometric mean of ratios; None for fewer than two cases.
+    """Return the 95 % bootstrap interval of the geometric mean of ratios; None for fewer than `MIN_SAMPLES` cases.
 
     `changes` are logarithms of ratios, and `cases` names the case of each. Whole cases are drawn, since rows of one
     case are measured in one process and not independent. Errors common to all processes are not included.
@@ -172,7 +174,7 @@ def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | Non
     from scipy.stats import bootstrap
 
     names = {case: index for index, case in enumerate(dict.fromkeys(cases))}
-    if len(names) < 2:
+    if len(names) < MIN_SAMPLES:
         return None
     case_indices = [names[case] for case in cases]
     sums, counts = np.bincount(case_indices, weights=changes), np.bincount(case_indices)
@@ -193,8 +195,8 @@ def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | Non
 def interval_of_statistic(
     values: Sequence[float], statistic: Callable[[Iterable[float]], float | None]
 ) -> Interval | None:
-    """Return the 95 % bootstrap interval of a statistic of one value per case; None for fewer than two cases."""
-    if len(values) < 2:
+    """Return the 95 % bootstrap interval of a statistic of one value per case; None for fewer than `MIN_SAMPLES`."""
+    if len(values) < MIN_SAMPLES:
         return None
     draws = np.random.default_rng(0).choice(np.asarray(values, float), size=(CASE_DRAWS, len(values)))
     statistics = [float(statistic(draw) or 0) for draw in draws.tolist()]
@@ -208,15 +210,17 @@ def ratio_of(base: ReportedTime | None, divisor: ReportedTime | None) -> float |
 
 
 def interval_of(time: ReportedTime | None) -> Interval | None:
-    """Return the confidence interval of a time in seconds; None without samples of several rounds."""
+    """Return the confidence interval of a time in seconds; None without samples of `MIN_SAMPLES` rounds."""
     factors = relative_interval(time.rounds) if time else None
     return (time.seconds * factors[0], time.seconds * factors[1]) if time and factors else None
 
 
-def interval_of_ratio(base: ReportedTime | None, divisor: ReportedTime | None) -> Interval | None:
-    """Return the confidence interval of `ratio_of`; None if either time lacks samples of several rounds."""
+def interval_of_ratio(
+    base: ReportedTime | None, divisor: ReportedTime | None, *, min_rounds: int = MIN_SAMPLES
+) -> Interval | None:
+    """Return the confidence interval of `ratio_of`; None if either time has samples of fewer than `min_rounds`."""
     ratio = ratio_of(base, divisor)
-    factors = relative_interval(base.rounds, divisor.rounds) if base and divisor else None
+    factors = relative_interval(base.rounds, divisor.rounds, min_rounds=min_rounds) if base and divisor else None
     return (ratio * factors[0], ratio * factors[1]) if ratio and factors else None
 
 

@@ -48,6 +48,16 @@ def test_blocks_of_fewer_threads_are_compared_where_they_were_searched(
     assert (line["measured"].value, line["verdict"].value) == (pytest.approx(40 / 50), "reversed")
 
 
+def test_shares_and_least_speedups_are_those_of_the_medians(tmp_path: Path) -> None:
+    lines = claims(tmp_path)
+    for of in ("csr", "coo"):
+        median, least, share = (lines[id]["measured"].value for id in (of, f"{of}_least", f"{of}_almost"))
+        assert cast(float, least) <= cast(float, median)
+        assert (share == 1) == (cast(float, least) > 1)
+    over_csr, over_coo = (cast(float, lines[of]["measured"].value) for of in ("csr", "coo"))
+    assert lines["alike"]["measured"].value == pytest.approx(over_coo / over_csr)
+
+
 def test_one_printed_number_is_compared_with_the_larger_end_of_a_printed_range(tmp_path: Path) -> None:
     line = claims(tmp_path)["gpus"]
     assert line["measured"].value == pytest.approx(1.4 / 1.3)

@@ -158,6 +158,15 @@ def conversion(source, target, micro, kind="variant"):
     return kind, micro, {"what": "convert", "format": source, "to_format": target, "space": "extended"}
 
 
+def test_the_gain_on_one_graph_is_compared_with_those_on_the_others(tmp_path):
+    maker = Maker(tmp_path)
+    for name, micro in (("amazon-2008", 80.0), ("enron", 40.0), ("internet", 50.0)):
+        maker.graph(name, [("iterate", micro, TEXT)])
+    judgement = judged(maker.load())["iterative_amazon"]
+    assert judgement.value == pytest.approx(1.25 / ((2.5 + 2) / 2))
+    assert [number.case for number in judgement.numbers] == ["amazon-2008"]
+
+
 def test_conversions_are_compared_with_the_table_graph_by_graph(tmp_path):
     maker = Maker(tmp_path)
     copy = conversion("csr", "csr", 10.0, "rival")
@@ -255,4 +264,4 @@ def test_graphs_that_devices_speed_up_less_are_compared_with_the_others(tmp_path
     assert verdicts["linear_8"].value == 0.5
     alone = Maker(tmp_path / "alone")
     alone.graph("rail4284", [], others=devices(10.0, 8.0, 5.0))
-    assert "of others on 2 devices" in judged(alone.load())["long_rows_2"].reason
+    assert "no time of them and of others" in judged(alone.load())["long_rows_2"].reason

@@ -291,6 +291,14 @@ def _consistency(cases: Cases[Times]) -> Measured:
     return Measured.one(over_csr / over_coo if over_csr and over_coo else None, f"{len(cases.cases)} matrices")
 
 
+def _coo_over_csr(cases: Cases[Times]) -> Measured:
+    """Return the median speedup over COO, over that over CSR."""
+    csr, coo = (comparison.median() for comparison in (CSR_SPEEDUP, COO_SPEEDUP))
+    over_csr, over_coo = csr.measure(cases).numbers, coo.measure(cases).numbers
+    ratio = coo.value(over_coo) / csr.value(over_csr) if over_csr and over_coo else None
+    return Measured.one(ratio, f"{len(cases.cases)} matrices")
+
+
 def _gain_of_repeats(cases: Cases[Times]) -> Measured:
     """Return the median speedup over CSR where values repeat, over that where they are distinct."""
     measured = (CSR_SPEEDUP.where(having(kind)).measure(cases) for kind in (REPEAT, DISTINCT))
@@ -313,8 +321,12 @@ LITERALLY = Comparison[Times](
 #: Quantities by name in `config/claims/compressed_coo.csv`.
 CLAIMS: ClaimQuantities[Cases[Times]] = {
     "csr_median": CSR_SPEEDUP.median(),
+    "csr_share": CSR_SPEEDUP.share(),
     "csr_least": CSR_SPEEDUP.least(),
     "coo_median": COO_SPEEDUP.median(),
+    "coo_share": COO_SPEEDUP.share(),
+    "coo_least": COO_SPEEDUP.least(),
+    "coo_over_csr": Quantity(_coo_over_csr),
     "consistency": Quantity(_consistency),
     "gain_of_repeats": Quantity(_gain_of_repeats),
     "gain_by_gpu": Quantity(_gain_by_gpu),

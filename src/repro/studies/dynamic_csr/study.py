@@ -28,13 +28,7 @@ from repro.studies.dynamic_csr import (
     precision_of_operations,
     runnables_devices,
 )
-from repro.studies.dynamic_csr.ids import (
-    DynamicRow,
-    ProductId,
-    choose_products,
-    product_ids,
-    reported_names,
-)
+from repro.studies.dynamic_csr.ids import DynamicRow, ProductId, choose_products, product_ids, reported_names
 from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import GraphOperands, make_operands
 from repro.studies.dynamic_csr.runnables_baselines import (

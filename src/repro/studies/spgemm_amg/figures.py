@@ -14,13 +14,7 @@ from repro.results.figure_style import GREY, LIBRARY, OURS, PAPERS, Look
 from repro.results.problem_lines import cpu_note, mark_meanings, measurement_note, remarks, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure
-from repro.results.significance import (
-    WHISKERS,
-    Interval,
-    geometric_mean,
-    relative_interval,
-    scaled_interval,
-)
+from repro.results.significance import WHISKERS, Interval, geometric_mean, relative_interval, scaled_interval
 from repro.results.tables import Figure
 from repro.sparse.tuning_features import library_of
 from repro.studies.spgemm_amg import CITED, PRODUCTS, SETUP_STAGES, STUDY_NAME, results, study

@@ -1,0 +1,106 @@
+"""The page on tuning names each recorded winner that lies on an edge of its space."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from support.pages import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "docs"))
+
+from edges import NUMBERS, edges, position, spaces_of, winners
+
+RECORDS = [
+    f"{campaign}/{study}" for campaign in ("h200-as-published", "h200", "h200-products") for study in NUMBERS
+    if (REPOSITORY / f"results/{campaign}/raw/{study}/choices.parquet").is_file()
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("number", "value", "tried", "other", "tied", "where"),
+    [
+        ("blocks", 32, (4, 8, 32), 128, (), "most"),
+        ("blocks", 4, (4, 8, 32), 128, (), "least"),
+        ("blocks", 8, (4, 8, 32), 128, (), "inside"),
+        ("blocks", 32, (32,), 128, (), "alone"),
+        # one that is as fast lies inside, or at the other end
+        ("blocks", 32, (4, 8, 32), 128, (8,), "inside"),
+        ("cell", 0.5, (0.5, 1), 1, (1,), "inside"),
+        ("cell", 0.5, (0.5, 1), 1, (), "least"),
+        # they cannot go further
+        ("n_b", 1, (1, 2, 4), 128, (), "limit"),
+        ("n_b", 16, (1, 2, 16), 128, (), "limit"),
+        ("n_b", 8, (1, 2, 8), 128, (), "most"),
+        ("n_b", 32, (1, 2, 32), 32, (), "limit"),
+        ("n_t", 32, (32, 64), 8, (), "limit"),
+        ("n_t", 1024, (32, 1024), 1, (), "limit"),
+        ("width", 32, (1, 32), 1, (), "limit"),
+        ("unroll", 4, (1, 4), 1, (), "most"),
+    ],
+)
+def test_a_winner_lies_on_an_edge_where_the_time_still_falls(
+    number: str, value: float, tried: tuple[float, ...], other: float, tied: tuple[float, ...], where: str
+) -> None:
+    assert position(value, tried, number, other, tied) == where
+
+
+def record(folder: Path, name: str, ties: tuple[str, ...] = ()) -> Path:
+    """Write a search of three numbers of blocks, and of a fourth one that the tuning cannot choose."""
+    blocks = {"a": (4, "paper_tuned"), "b": (8, "paper_tuned"), "c": (32, "paper_tuned"), "d": (64, "extended")}
+    case = {"problem": "field", "precision": "double", "status": "ok", "way": "point", "threads": 128}
+    search = [case | {"name": key, "blocks": number, "space": space} for key, (number, space) in blocks.items()]
+    study = folder / "dg_postprocessing"
+    study.mkdir(parents=True)
+    pd.DataFrame(search).to_parquet(study / "search.parquet")
+    choice = {
+        "problem": "field",
+        "precision": "double",
+        "tuning": "paper_tuned/point",
+        "name": name,
+        "ties": list(ties),
+    }
+    pd.DataFrame([choice]).to_parquet(study / "choices.parquet")
+    return study
+
+
+@pytest.mark.parametrize(
+    ("name", "ties", "where"), [("a", (), "least"), ("b", (), "inside"), ("c", (), "most"), ("c", ("b",), "inside")]
+)
+def test_winners_are_compared_with_their_own_space(
+    tmp_path: Path, name: str, ties: tuple[str, ...], where: str
+) -> None:
+    found = {winner.number: winner.position for winner in winners(record(tmp_path, name, ties))}
+    assert found == {"threads": "alone", "blocks": where}
+
+
+def test_a_tuning_chooses_from_its_spaces() -> None:
+    assert spaces_of("paper/point") == ("paper",)
+    assert spaces_of("tuned_joint") == spaces_of("paper_tuned/point") == ("paper", "paper_tuned")
+    assert spaces_of("extended") == spaces_of("edges") == ("paper", "paper_tuned", "extended")
+
+
+def test_the_papers_space_of_compound_entries_has_no_winner_on_an_edge() -> None:
+    assert edges("h200-as-published/compound_spmv").count("\n") == 1, "a head alone"
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_page_names_every_number_on_an_edge(name: str) -> None:
+    """A winner of a reported tuning is bracketed, or the page says what would bracket it."""
+    page = (REPOSITORY / "docs/tuning.md").read_text()
+    # of these the tables take the winner from another record, or show it in none
+    left_out = {
+        "h200/compound_spmv": r"tuned_\w+|unpaired|reordered\w*",
+        "h200/compressed_coo": r"tuned_\w+",
+        "h200/dynamic_csr": r"tuned_\w+",
+        "h200/dg_postprocessing": r"paper_tuned/\w+|paper/\w+|edges|atomic|joint|full|width/\d+",
+        "h200-as-published/dg_postprocessing": r"joint|paper|atomic",
+        "h200/spgemm_amg": r".*",
+        "h200-products/spgemm_amg": r"headline|paper/.*",
+    }.get(name, "-")
+    asked = [line for line in edges(name).splitlines()[2:] if not re.fullmatch(left_out, line.split(" | ")[1])]
+    assert [line for line in asked if line not in page] == []
