@@ -105,7 +105,7 @@ def test_a_refused_file_costs_the_others_nothing(
     assert "repro export part" in ended or "repro export --variant" in ended  # what won of the others
     assert re.search(r"^logs of the steps  \S+\nSnakemake's own    \S+\.snakemake\.log$", said.text, re.MULTILINE)
     results = checkout.folder / "results" / configured["campaign"]
-    table = (results / f"tables/{study}/table-problems.md").read_text()
+    table = (results / f"tables/{study}/table-problems.csv").read_text()
     for problem in ("cavity", "graph", "part"):
         choices = pq.read_table(results / f"raw/{study}/{problem}/double/choices.parquet").to_pylist()
         assert any(choice["tuning"] == "joint" for choice in choices), problem

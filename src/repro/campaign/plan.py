@@ -125,7 +125,7 @@ def check_rivals(config: Config) -> None:
 
 
 #: Copies of the formats in `repro.results.output`, which is slow to import; a test checks that they are equal.
-TABLE_FORMATS: tuple[str, ...] = ("csv", "md", "tex")
+TABLE_FORMATS: tuple[str, ...] = ("csv", "tex")
 FIGURE_FORMATS: tuple[str, ...] = ("pdf", "svg", "png", "tex")
 #: Settings of a study that select steps without being inputs of them; for `parts`, `Study.parts_of` gives the inputs.
 NAMING_STEPS = {"problems", "precisions", "artifacts", "parts"}

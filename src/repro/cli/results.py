@@ -75,9 +75,9 @@ def table(
         ),
     ] = None,
 ) -> None:
-    """Make tables of a measured campaign, with our numbers beside the published ones, as CSV, Markdown and LaTeX.
+    """Make tables of a measured campaign, with our numbers beside the published ones, as CSV and LaTeX.
 
-    The files are results/<campaign>/tables/<study>/NAME.{csv,md,tex}.
+    The files are results/<campaign>/tables/<study>/NAME.{csv,tex}.
 
     Examples:
 

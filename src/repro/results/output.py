@@ -1,4 +1,4 @@
-"""Writing tables as CSV, Markdown and LaTeX (booktabs), and figures as PDF, SVG and PNG with their captions in LaTeX.
+"""Writing tables as CSV and LaTeX (booktabs), and figures as PDF, SVG and PNG with their captions in LaTeX.
 
 Every file is written atomically.
 """
@@ -119,24 +119,17 @@ def markdown_escape(text: str) -> str:
     return "".join(_MARKDOWN.get(c, c) for c in text).replace("](", "]\\(")
 
 
-#: Maximum number of columns of a table that is whole in its Markdown file, and number of columns of any other.
+#: Maximum number of columns of a table that is whole in its LaTeX file, and number of columns of any other.
 WHOLE_COLUMNS, FIRST_COLUMNS = 12, 10
 
 
 def first_columns(table: Table, artifact: Artifact) -> Table:
-    """Return what Markdown and LaTeX files have of a table: of a wide one the columns that the report shows first."""
+    """Return what a LaTeX file has of a table: of a wide one the columns that the report shows first."""
     if len(table.columns) <= WHOLE_COLUMNS:
         return table
     led = move_lead_columns(table, artifact.lead, artifact.lead_instead)
     rows, summary = ([row[:FIRST_COLUMNS] for row in part] for part in (led.rows, led.summary))
     return replace(led, columns=led.columns[:FIRST_COLUMNS], rows=rows, summary=summary)
-
-
-def markdown_file(table: Table, artifact: Artifact) -> str:
-    """Return the Markdown file of a table, with a link to the CSV file if that has more columns."""
-    first, file = first_columns(table, artifact), f"{artifact.name}.csv"
-    remark = f"{FIRST_COLUMNS} of {len(table.columns)} columns; [{file}]({file}) has all." if first is not table else ""
-    return as_markdown(first, remark)
 
 
 def latex_file(table: Table, artifact: Artifact, short_caption: bool) -> str:
@@ -148,11 +141,8 @@ def latex_file(table: Table, artifact: Artifact, short_caption: bool) -> str:
     return as_latex(first, artifact.name, artifact.title, short_caption)
 
 
-def as_markdown(table: Table, remark: str = "") -> str:
-    """Return a table in GitHub's Markdown: the caption's first sentence above it, the others below.
-
-    `remark` is Markdown, a paragraph above the table.
-    """
+def as_markdown(table: Table) -> str:
+    """Return a table in GitHub's Markdown: the caption's first sentence above it, the others below."""
 
     def cell_text(cell: Cell) -> str:
         letters = table.letters(cell)
@@ -160,7 +150,7 @@ def as_markdown(table: Table, remark: str = "") -> str:
 
     headers = [markdown_escape(f"{c.group}: {c.title}" if c.group else c.title) for c in table.columns]
     first, *others = sentences(table.caption)
-    lines = [markdown_escape(first), "", *([remark, ""] if remark else []), _pipe(headers)]
+    lines = [markdown_escape(first), "", _pipe(headers)]
     lines.append(_pipe(["---:" if column.numeric else "---" for column in table.columns]))
     lines += [_pipe([cell_text(cell) for cell in row]) for row in (*table.rows, *table.summary)]
     if table.notes:
@@ -263,7 +253,6 @@ def as_latex(table: Table, label: str, title: str, short_caption: bool = False) 
 
 TABLE_FORMATS: Mapping[str, Callable[[Table, Artifact, bool], str]] = {
     "csv": lambda table, artifact, short_caption: as_csv(table),
-    "md": lambda table, artifact, short_caption: markdown_file(table, artifact),
     "tex": latex_file,
 }
 
@@ -292,7 +281,7 @@ def replace_artifact(path: Path) -> Iterator[Path]:
 
 
 def write_table_artifact(artifact: Artifact, table: Table, folder: Path, short_caption: bool = False) -> list[Path]:
-    """Write one table as CSV, Markdown and LaTeX; return the files. `short_caption`: LaTeX captions are only titles."""
+    """Write one table as CSV and LaTeX; return the files. `short_caption`: LaTeX captions are only titles."""
     paths = []
     for suffix, render in TABLE_FORMATS.items():
         path = folder / f"{artifact.name}.{suffix}"
