@@ -11,7 +11,7 @@ import statistics
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -370,7 +370,7 @@ def census() -> list[Line]:
         places("calls that parse an id", 8, parse_calls(sources)),
         places("rows read by string keys, in studies and results", 60, row_keys(sources, columns)),
         places("files that name the columns of a time", 3, time_files(sources, times)),
-        replace(groups("circles of modules", imports), limit=1),  # operators, and `repro.torch` that they load late
+        groups("circles of modules", imports),
         groups("circles of packages", package_imports(imports)),
         places("imports upwards", 0, upward_imports(imports, layers)),
         places("imports of a study by operators and export", 0, study_imports(imports)),

@@ -13,6 +13,7 @@ from functools import cached_property, wraps
 from inspect import isfunction, signature
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,8 @@ from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
 from repro.sparse.dynamic.matrix import GROWTH
 
+#: Operators with gradients, by the number that stands for one in PyTorch's graphs, which hold no Python objects.
+OPERATORS: WeakValueDictionary[int, Any] = WeakValueDictionary()
 #: Smallest default of `slack`, and largest accepted values of `slack` and `segments`.
 MIN_SLACK, MAX_SLACK, MAX_SEGMENTS = 4, 1 << 20, 64
 

@@ -6,8 +6,9 @@ Many iterations run in one launch, which keeps the matrix in shared memory as fa
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,16 +18,12 @@ from repro.errors import ReproError, ReproErrorOfValue
 from repro.operators.arrays import VectorType
 from repro.operators.base import formerly, one_of, public_methods
 from repro.operators.iterative_solver import Callback, IterativeSolver, require_square
-from repro.operators.preconditioned_solver import PreconditionedSolver
 from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.solvers.kernels import METHODS, PERSISTENT_BLOCK_SIZE, held_rows, render_persistent
 from repro.sparse.solvers.persistent import PersistentSolver, chip_room, deal_rows
 from repro.sparse.solvers.slices import LANES, keep_slices
-
-if TYPE_CHECKING:
-    from repro.operators.spmv import SpmvOperator
 
 
 @public_methods
@@ -54,7 +51,7 @@ class ChipSolver(IterativeSolver):
         matrix: Matrix,
         precision: str,
         method: Literal["cg", "bicgstab"],
-        multiplied: Callable[[], SpmvOperator],
+        preconditioned: Callable[[Any], AbstractContextManager[IterativeSolver]],
     ) -> None:
         one_of(method, "method", METHODS)
         require_square(matrix)
@@ -62,8 +59,8 @@ class ChipSolver(IterativeSolver):
             matrix = replace(matrix, entry="real", values=np.ones((matrix.nnz, 1)), statistics={})
         device, kind = runtime.device, VectorType(matrix.entry, precision)
         super().__init__(runtime, kind, matrix.n, method)
-        #: Makes the operator of the matrix, which a solve with `M` multiplies by.
-        self._multiplied = multiplied
+        #: Makes the solver with a preconditioner, for a single solve.
+        self._preconditioned = preconditioned
         warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
         slices = deal_rows(matrix, kind.scalar, device)
         if method == "cg" and slices.smallest_diagonal.number <= 0:
@@ -109,9 +106,9 @@ class ChipSolver(IterativeSolver):
             return self._solve(b, x0, rtol, atol, maxiter, callback, return_info)
         if self.closed:
             raise ReproError("the solver is closed", where=repr(self), todo="make a new one by `A.solver()`")
-        with self._multiplied() as A, PreconditionedSolver(A, M, self.method) as solver:
+        with self._preconditioned(M) as solver:
             try:
-                return solver.solve(b, x0, rtol, atol, maxiter, callback, return_info)
+                return solver._solve(b, x0, rtol, atol, maxiter, callback, return_info)
             finally:
                 self.iterations = solver.iterations
 

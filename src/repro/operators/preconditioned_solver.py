@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse.linalg
@@ -13,25 +13,27 @@ from repro.errors import ReproErrorOfType, ReproErrorOfValue
 from repro.operators.arrays import DeviceArray
 from repro.operators.base import DeviceOperator, one_of
 from repro.operators.iterative_solver import IterativeSolver, require_square
+from repro.operators.vectors import Vectors
+from repro.problems.matrix import Matrix
 from repro.sparse.solvers.kernels import METHODS, CgState, StopReason
 from repro.sparse.solvers.persistent import AT_ROUNDING, Progress, RestartedSolver
-
-if TYPE_CHECKING:
-    from repro.operators.spmv import SpmvOperator
 
 #: Writes M r, for r on the device.
 Preconditioner = Callable[[DeviceArray, DeviceArray], None]
 
 
 class PreconditionedSolver(IterativeSolver):
-    """Solves with an operator, which stays its owner's, and a preconditioner; see `repro.solve` for `M`."""
+    """Solves with the operator of a matrix, which stays its owner's, and a preconditioner; see `repro.solve` for `M`.
 
-    def __init__(self, A: SpmvOperator, M: Any, method: str) -> None:
+    `vectors` are those of the operator, in the user's order.
+    """
+
+    def __init__(self, A: DeviceOperator, matrix: Matrix, vectors: Vectors, M: Any, method: str) -> None:
         one_of(method, "method", METHODS)
-        require_square(A._problem)
-        super().__init__(A._runtime, A._kind, A.n, method)
-        self._vectors = A.vectors
-        self._solver = _Recurrence(A, preconditioner(M, A), method)
+        require_square(matrix)
+        super().__init__(A._runtime, A._kind, matrix.n, method)
+        self._vectors = vectors
+        self._solver = _Recurrence(A, matrix, vectors, preconditioner(M, A), method)
 
     solve = IterativeSolver._solve
 
@@ -40,7 +42,7 @@ class PreconditionedSolver(IterativeSolver):
         self._solver, self.closed = None, True
 
 
-def preconditioner(M: Any, A: SpmvOperator) -> Preconditioner:
+def preconditioner(M: Any, A: DeviceOperator) -> Preconditioner:
     """Return what applies a user's preconditioner: on the device if it works there, else on the host."""
     runtime, dtype = A._runtime, A.dtype
     if hasattr(M, "aspreconditioner"):
@@ -79,9 +81,11 @@ def preconditioner(M: Any, A: SpmvOperator) -> Preconditioner:
 class _Recurrence(RestartedSolver):
     """A recurrence on the host, of products and vector operations on the device, as `RestartedSolver` drives it."""
 
-    def __init__(self, A: SpmvOperator, precondition: Preconditioner, method: str) -> None:
+    def __init__(
+        self, A: DeviceOperator, matrix: Matrix, vectors: Vectors, precondition: Preconditioner, method: str
+    ) -> None:
         super().__init__(A._runtime.device, A._kind.scalar, CgState)
-        self._operator, self._vectors, self._precondition = A, A.vectors, precondition
+        self._operator, self._matrix, self._vectors, self._precondition = A, matrix, vectors, precondition
         self._method = {"cg": self._conjugate_gradients, "bicgstab": self._bicgstab}[method]
         self._x_vector, self._b_vector, self._r = (self._vectors.zeros() for _ in range(3))
         self.x, self.b = self._x_vector.buffer, self._b_vector.buffer
@@ -119,7 +123,7 @@ class _Recurrence(RestartedSolver):
         return Progress(self._iterations, self._residual, self._norm_of_b, self._reason)
 
     def rounding(self) -> float:
-        size = float(np.linalg.norm(self._operator._problem.values)) * self._vectors.norm(self._x_vector)
+        size = float(np.linalg.norm(self._matrix.values)) * self._vectors.norm(self._x_vector)
         return AT_ROUNDING * float(np.finfo(self._dtype).eps) * size
 
     def _stopped(self) -> StopReason:
