@@ -21,8 +21,7 @@ from repro.devices.cuda_driver import pointer_of
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.exact_casts import cast
 from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
-from repro.operators.base import Closeable, one_of, public, public_methods, text, warn_caller, yes_or_no
-from repro.operators.calls import refused_launch
+from repro.operators.base import Closeable, one_of, public, public_methods, refused_launch, text, warn_caller, yes_or_no
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,

@@ -29,6 +29,7 @@ from repro.operators.base import (
     OPERATORS,
     Closeable,
     DeviceOperator,
+    DirectCall,
     LengthError,
     formerly,
     one_of,
@@ -38,10 +39,7 @@ from repro.operators.base import (
     text,
     warn_caller,
 )
-from repro.operators.calls import DirectCall
-from repro.operators.iterative_solver import Callback
-from repro.operators.persistent_solver import ChipSolver
-from repro.operators.preconditioned_solver import PreconditionedSolver
+from repro.operators.iterative_solver import Callback, ChipSolver, PreconditionedSolver
 from repro.operators.product import MatrixSource, Product, take_matrix, values_on_host
 from repro.operators.runtime import Runtime
 from repro.operators.variant_choice import BUDGET, find_fastest, find_variant
