@@ -132,13 +132,13 @@ def first_columns(table: Table, artifact: Artifact) -> Table:
     return replace(led, columns=led.columns[:FIRST_COLUMNS], rows=rows, summary=summary)
 
 
-def latex_file(table: Table, artifact: Artifact, short_caption: bool) -> str:
+def latex_file(table: Table, artifact: Artifact) -> str:
     """Return the LaTeX file of a table, whose note names the CSV file if that has more columns."""
     first = first_columns(table, artifact)
     if first is not table:
         remark = f"{FIRST_COLUMNS} of {len(table.columns)} columns; {artifact.name}.csv has all."
         first = replace(first, caption=f"{table.caption} {remark}".strip())
-    return as_latex(first, artifact.name, artifact.title, short_caption)
+    return as_latex(first, artifact.name, artifact.title)
 
 
 def as_markdown(table: Table) -> str:
@@ -186,9 +186,8 @@ def caption_and_note(title: str, caption: str, foot: str = "") -> tuple[str, str
 
 
 def latex_caption(title: str, caption: str) -> str:
-    r"""Return a LaTeX `\caption`, which has the title in lists of tables and figures; without a caption the title."""
-    title_text = latex_escape(title)
-    return rf"\caption[{{{title_text}}}]{{{latex_escape(caption)}}}" if caption else rf"\caption{{{title_text}.}}"
+    r"""Return a LaTeX `\caption`, which has the title in lists of tables and figures."""
+    return rf"\caption[{{{latex_escape(title)}}}]{{{latex_escape(caption)}}}"
 
 
 def latex_note(lines: Sequence[str], size: str) -> list[str]:
@@ -199,12 +198,12 @@ def latex_note(lines: Sequence[str], size: str) -> list[str]:
     return [r"\par\smallskip", opening, *(rf"{line}\par" for line in lines), r"\end{minipage}"]
 
 
-def as_latex(table: Table, label: str, title: str, short_caption: bool = False) -> str:
+def as_latex(table: Table, label: str, title: str) -> str:
     """Return a LaTeX `table*`, with a note below it.
 
     It needs the package booktabs, and graphicx if the table is scaled to the text width.
     """
-    caption, note = ("", "") if short_caption else caption_and_note(title, table.caption)
+    caption, note = caption_and_note(title, table.caption)
 
     def cell_text(cell: Cell) -> str:
         letters = table.letters(cell)
@@ -251,8 +250,8 @@ def as_latex(table: Table, label: str, title: str, short_caption: bool = False) 
     return "\n".join([*lines, r"\end{table*}"]) + "\n"
 
 
-TABLE_FORMATS: Mapping[str, Callable[[Table, Artifact, bool], str]] = {
-    "csv": lambda table, artifact, short_caption: as_csv(table),
+TABLE_FORMATS: Mapping[str, Callable[[Table, Artifact], str]] = {
+    "csv": lambda table, artifact: as_csv(table),
     "tex": latex_file,
 }
 
@@ -280,20 +279,20 @@ def replace_artifact(path: Path) -> Iterator[Path]:
         ) from error
 
 
-def write_table_artifact(artifact: Artifact, table: Table, folder: Path, short_caption: bool = False) -> list[Path]:
-    """Write one table as CSV and LaTeX; return the files. `short_caption`: LaTeX captions are only titles."""
+def write_table_artifact(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
+    """Write one table as CSV and LaTeX; return the files."""
     paths = []
     for suffix, render in TABLE_FORMATS.items():
         path = folder / f"{artifact.name}.{suffix}"
         with replace_artifact(path) as partial:
-            partial.write_text(render(table, artifact, short_caption), encoding="utf-8")
+            partial.write_text(render(table, artifact), encoding="utf-8")
         paths.append(path)
     return paths
 
 
-def figure_as_latex(figure: Figure, name: str, title: str, short_caption: bool = False) -> str:
+def figure_as_latex(figure: Figure, name: str, title: str) -> str:
     """Return a LaTeX figure that includes the PDF file of the same folder, with a note below it."""
-    caption, note = ("", "") if short_caption else caption_and_note(title, figure.caption, figure.foot)
+    caption, note = caption_and_note(title, figure.caption, figure.foot)
     return "\n".join(
         [
             r"% needs \usepackage{graphicx}, and \graphicspath where this file is included from another folder",
@@ -314,18 +313,17 @@ def write_figure(
     figure: Figure,
     folder: Path,
     shape: figure_style.Shape | None = None,
-    short_caption: bool = False,
 ) -> list[Path]:
     """Write one figure in all formats of `shape`; return the files.
 
-    The `.tex` file includes the PDF file, with a caption and a note; if `short_caption`, with the title alone.
+    The `.tex` file includes the PDF file, with a caption and a note.
     """
     shape = shape or figure_style.Shape()
     paths = [folder / f"{artifact.name}.{suffix}" for suffix in shape.formats]
     with ExitStack() as stack:
         partial = {path.suffix: stack.enter_context(replace_artifact(path)) for path in paths}
         if text := partial.pop(".tex", None):
-            text.write_text(figure_as_latex(figure, artifact.name, artifact.title, short_caption), encoding="utf-8")
+            text.write_text(figure_as_latex(figure, artifact.name, artifact.title), encoding="utf-8")
         figure_style.save(figure, partial.values(), artifact.title, shape=shape)
     return paths
 
@@ -336,15 +334,13 @@ def write(
     campaign: Campaign,
     folder: Path,
     shape: figure_style.Shape | None = None,
-    short_caption: bool = False,
 ) -> list[Path]:
     """Write a table or figure of a campaign in all formats (figures in those of `shape`); return the files.
 
-    If yardstick times of the campaign were disturbed, a table's caption starts with a warning. If `short_caption`,
-    LaTeX captions are only the titles.
+    If yardstick times of the campaign were disturbed, a table's caption starts with a warning.
     """
     if isinstance(content, Table):
         if campaign.disturbance:
             content = replace(content, caption=f"{campaign.disturbance} {content.caption}")
-        return write_table_artifact(artifact, content, folder, short_caption)
-    return write_figure(artifact, content, folder, shape, short_caption)
+        return write_table_artifact(artifact, content, folder)
+    return write_figure(artifact, content, folder, shape)
