@@ -143,7 +143,7 @@ def report(
 ) -> None:
     """Write results/<campaign>/report.html: all tables and figures on one page that needs no network.
 
-    The reproduction report, reproduction.md and .tex, is written beside it: re-run papers, device, and each claim.
+    The reproduction report, reproduction.md, is written beside it: re-run papers, device, and each claim.
 
     With --beside, or several campaigns, the page has a name of its own, report-beside-CAMPAIGN.html.
 
@@ -530,9 +530,7 @@ def claims(
     as_json: options.AsJson = False,
     report: Annotated[
         bool,
-        typer.Option(
-            "--report", help="Write results/<campaign>/reproduction.md and .tex: papers, device and each claim."
-        ),
+        typer.Option("--report", help="Write results/<campaign>/reproduction.md: papers, device and each claim."),
     ] = False,
     results: options.Results = RESULTS,
     config_file: options.RecordedConfig = None,
@@ -592,5 +590,4 @@ def claims(
                 typer.echo("\n".join(wrapped(said, terminal_width(), indent=INDENT)))
             typer.echo()
     if report:
-        for path in write_reproduction(selection, tables):
-            typer.echo(f"wrote {path}", err=as_json)
+        typer.echo(f"wrote {write_reproduction(selection, tables)}", err=as_json)
