@@ -12,7 +12,7 @@ from pathlib import Path
 MAX_VALUE_LENGTH = 120
 #: Maximum number of a folder's files whose names are compared with that of a missing file.
 MAX_NAMES = 1000
-#: Common words, and the configuration's words for them.
+#: Common words, and this project's words for them.
 SYNONYMS = {
     "gpu": "cuda",
     "nvidia": "cuda",
@@ -20,6 +20,7 @@ SYNONYMS = {
     "pocl": "opencl",
     **dict.fromkeys(("float", "float32", "fp32", "f32"), "single"),
     **dict.fromkeys(("float64", "fp64", "f64"), "double"),
+    **dict.fromkeys(("tol", "tolerance"), "rtol"),
 }
 
 

@@ -137,72 +137,11 @@ Class = TypeVar("Class", bound=type)
 OFTEN_CALLED = {"matvec", "rmatvec", "matmat", "rmatmat", "dot"}
 
 
-@dataclass(frozen=True)
-class Former:
-    """Former names and places of a public function's arguments, which still work, with a `DeprecationWarning`."""
-
-    #: Number of leading arguments, `self` included, that kept their places.
-    kept: int
-    #: Names of the arguments that once followed these by position.
-    order: tuple[str, ...]
-    #: New name of each renamed argument.
-    renamed: Mapping[str, str]
-    #: Number of arguments that can be given by position now.
-    places: int
-
-    def translate(
-        self, function: Callable[..., object], arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call by their present names and places."""
-        surplus = arguments[self.kept :]
-        # a word was once the third argument of a solve, where a vector is now
-        in_former_order = len(arguments) > self.places or (surplus and isinstance(surplus[0], str))
-        if in_former_order and len(surplus) <= len(self.order):
-            arguments = arguments[: self.kept]
-            for name, value in zip(self.order, surplus, strict=False):
-                new = self.renamed.get(name, name)
-                self._warn(function, f"the argument {name} by position", new)
-                keywords = self._with(function, keywords, new, value)
-        for name in self.renamed.keys() & keywords.keys():
-            self._warn(function, f"the argument {name}", self.renamed[name])
-            value = keywords[name]
-            others = {key: kept for key, kept in keywords.items() if key != name}
-            keywords = self._with(function, others, self.renamed[name], value)
-        return arguments, keywords
-
-    def _warn(self, function: Callable[..., object], former: str, new: str) -> None:
-        message = f"{function.__qualname__}: {former} goes with the next release; write `{new}=`"
-        warn_caller(message, DeprecationWarning)
-
-    def _with(self, function: Callable[..., object], keywords: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-        if name in keywords:
-            raise ReproErrorOfType("an argument is given twice", where=f"{function.__qualname__}({name}=)")
-        return {**keywords, name: value}
-
-
-def formerly(
-    kept: int, *order: str, **renamed: str
-) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Have `public` accept the former arguments of a function; see `Former`."""
-
-    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        places = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in signature(function).parameters.values())
-        function.former = Former(kept, order, renamed, places)  # type: ignore[attr-defined]
-        return function
-
-    return decorate
-
-
 def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Decorate a public function: a wrong keyword, and missing or surplus arguments, raise `ReproErrorOfType`."""
-    former: Former | None = getattr(function, "former", None)
 
     @wraps(function)
-    def call(*given: Parameters.args, **named: Parameters.kwargs) -> Result:
-        arguments: tuple[Any, ...] = given
-        keywords: dict[str, Any] = named
-        if former is not None:
-            arguments, keywords = former.translate(function, arguments, keywords)
+    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
         try:
             return function(*arguments, **keywords)
         except TypeError as error:
@@ -234,10 +173,7 @@ def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords:
     name = function.__qualname__.removesuffix(".__init__")
     for keyword in keywords:
         if keyword not in names:
-            renamed = former.renamed if (former := getattr(function, "former", None)) else {}
-            known = [*renamed, *names]
-            near = nearest(keyword, known) or next((name for name in known if name in keyword or keyword in name), None)
-            near = renamed.get(near, near) if near else None
+            near = nearest(keyword, names) or next((name for name in names if name in keyword or keyword in name), None)
             raise ReproErrorOfType(
                 "there is no such argument",
                 where=f"{name}({shorten(keyword)}=)",

@@ -26,7 +26,6 @@ from repro.operators.base import (
     Closeable,
     DeviceOperator,
     LengthError,
-    formerly,
     one_of,
     public_methods,
     real_number,
@@ -588,7 +587,6 @@ class ChipSolver(IterativeSolver):
         self._rows = slices.rows
         self._vectors = Vectors(runtime, matrix.n, kind, "AoS", slices.rows)
 
-    @formerly(3, "tol", "maxiter", tol="rtol")
     def solve(
         self,
         b: Any,

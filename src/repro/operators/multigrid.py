@@ -20,7 +20,6 @@ from repro.exact_casts import cast
 from repro.operators.arrays import DeviceArray, View, copy_refusal, host_array, is_on_device
 from repro.operators.base import (
     Closeable,
-    formerly,
     public,
     public_methods,
     real_number,
@@ -322,7 +321,6 @@ class MultilevelSolver(Closeable):
         """
         return LinearOperator((self._n, self._n), matvec=self._precondition, dtype=self._dtype)
 
-    @formerly(3, "tol", "maxiter", "accel", "residuals", tol="rtol")
     def solve(
         self,
         b: Any,

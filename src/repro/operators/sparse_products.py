@@ -21,7 +21,7 @@ from repro.devices.cuda_driver import pointer_of
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.exact_casts import cast
 from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
-from repro.operators.base import Closeable, one_of, public, public_methods, refused_launch, text, warn_caller, yes_or_no
+from repro.operators.base import Closeable, one_of, public, public_methods, refused_launch, text, yes_or_no
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
@@ -261,11 +261,6 @@ class ProductPlan(Closeable):
     def close(self) -> None:
         """Free the memory on the device; a second call has no effect."""
         self._release()
-
-    def release(self) -> None:
-        """Do what `close` does, which is the name to use; this one goes with the next release."""
-        warn_caller("ProductPlan.release goes with the next release; write `close()`", DeprecationWarning)
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise copy_refusal(self, "make another by repro.spgemm(A, B, plan=True)")

@@ -31,7 +31,6 @@ from repro.operators.base import (
     DeviceOperator,
     DirectCall,
     LengthError,
-    formerly,
     one_of,
     public,
     public_methods,
@@ -336,7 +335,6 @@ class SpmvOperator(DeviceOperator, Closeable):
                 self._solvers[method] = solver
             return solver
 
-    @formerly(2, "method", "tol", "maxiter", tol="rtol")
     def solve(
         self,
         b: Any,
