@@ -61,7 +61,7 @@ COMMANDS = {
     "compile": Command("Kernels", "kernels", "compile_", "Compile modules, without a device."),
     "rival": Command("Measuring", "kernels", "rival", "Check your own kernel on small matrices."),
     "measure": Command("Measuring", "measurement", "measure", "Verify and time all variants on one problem."),
-    "batch": Command("Measuring", "batch", "batch", "Build or measure many small problems in one job."),
+    "batch": Command("Measuring", "measurement", "batch", "Build or measure many small problems in one job."),
     "launch": Command("Measuring", "measurement", "launch", "Launch the named kernels a few times, for a profiler."),
     "counters": Command("Measuring", "measurement", "counters", "Read a profiler's counters for the named kernels."),
     "table": Command("Results", "results", "table", "Make tables of a measured campaign."),
