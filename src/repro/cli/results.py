@@ -218,10 +218,10 @@ def _write_artifacts(
     from repro.campaign.artifacts import CampaignSelection, all_artifacts, find_artifacts, published_of
     from repro.cli.console import Progress, print_table
     from repro.errors import ReproError
-    from repro.misspellings import some_of
     from repro.results.output import figures_folder, tables_folder, write
     from repro.results.report import is_empty
     from repro.results.tables import Table
+    from repro.words import some_of
 
     last = names[-1] if names else ""
     is_name = last.startswith(f"{kind}-") or "/" in last

@@ -23,7 +23,6 @@ from scipy.sparse.linalg import LinearOperator
 from repro.devices.base import Call, LaunchError, OutOfDeviceMemory, Queue
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
-from repro.misspellings import nearest, shorten
 from repro.operators import dlpack
 from repro.operators.array_libraries import ArrayLibrary
 from repro.operators.arrays import (
@@ -42,6 +41,7 @@ from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
 from repro.sparse.dynamic.matrix import GROWTH
+from repro.words import nearest, shorten
 
 #: Operators with gradients, by the number that stands for one in PyTorch's graphs, which hold no Python objects.
 OPERATORS: WeakValueDictionary[int, Any] = WeakValueDictionary()
