@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 import time
-import traceback
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -220,6 +218,7 @@ def _measure(
 def record_measurement(config: Config, study: str, problem: str, precision: str, is_recorded: bool) -> Iterator[None]:
     """If `is_recorded`, catch, print and record a failure of the body, so that other problems are still measured."""
     from repro.campaign.measurement import record_failure
+    from repro.cli.app import reason_of
 
     try:
         yield
@@ -230,22 +229,6 @@ def record_measurement(config: Config, study: str, problem: str, precision: str,
         typer.echo(f"error: {reason}", err=True)
         for path in record_failure(config, study, problem, precision, reason):
             typer.echo(f"wrote {path}, which says so")
-
-
-def reason_of(failure: Exception) -> str:
-    """Return the reason to record for a failure; print the traceback of a bug, and add its line in a study's code."""
-    from repro.cli.app import explain
-    from repro.errors import ReproError
-    from repro.studies.registry import failed_line
-
-    if isinstance(failure, OSError) and (explain(failure) or failure.errno == errno.EPIPE):
-        raise failure
-    if isinstance(failure, ReproError):
-        return str(failure)
-    traceback.print_exception(failure)
-    first, newline, further_lines = f"{type(failure).__name__}: {failure}".partition("\n")
-    line = failed_line(failure)
-    return f"{first} (at {line}){newline}{further_lines}" if line else f"{first}{newline}{further_lines}"
 
 
 Runnables = Annotated[
