@@ -33,11 +33,11 @@ from repro.operators.device_exchange import (
     cupy_device,
     cupys_rows,
     is_from_module,
+    load_products,
     store_cupys,
     to_cupy,
 )
 from repro.operators.iterative_solver import Callback, check_callback, like, solve_columns, tolerances
-from repro.operators.product_tools import load_products
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows
 from repro.operators.sparse_products import StoredPattern, matrix_on_device

@@ -28,13 +28,13 @@ from repro.operators.device_exchange import (
     cupy_device,
     cupys_rows,
     is_from_module,
+    load_products,
     store_cupys,
     to_cupy,
 )
 from repro.operators.device_matrices import CUPY_MATRICES
 from repro.operators.dynamic_csr import DynamicCSR
-from repro.operators.product_tools import load_products, product_tools
-from repro.operators.products_in_place import multiply_in_place
+from repro.operators.products_in_place import multiply_in_place, product_tools
 from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.scipy_matrices import SCALE, are_equal, as_rows, canonical, holds_in_slices, precision_of
 from repro.sparse.device_primitives import Load, keep
