@@ -137,7 +137,7 @@ def claims(study: str, *campaigns: str) -> str:
         where = re.sub(r"\bsections? ", "§", place.removeprefix(common))
         published = f"{_range(str(one['published']))}{unit}{on}, {where}"
         lines.append([cell.replace("|", "\\|") for cell in (str(one["claim"]), published, *measured)])
-    reasons = f"../results/{campaigns[0]}/tables/{study}/table-claims.md"
+    reasons = f"../results/{campaigns[0]}/tables/{study}/table-claims.csv"
     further = f"{left_out} further claim{'s' if left_out > 1 else ''}"
     rest = f"{further} cannot be tested here ([which, and why]({reasons}))."
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + f"\n\n{rest}"

@@ -17,7 +17,6 @@ KEPT = (
     "raw/environment/0123456789abcdef.json",
     "raw/compound_spmv/search.parquet",
     "tables/compound_spmv/table-1.csv",
-    "tables/compound_spmv/table-1.md",
 )
 LEFT_OUT = (
     "batches/compound_spmv-double-1",

@@ -13,8 +13,7 @@ import torch
 
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.operators.arrays import product_shape
-from repro.operators.base import LengthError, public
-from repro.operators.spmv import OPERATORS, SpmvOperator
+from repro.operators.base import OPERATORS, DeviceOperator, LengthError, public
 
 __all__ = ["spmv", "spmv_values"]
 
@@ -24,7 +23,7 @@ _ALIGNMENT = 16
 
 
 @public
-def spmv(A: SpmvOperator, x: Tensor) -> Tensor:
+def spmv(A: DeviceOperator, x: Tensor) -> Tensor:
     """Return A x as a tensor; its gradient is the product with the conjugate transpose.
 
     The gradient of a real matrix is `A.T @ g`. `A.H` is made when a gradient first needs it.
@@ -45,7 +44,7 @@ def spmv(A: SpmvOperator, x: Tensor) -> Tensor:
 
 
 @public
-def spmv_values(A: SpmvOperator, values: Tensor, x: Tensor) -> Tensor:
+def spmv_values(A: DeviceOperator, values: Tensor, x: Tensor) -> Tensor:
     """Return the product of a matrix with the pattern of A and other values, with gradients by the values and by x.
 
     It runs PyTorch's operations, not a kernel of this project: an operator keeps the values that it was made of. The
@@ -68,13 +67,14 @@ def spmv_values(A: SpmvOperator, values: Tensor, x: Tensor) -> Tensor:
     return torch.ops.repro.spmv_values(_handle(A), values, x, False)
 
 
-def _handle(A: SpmvOperator) -> int:
-    if not isinstance(A, SpmvOperator):
+def _handle(A: Any) -> int:
+    handle: int = getattr(A, "_handle", -1)
+    if OPERATORS.get(handle) is not A:
         raise ReproErrorOfType("no such operator", where="A", expected="that of repro.operator", actual=brief(A))
-    return A._handle
+    return handle
 
 
-def _operator(handle: int) -> SpmvOperator:
+def _operator(handle: int) -> Any:
     try:
         return OPERATORS[handle]
     except KeyError:
@@ -83,7 +83,7 @@ def _operator(handle: int) -> SpmvOperator:
         ) from None
 
 
-def _check(A: SpmvOperator, subject: str, tensor: Tensor, size: int, dtype: Any = None) -> None:
+def _check(A: Any, subject: str, tensor: Tensor, size: int, dtype: Any = None) -> None:
     dtype = dtype or torch.from_numpy(np.empty(0, A.dtype)).dtype
     if tensor.dtype != dtype:
         todo = f"take `{subject}.to({dtype})`"
@@ -152,7 +152,7 @@ _product.register_vmap(_many_products)
 # argument, and the gradients of each are the others.
 
 
-def _check_values(handle: int, values: Tensor, x: Tensor, adjoint: bool) -> SpmvOperator:
+def _check_values(handle: int, values: Tensor, x: Tensor, adjoint: bool) -> Any:
     A = _operator(handle)
     if A.entry not in ("real", "complex", "pattern"):
         raise ReproErrorOfValue("values of such entries are not taken", where="A", expected="numbers", actual=A.entry)
@@ -165,7 +165,7 @@ def _check_values(handle: int, values: Tensor, x: Tensor, adjoint: bool) -> Spmv
     return A
 
 
-def _places(A: SpmvOperator, device: Any) -> tuple[Tensor, Tensor]:
+def _places(A: Any, device: Any) -> tuple[Tensor, Tensor]:
     """Return row and column of each value, on a device; they are kept with the operator."""
     kept = A.__dict__.setdefault("_places_of_values", {})
     if device not in kept:

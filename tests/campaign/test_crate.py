@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from repro.bench.campaign_folder import CampaignFolder
-from repro.campaign.crate import CRATE, find_damage, write_crate
+from repro.campaign.archive import CRATE, find_damage, write_crate
 from repro.cli.app import build
 from support.coo_campaign import ROOT
 

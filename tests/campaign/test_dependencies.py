@@ -212,7 +212,7 @@ def short(step: str) -> str:
         ("results/report.css", {"report"}),
         ("studies/compound_spmv/words.html.j2", {"report"}),
         # how large a matrix is in each format is recorded when the problem is built
-        ("sparse/compound/outer/sliced.py", {"problems", "report", *OURS}),
+        ("sparse/compound/outer/builtin.py", {"problems", "report", *OURS}),
         ("studies/compound_spmv/facts.py", {"problems"}),
         ("studies/compound_spmv/study.py", {"report", *OURS} - {"compound_spmv compile"}),
         ("studies/compressed_coo/runnables.py", {"report", *COO} - {"compressed_coo compile"}),
@@ -279,7 +279,7 @@ def test_an_edit_of_a_copy_changes_its_hash(tmp_path: Path) -> None:
     assert before == {
         study: receipts.code_hash("repro.campaign.measurement", f"repro.studies.{study}.study") for study in STUDIES
     }
-    with (tmp_path / "repro/sparse/compound/outer/sliced.py").open("a") as file:
+    with (tmp_path / "repro/sparse/compound/outer/builtin.py").open("a") as file:
         file.write("\nEDITED = True\n")
     after = hashes()
     assert after["compound_spmv"] != before["compound_spmv"]

@@ -26,12 +26,12 @@ class Graph:
 def graph() -> Graph:
     graph = Graph()
     plan = SimpleNamespace(results="results/mine", figures="figures/mine")
-    overrule(graph, plan, [Path("results/mine/tables/a.md"), "results/mine/batches/0000"])
+    overrule(graph, plan, [Path("results/mine/tables/a.csv"), "results/mine/batches/0000"])
     return graph
 
 
 def test_what_is_stale_is_forced_beside_what_is_so_already(graph: Graph) -> None:
-    assert graph.forcefiles == {"incomplete", "results/mine/tables/a.md", "results/mine/batches/0000"}
+    assert graph.forcefiles == {"incomplete", "results/mine/tables/a.csv", "results/mine/batches/0000"}
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_artifacts_that_are_not_asked_for_any_more_are_taken_away() -> None:
             path.write_text("a table")
     start(plan(studies={"compound_spmv": {"artifacts": ["table-1", "figure-3"]}}))
     left = sorted(path.name for path in own.parent.iterdir())
-    assert left == ["mine.csv", "table-1.csv", "table-1.md", "table-1.tex"]
+    assert left == ["mine.csv", "table-1.csv", "table-1.tex"]
 
 
 def test_no_table_at_all_is_left_where_none_is_asked_for(held: list[int]) -> None:

@@ -58,7 +58,7 @@ def test_the_files_of_each_command(spmv: SmallCampaign, tmp_path: Path, capsys: 
     commands.table([f"{SPMV}/table-9"], campaign=spmv.campaign, results=spmv.results)
     commands.figure(["figure-3"], campaign=spmv.campaign, results=spmv.results, figures=tmp_path / "drawn")
     folder = spmv.results / spmv.campaign
-    assert made(folder / "tables") == [f"{SPMV}/table-9.{suffix}" for suffix in ("csv", "md", "tex")]
+    assert made(folder / "tables") == [f"{SPMV}/table-9.{suffix}" for suffix in ("csv", "tex")]
     drawn = tmp_path / "drawn" / spmv.campaign
     assert made(drawn) == [f"{SPMV}/figure-3.{suffix}" for suffix in ("pdf", "png", "svg", "tex")]
     spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-baselines"]}})
@@ -66,7 +66,7 @@ def test_the_files_of_each_command(spmv: SmallCampaign, tmp_path: Path, capsys: 
     page = (folder / "report.html").read_text()
     assert f'id="{SPMV}-table-baselines"' in page and f'id="{SPMV}-table-1"' not in page
     said = capsys.readouterr()
-    assert len(said.out.splitlines()) == 3 + 4 + 1
+    assert len(said.out.splitlines()) == 2 + 4 + 1
     assert said.err.startswith(f"{SPMV}/table-9: the campaign measured nothing that it shows\n")
 
 
@@ -92,7 +92,7 @@ def test_a_named_table_is_printed_where_it_is_asked_for(
     *_, means, heads, mean, least, rest = capsys.readouterr().out.partition("wrote ")[0].splitlines()
     assert not means and heads.startswith("problem") and "of floor" in heads
     assert mean.startswith("geometric mean") and least.startswith("least")
-    assert rest.endswith("table-problems.csv has all, table-problems.md notes too")
+    assert rest.endswith("table-problems.csv has all")
 
 
 def test_a_last_word_is_a_campaign_and_a_later_one_is_named(
@@ -124,7 +124,7 @@ def test_all_is_what_the_configuration_asks_for(spmv: SmallCampaign, tmp_path: P
     config.write_text(f"campaign: {spmv.campaign}\nstudies: {{{SPMV}: {wanted}}}\n")
     commands.table(None, all_=True, results=spmv.results, config_file=config)
     folder = spmv.results / spmv.campaign / "tables"
-    assert made(folder) == [f"{SPMV}/table-1.{suffix}" for suffix in ("csv", "md", "tex")]
+    assert made(folder) == [f"{SPMV}/table-1.{suffix}" for suffix in ("csv", "tex")]
 
 
 def test_all_and_the_report_say_how_far_they_are(
@@ -151,9 +151,7 @@ def test_a_configuration_beside_a_campaigns_name_counts(spmv: SmallCampaign, tmp
     config = tmp_path / "c.yaml"
     config.write_text(f"campaign: another\nstudies: {{{SPMV}: {{problems: [{MEASURED}], artifacts: [table-9]}}}}\n")
     commands.table(None, all_=True, campaign=spmv.campaign, results=spmv.results, config_file=config)
-    assert made(spmv.results)[-3:] == [
-        f"{spmv.campaign}/tables/{SPMV}/table-9.{suffix}" for suffix in ("csv", "md", "tex")
-    ]
+    assert made(spmv.results)[-2:] == [f"{spmv.campaign}/tables/{SPMV}/table-9.{suffix}" for suffix in ("csv", "tex")]
     assert not (spmv.results / spmv.campaign / "tables" / SPMV / "table-1.csv").exists()
 
 
@@ -167,14 +165,14 @@ def test_a_name_alone_is_that_of_every_study_that_has_it(both: SmallCampaign) ->
     commands.table(["table-1", "table-9"], campaign=both.campaign, results=both.results)
     names = [(COO, "table-1"), (SPMV, "table-1"), (SPMV, "table-9")]  # compressed_coo has no table-9
     tables = both.results / both.campaign / "tables"
-    expected = [f"{study}/{name}.{suffix}" for study, name in names for suffix in ("csv", "md", "tex")]
+    expected = [f"{study}/{name}.{suffix}" for study, name in names for suffix in ("csv", "tex")]
     assert made(tables) == sorted(expected)
 
 
 def test_a_name_with_its_study_is_of_that_study_alone(both: SmallCampaign) -> None:
     commands.table([f"{SPMV}/table-1"], campaign=both.campaign, results=both.results)
     tables = both.results / both.campaign / "tables"
-    assert made(tables) == [f"{SPMV}/table-1.{suffix}" for suffix in ("csv", "md", "tex")]
+    assert made(tables) == [f"{SPMV}/table-1.{suffix}" for suffix in ("csv", "tex")]
 
 
 def test_a_figure_that_one_of_two_studies_has(both: SmallCampaign, tmp_path: Path) -> None:
@@ -185,7 +183,7 @@ def test_a_figure_that_one_of_two_studies_has(both: SmallCampaign, tmp_path: Pat
 
 def test_what_is_named_twice_is_made_once(both: SmallCampaign, capsys: pytest.CaptureFixture[str]) -> None:
     commands.table(["table-1", f"{SPMV}/table-1"], campaign=both.campaign, results=both.results)
-    assert len(capsys.readouterr().out.splitlines()) == 2 * 3
+    assert len(capsys.readouterr().out.splitlines()) == 2 * 2
 
 
 @pytest.mark.parametrize("text", ["table-99", f"{COO}/table-9", "figure-speedup"])

@@ -12,8 +12,8 @@ from repro.campaign.plan import make_plan
 from repro.config import add_place_to_errors
 from repro.config.models import Config, Fetch
 from repro.errors import ReproError
-from repro.misspellings import nearest, nearest_file
 from repro.problems.fetch import check_mirrors, mirrors
+from repro.words import nearest, nearest_file
 
 WRONG = """\
 campaign: my campaign/2

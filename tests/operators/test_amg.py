@@ -11,7 +11,7 @@ import repro
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators import products_in_place
-from repro.operators.product_tools import product_tools
+from repro.operators.products_in_place import product_tools
 from repro.operators.runtime import open_runtime
 from support.device_memory import fill_after
 from support.matrices import poisson

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -65,17 +64,6 @@ def test_a_with_block_closes_and_later_uses_say_so(name: str) -> None:
     with pytest.raises(ReproError, match="closed"):
         use(thing)
     assert "closed" in repr(thing)
-
-
-def test_the_former_name_of_close_warns() -> None:
-    plan = plan_of_product()
-    with pytest.warns(DeprecationWarning, match=r"close\(\)") as told:
-        plan.release()
-    assert {warning.filename for warning in told} == {__file__}
-    assert plan.closed
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        plan.close()
 
 
 @pytest.mark.filterwarnings("ignore::repro.operators.SlowOnCpuWarning")

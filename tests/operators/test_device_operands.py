@@ -10,7 +10,7 @@ import repro
 from repro.errors import ReproError
 from repro.operators import device_exchange
 from repro.operators.arrays import DeviceArray
-from repro.operators.product_tools import load_products
+from repro.operators.device_exchange import load_products
 from repro.operators.runtime import Runtime, _Streams, open_runtime
 from repro.operators.sparse_products import matrix_on_device
 from support.device_memory import fill_after

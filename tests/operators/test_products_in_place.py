@@ -8,8 +8,8 @@ import repro
 from repro.devices.base import LaunchError
 from repro.errors import ReproError
 from repro.operators import products_in_place, sparse_products
-from repro.operators.product_tools import load_products, product_tools
-from repro.operators.products_in_place import multiply_in_place
+from repro.operators.device_exchange import load_products
+from repro.operators.products_in_place import multiply_in_place, product_tools
 from repro.sparse.spgemm.csr_arrays import CsrArrays, CsrReader, UnsuitableCsr
 from support.emulated_cuda import needs_compiler
 from support.emulated_runtime import CURRENT_STREAM, EmulatedRuntime, csr_matrix, install_cupy, install_cupyx

@@ -266,39 +266,9 @@ def test_unsuitable_preconditioners_are_refused(A: Any) -> None:
         repro.amg(GRID, device=DEVICE).solve(B, M=sp.eye_array(400))
 
 
-@pytest.mark.parametrize("words", [{"tol": 1e-7}, {"tol": 1e-7, "maxiter": 300}])
-def test_former_names_work_and_name_the_new_ones(solve: Solve, words: dict[str, Any]) -> None:
-    present = {{"tol": "rtol"}.get(name, name): value for name, value in words.items()}
-    with pytest.warns(DeprecationWarning, match="write `rtol=`") as told:
-        x = solve(B, **words)
-    assert {warning.filename for warning in told} == {__file__}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_array_equal(x, solve(B, **present))
-    with pytest.raises(ReproErrorOfType, match="given twice"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        solve(B, tol=1e-7, rtol=1e-7)
-
-
-def test_former_places_work_and_name_the_arguments(A: Any, ml: Any) -> None:
-    def names(told: Any) -> list[str]:
-        return [str(warning.message).rpartition("write `")[2] for warning in told]
-
-    for call in (A.solve, lambda *b: repro.solve(A, *b)):
-        with pytest.warns(DeprecationWarning) as told:
-            x = call(B, "bicgstab", 1e-7, 300)
-        assert names(told) == ["method=`", "rtol=`", "maxiter=`"]
-        np.testing.assert_array_equal(x, A.solve(B, method="bicgstab", rtol=1e-7, maxiter=300))
-    with pytest.warns(DeprecationWarning) as told:
-        A.solver().solve(B, None, 1e-7, 300)
-    assert names(told) == ["rtol=`", "maxiter=`"]
-    residuals: list[float] = []
-    with pytest.warns(DeprecationWarning) as told:
-        ml.solve(B, None, 1e-7, 30, None, residuals)
-    assert names(told) == ["rtol=`", "maxiter=`", "accel=`", "residuals=`"]
-    assert 1 < len(residuals) <= 31
-    with pytest.raises(ReproErrorOfType, match="no such arguments"):
-        ml.solve(B, None, 1e-7, 30, None, residuals, 3)
+def test_the_name_of_a_tolerance_is_suggested(solve: Solve) -> None:
+    with pytest.raises(ReproErrorOfType, match="did you mean rtol"):
+        solve(B, tol=1e-7)
 
 
 def test_residuals_of_several_right_hand_sides_follow_each_other(ml: Any) -> None:

@@ -60,7 +60,6 @@ def test_a_figure_has_its_caption_beside_it_in_latex(tmp_path: Path) -> None:
     )
     assert points_wide(paths[".svg"]) == pytest.approx(72 * COLUMN_WIDTH, abs=0.1)
     assert "minipage" not in text, "there is no more to say"
-    assert rf"\caption{{{ARTIFACT.title}.}}" in figure_as_latex(FIGURE, "x", ARTIFACT.title, short_caption=True)
 
 
 def test_a_caption_in_latex_is_short_and_all_else_stands_below() -> None:

@@ -7,9 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from repro.problems.matrix import Matrix
-from repro.sparse import grids
-from repro.sparse.grids import Grid, find_grid, order_by_boxes
-from repro.sparse.ordering import CLUSTER, adjacency, bisect, cluster_rows, reorder
+from repro.sparse import ordering
+from repro.sparse.ordering import CLUSTER, Grid, adjacency, bisect, cluster_rows, find_grid, order_by_boxes, reorder
 
 pytestmark = pytest.mark.medium
 
@@ -99,7 +98,7 @@ GRIDS = {
 def test_strides_and_reach_are_those_of_the_stencil(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem, strides, reach = GRIDS[name]
     assert grid_of(problem) is None  # too small
-    monkeypatch.setattr(grids, "SMALLEST", 0)
+    monkeypatch.setattr(ordering, "SMALLEST", 0)
     grid = grid_of(problem)
     assert grid is not None
     assert (grid.strides, grid.reach) == (strides, reach)

@@ -101,11 +101,11 @@ def test_a_refused_file_costs_the_others_nothing(
     for words in ("matrices/both.mtx, line 5", "leave one half out"):
         assert said.text.count(words) == 1, words
     [inputs] = re.findall(r"^Error in rule check:\n(?:    .*\n)*?    input: (.*)$", said.text, re.MULTILINE)
-    assert len(inputs.split(", ")) == 3  # what is wrong is not buried
+    assert len(inputs.split(", ")) == 2  # what is wrong is not buried
     assert "repro export part" in ended or "repro export --variant" in ended  # what won of the others
     assert re.search(r"^logs of the steps  \S+\nSnakemake's own    \S+\.snakemake\.log$", said.text, re.MULTILINE)
     results = checkout.folder / "results" / configured["campaign"]
-    table = (results / f"tables/{study}/table-problems.md").read_text()
+    table = (results / f"tables/{study}/table-problems.csv").read_text()
     for problem in ("cavity", "graph", "part"):
         choices = pq.read_table(results / f"raw/{study}/{problem}/double/choices.parquet").to_pylist()
         assert any(choice["tuning"] == "joint" for choice in choices), problem

@@ -197,7 +197,7 @@ def test_the_whole_campaign_of_the_study(tmp_path: Path) -> None:
     baselines = (results / "tables/transposed/table-baselines.csv").read_text()
     assert all(name in baselines for name in (*WAYS, *BASELINES))
     for table, clock in (("table-times", "the graph clock"), ("table-baselines", "the clock graph")):
-        assert clock in (results / f"tables/transposed/{table}.md").read_text()
+        assert clock in (results / f"tables/transposed/{table}.tex").read_text()
     assert "table-times" in (results / "report.html").read_text()
     assert checkout.snakemake("all", "--configfile", "config/transposed.yaml").nothing_to_do
 

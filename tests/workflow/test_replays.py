@@ -62,7 +62,7 @@ def edited(path: Path, edit: Callable[[str], str]) -> Iterator[None]:
 @pytest.mark.exhaustive
 def test_a_replay_that_fails_deletes_nothing_that_is_recorded(record: Checkout) -> None:
     before = made(record)
-    assert {path.suffix for path in before} >= {".csv", ".md", ".svg"}
+    assert {path.suffix for path in before} >= {".csv", ".svg"}
     rows = record.folder / "results" / RECORD / "raw" / STUDY / "report.parquet"
     whole = rows.read_bytes()
     rows.write_bytes(whole[:-10])
@@ -84,7 +84,7 @@ def test_a_replay_that_fails_deletes_nothing_that_is_recorded(record: Checkout) 
 @pytest.mark.exhaustive
 def test_a_table_that_was_made_before_the_failure_is_taken_back(record: Checkout) -> None:
     """A record's tables are of one making: not some of the new code and some of the old."""
-    table = record.folder / "results" / RECORD / "tables" / STUDY / "table-devices.md"
+    table = record.folder / "results" / RECORD / "tables" / STUDY / "table-devices.csv"
     table.write_text("as it was recorded\n")
     before = {path: content for path, content in made(record).items() if path.suffix != ".svg"}
     makes = 16 * " " + "content = artifact.make("
@@ -147,10 +147,10 @@ def test_snakemakes_own_report_is_written_where_what_it_does_not_show_is_missing
         edited_since = record.snakemake("--report", "shown.html", *words, cores=False)
     assert edited_since.code == 0, edited_since.text
     assert f"figures {STUDY}: code differs" in edited_since.text
-    (tables / "table-devices.md").unlink()
+    (tables / "table-devices.tex").unlink()
     one_missing = record.snakemake("--report", "shown.html", *words, cores=False)
     assert one_missing.code == 0, one_missing.text
-    assert "table-devices.md is missing" in one_missing.text
+    assert "table-devices.tex is missing" in one_missing.text
     page = record.folder / "shown.html"
     before = page.read_bytes()
 

@@ -67,7 +67,7 @@ def test_everything_asked_for_is_there(checkout: Checkout, config: str) -> None:
     tables, figures = (checkout.folder / kind / "compound_spmv" for kind in ("results/tiny/tables", "figures/tiny"))
     made = {path.name for folder in (tables, figures) for path in folder.iterdir() if path.stat().st_size > 0}
     assert made == {
-        *(f"{name}.{suffix}" for name in ("table-1", "table-7") for suffix in ("csv", "md", "tex")),
+        *(f"{name}.{suffix}" for name in ("table-1", "table-7") for suffix in ("csv", "tex")),
         *(f"figure-3.{suffix}" for suffix in ("pdf", "svg", "png", "tex")),
     }
     assert "tiny/dirac" in (checkout.folder / "results/tiny/report.html").read_text()
@@ -187,7 +187,7 @@ def test_damaged_files_of_rows_are_made_again(checkout: Checkout, config: str) -
 @pytest.mark.parametrize("seconds", [0, 230 * 365 * 24 * 3600], ids=["1970", "2200"])
 def test_a_damaged_file_is_seen_whatever_time_it_has(seconds: int, checkout: Checkout, config: str) -> None:
     results = checkout.folder / "results/tiny"
-    table = results / "tables/compound_spmv/table-1.md"
+    table = results / "tables/compound_spmv/table-1.csv"
     kept = table.read_bytes()
     table.write_bytes(kept[:-10])
     for path in results.rglob("*.*"):
@@ -207,7 +207,7 @@ def test_what_is_deleted_is_made_again_at_the_first_run(checkout: Checkout, conf
     for path in [*results.rglob("*"), *(checkout.folder / "modules").rglob("*")]:
         if path.is_file():
             os.utime(path, (ahead, ahead))
-    (tables / "table-1.md").unlink()
+    (tables / "table-1.csv").unlink()
     shutil.rmtree(figures)
     (results / "receipts/compound_spmv/tiny/dirac/double.json").unlink()
     said = checkout.snakemake("all", "--configfile", config)
@@ -307,7 +307,7 @@ def test_what_cannot_be_had_is_said_and_tried_again(checkout: Checkout) -> None:
     assert said.text.count("problem away: ") == 1
     assert "http://127.0.0.1:9/away.ply" in said.text
     assert "stanford/away" in said.text
-    assert "here" in (checkout.folder / "results/missing/tables/compound_spmv/table-1.md").read_text()
+    assert "here" in (checkout.folder / "results/missing/tables/compound_spmv/table-1.csv").read_text()
     report = (checkout.folder / "results/missing/report.html").read_text()
     assert "away" in report
 
@@ -462,8 +462,8 @@ def test_matrices_that_no_study_can_take_stop_nothing_and_are_named(checkout: Ch
         for problem in {"square", "wide"} - {*refusals[name]}:
             rows = pq.read_table(results / f"raw/{name}/{problem}/double/report.parquet").to_pylist()
             assert {row["status"] for row in rows if row["kind"] == "variant"} == {"ok"}
-        assert "square" in (results / f"tables/{name}/table-1.md").read_text()
-    assert "the matrix is not square" in (results / "tables/compressed_coo/table-1.md").read_text()
+        assert "square" in (results / f"tables/{name}/table-1.csv").read_text()
+    assert "the matrix is not square" in (results / "tables/compressed_coo/table-1.csv").read_text()
     report = (results / "report.html").read_text()
     assert "compound_spmv" in report
     assert "compressed_coo" in report

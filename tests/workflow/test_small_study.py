@@ -74,7 +74,7 @@ def test_the_whole_campaign_of_the_study(checkout: Checkout, device: str, parts:
     said = checkout.snakemake("all", "--configfile", config)
     assert said.code == 0, said.text
     results = checkout.folder / "results" / name
-    for suffix in ("csv", "md", "tex"):
+    for suffix in ("csv", "tex"):
         assert "small/5pt" in (results / f"tables/small/table-ways.{suffix}").read_text().replace("\\", "")
     assert (checkout.folder / f"figures/{name}/small/figure-ways.svg").stat().st_size > 0
     assert "figure-ways" in (results / "report.html").read_text()

@@ -190,7 +190,7 @@ def test_a_campaign_is_run(installed: Installed) -> None:
     (installed.folder / "mine.yaml").write_text(yaml.safe_dump(data))
     installed.run("repro", "run", "--config", "mine.yaml", "--cores", "2")
     results = installed.folder / "results/mine"
-    assert "published" in (results / "tables/compound_spmv/table-1.md").read_text()
+    assert "published" in (results / "tables/compound_spmv/table-1.csv").read_text()
     assert (results / "report.html").is_file()
     assert "complete" in (results / "complete").read_text()
     # what it was run with names nothing of this environment: it can be given to others

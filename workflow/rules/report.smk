@@ -16,7 +16,6 @@ rule report:
                     labels={"name": "All tables and figures"},
                 ),
                 str(plan.folder.page("reproduction.md")),
-                str(plan.folder.page("reproduction.tex")),
             ]
         ),
     log:

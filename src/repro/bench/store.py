@@ -38,9 +38,9 @@ from repro.bench.worker import UnableToStore
 from repro.containment import ENDING
 from repro.errors import ReproError
 from repro.filesystem import write_whole
-from repro.misspellings import suggestion
 from repro.problems.registry import check_name
 from repro.untrusted_files import files_below, open_file, parse_json, read_file, shown
+from repro.words import suggestion
 
 #: Compression level of zstd; higher levels take longer without making files smaller.
 LEVEL = 19

@@ -13,7 +13,6 @@ from repro.bench.store import check_measured, recorded_studies
 from repro.campaign.configuration import load
 from repro.config.models import Config
 from repro.errors import ReproError
-from repro.misspellings import some_of, suggestion
 from repro.package_data import DEFAULT_CONFIG
 from repro.problems.registry import load_registry, problem_names
 from repro.results.campaign_data import Campaign
@@ -21,6 +20,7 @@ from repro.results.common_tables import register_common_tables
 from repro.results.published import Published
 from repro.results.registry import Artifact, Kind, artifacts
 from repro.studies import get_study, load_artifacts, study_names
+from repro.words import some_of, suggestion
 
 
 @dataclass(frozen=True)

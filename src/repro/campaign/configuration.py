@@ -16,9 +16,9 @@ from repro.config import Source, merge, named, position, read, read_mapping, res
 from repro.config.models import Config, Model, StudySettings
 from repro.config.validation_errors import shown
 from repro.errors import ReproError
-from repro.misspellings import shorten, suggestion
 from repro.package_data import shipped
 from repro.studies import get_study, study_names
+from repro.words import shorten, suggestion
 
 
 def check_study(config: Config, study_name: str) -> None:

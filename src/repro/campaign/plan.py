@@ -21,7 +21,6 @@ from repro.codegen.templates import COMMON
 from repro.config import dump_yaml, with_both_places
 from repro.config.models import Config, FieldFile, OwnProblem, Rival, StudySettings
 from repro.errors import MissingFileError, ReproError
-from repro.misspellings import some_of, suggestion
 from repro.package_data import shipped
 from repro.problems.fetch import check_mirrors
 from repro.problems.own_problems import planned
@@ -30,6 +29,7 @@ from repro.problems.registry import Item, LocalFile, ProblemSpec, Registry, load
 from repro.sparse.rivals.files import rival_files
 from repro.studies import get_study, study_names
 from repro.untrusted_files import files_below
+from repro.words import some_of, suggestion
 
 
 def record_files(raw: Path) -> tuple[Path, ...]:
@@ -125,7 +125,7 @@ def check_rivals(config: Config) -> None:
 
 
 #: Copies of the formats in `repro.results.output`, which is slow to import; a test checks that they are equal.
-TABLE_FORMATS: tuple[str, ...] = ("csv", "md", "tex")
+TABLE_FORMATS: tuple[str, ...] = ("csv", "tex")
 FIGURE_FORMATS: tuple[str, ...] = ("pdf", "svg", "png", "tex")
 #: Settings of a study that select steps without being inputs of them; for `parts`, `Study.parts_of` gives the inputs.
 NAMING_STEPS = {"problems", "precisions", "artifacts", "parts"}

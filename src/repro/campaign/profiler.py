@@ -34,13 +34,13 @@ from repro.codegen.templates import COMMON, render_common, streams
 from repro.config.models import Config
 from repro.devices.selection import resolve_device, target_of
 from repro.errors import ReproError
-from repro.misspellings import some_of
 from repro.problems.problem import Outline, Unavailable
 from repro.programs import Ended, run_program
 from repro.sparse.library import for_problem
 from repro.sparse.ordering import UNKNOWNS
 from repro.studies import get_study
 from repro.untrusted_files import read_json, read_text, shown
+from repro.words import some_of
 
 #: Default configuration of the floor: medium block size, available on every device.
 SOME_FLOOR = f"{FLOOR}/256-4"

@@ -14,7 +14,7 @@ from repro.errors import ReproError
 from repro.results.campaign_data import Campaign
 from repro.results.claims import CLAIMS, NO_PAPERS_PROBLEM, Verdict, tally, verdict_count
 from repro.results.common_tables import SETUP_COSTS
-from repro.results.output import as_latex, as_markdown, latex_escape, markdown_escape, replace_artifact
+from repro.results.output import as_markdown, markdown_escape, replace_artifact
 from repro.results.problem_lines import missing_note, own_problems_table, problem_lines, remarks
 from repro.results.report import PageStudy, measurement_days, read_legend, write_report
 from repro.results.tables import Result, Table
@@ -113,8 +113,8 @@ def _beside_study(study_name: str, name: str) -> Path | None:
 
 # claims --------------------------------------------------------------------------------------------------------------
 
-#: File name of the reproduction report without suffix.
-PAGE = "reproduction"
+#: File name of the reproduction report.
+REPRODUCTION = "reproduction.md"
 
 
 def claim_tables(selection: CampaignSelection, study_name: str | None = None) -> dict[str, tuple[Campaign, Table]]:
@@ -148,20 +148,17 @@ def verdict_line(table: Table) -> str:
     return ", ".join(parts)
 
 
-def write_reproduction(selection: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> list[Path]:
-    """Write `results/<campaign>/reproduction.md` and `.tex`: reproduced papers, device, claims, missing data."""
-    paths = []
+def write_reproduction(selection: CampaignSelection, tables: Mapping[str, tuple[Campaign, Table]]) -> Path:
+    """Write `results/<campaign>/reproduction.md`: reproduced papers, device, claims, missing data."""
     # studies without claims were measured too
     facts = _facts([tables[name][0] if name in tables else selection.read(name) for name in selection.studies()])
     sources = {name: source.name for name, (source, _) in tables.items() if source.name != selection.campaign}
     if sources:
         facts["Judged again"] = ", ".join(f"{name} by campaign {source}" for name, source in sources.items())
-    for suffix, text in (("md", _markdown(selection, facts, tables)), ("tex", _latex(selection, facts, tables))):
-        path = selection.folder.page(f"{PAGE}.{suffix}")
-        with replace_artifact(path) as partial:
-            partial.write_text(text, encoding="utf-8")
-        paths.append(path)
-    return paths
+    path = selection.folder.page(REPRODUCTION)
+    with replace_artifact(path) as partial:
+        partial.write_text(_markdown(selection, facts, tables), encoding="utf-8")
+    return path
 
 
 def _facts(campaigns: list[Campaign]) -> dict[str, str]:
@@ -246,30 +243,3 @@ def _markdown(
             as_markdown(table),
         ]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _latex(selection: CampaignSelection, facts: Mapping[str, str], tables: Mapping[str, tuple[Campaign, Table]]) -> str:
-    lines = [
-        r"\documentclass{article}",
-        r"\usepackage[T1]{fontenc}",
-        r"\usepackage[landscape,margin=15mm]{geometry}",
-        r"\usepackage{booktabs,graphicx}",
-        r"\begin{document}",
-        rf"\section*{{Reproduction report: campaign {latex_escape(selection.campaign)}}}",
-        latex_escape(OPENING),
-        r"\begin{description}",
-        *(rf"\item[{latex_escape(key)}] {latex_escape(value)}" for key, value in facts.items()),
-        r"\end{description}",
-    ]
-    if not tables:
-        lines.append(latex_escape(_why_no_claims(selection)))
-    for name, (title, reference, verdicts, inputs, table) in zip(tables, _parts(tables), strict=True):
-        lines += [
-            rf"\subsection*{{{latex_escape(title)}}}",
-            latex_escape(reference),
-            "",
-            latex_escape(verdicts) + ".",
-            "",
-        ]
-        lines += [f"Inputs: {latex_escape(inputs)}", "", as_latex(table, f"claims-{name}", f"Claims of {name}")]
-    return "\n".join([*lines, r"\end{document}"]) + "\n"

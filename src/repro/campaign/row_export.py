@@ -18,8 +18,8 @@ from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS, TIMED
 from repro.bench.store import check_measured, read_rows, recorded_studies
 from repro.errors import ReproError
-from repro.misspellings import suggestion
 from repro.studies import Study, get_study
+from repro.words import suggestion
 
 #: A problem and a precision.
 Case = tuple[str, str]

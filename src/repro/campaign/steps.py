@@ -178,7 +178,7 @@ def reporting(plan: Plan) -> Step:
     return Step(
         "report",
         receipt_of(plan, "report"),
-        tuple(plan.folder.page(name) for name in ("report.html", "reproduction.md", "reproduction.tex")),
+        tuple(plan.folder.page(name) for name in ("report.html", "reproduction.md")),
         {
             "artifacts": artifact_names,
             "code": code_hash("repro.campaign.report", *modules),

@@ -19,7 +19,6 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.bundle import parse_variant
 from repro.export.campaign_choice import EXPORTED_STUDY
-from repro.misspellings import SHOWN, nearest, some_of, suggestion
 from repro.problems.assembly import advice_on_blocks
 from repro.problems.registry import own_name
 from repro.results.campaign_data import UNAVAILABLE, Campaign, Case, ProblemRecord, ReportedTime, Selection, one_line
@@ -31,7 +30,7 @@ from repro.results.tables import Cell, Column, Table, move_lead_columns
 from repro.sparse.compound.defaults import Rows, default_variant
 from repro.sparse.tuning_features import OPERATOR
 from repro.studies import get_study, load_artifacts
-from repro.words import EXTENDED
+from repro.words import EXTENDED, SHOWN, nearest, some_of, suggestion
 
 #: Clocks in order of preference; exported kernels run in graphs.
 CLOCKS: tuple[ClockName, ...] = ("graph", "event", "host")

@@ -51,11 +51,11 @@ from repro.codegen.targets import Target
 from repro.config import merge, read, read_assignments, read_mapping
 from repro.errors import ReproError
 from repro.filesystem import describe_process, try_lock, write_holder, write_whole
-from repro.misspellings import nearest_file
 from repro.package_data import WHEEL_DATA, shipped
 from repro.programs import ensure_utf8
 from repro.studies import get_study
 from repro.untrusted_files import open_file, read_json
+from repro.words import nearest_file
 
 #: Lock file that allows one run per results folder; the lock ends with its process, even if that is killed.
 LOCK = RESULTS / ".run.lock"

@@ -6,6 +6,7 @@ import errno
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
@@ -61,7 +62,7 @@ COMMANDS = {
     "compile": Command("Kernels", "kernels", "compile_", "Compile modules, without a device."),
     "rival": Command("Measuring", "kernels", "rival", "Check your own kernel on small matrices."),
     "measure": Command("Measuring", "measurement", "measure", "Verify and time all variants on one problem."),
-    "batch": Command("Measuring", "batch", "batch", "Build or measure many small problems in one job."),
+    "batch": Command("Measuring", "measurement", "batch", "Build or measure many small problems in one job."),
     "launch": Command("Measuring", "measurement", "launch", "Launch the named kernels a few times, for a profiler."),
     "counters": Command("Measuring", "measurement", "counters", "Read a profiler's counters for the named kernels."),
     "table": Command("Results", "results", "table", "Make tables of a measured campaign."),
@@ -107,6 +108,20 @@ def explain(error: OSError) -> ReproError | None:
     if not path and error.errno not in _SYSTEM_FAILURES:
         return None
     return ReproError("a file cannot be read or written", where=path, actual=error.strerror)
+
+
+def reason_of(failure: Exception) -> str:
+    """Return the reason to record for a failure; print the traceback of a bug, and add its line in a study's code."""
+    from repro.studies.registry import failed_line
+
+    if isinstance(failure, OSError) and (explain(failure) or failure.errno == errno.EPIPE):
+        raise failure
+    if isinstance(failure, ReproError):
+        return str(failure)
+    traceback.print_exception(failure)
+    first, newline, further_lines = f"{type(failure).__name__}: {failure}".partition("\n")
+    line = failed_line(failure)
+    return f"{first} (at {line}){newline}{further_lines}" if line else f"{first}{newline}{further_lines}"
 
 
 def report_errors(command: Callable[..., None], exit_code: int = 1) -> Callable[..., None]:

@@ -631,7 +631,7 @@ def run(
 
     from repro.campaign.workflow import SNAKEMAKES_OWN, refuse_unwritable
     from repro.config import read
-    from repro.misspellings import CONFIGURATIONS
+    from repro.words import CONFIGURATIONS
 
     words = words or []
     while words and Path(words[0]).suffix in (".yaml", ".yml"):  # no target of the workflow

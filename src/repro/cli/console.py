@@ -379,8 +379,7 @@ def print_table(artifact: Artifact, table: Table, most_rows: int | None = None) 
         valued = (index for index in indices[1:] if any(row[index].value is not None for row in table.summary))
         _print_first_columns(table.columns, table.summary, [0, *valued])
     if len(shown) < len(table.rows) or count < len(indices):
-        files = f"{artifact.name}.csv has all, {artifact.name}.md notes too"
-        typer.echo(f"above are {len(shown)} rows and {count + len(alike)} columns; {files}")
+        typer.echo(f"above are {len(shown)} rows and {count + len(alike)} columns; {artifact.name}.csv has all")
 
 
 def _print_first_columns(columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]], indices: Sequence[int]) -> int:

@@ -19,7 +19,7 @@ from repro.campaign.problem_files import build_problem
 from repro.campaign.problem_files import record_unavailable as write_unavailable
 from repro.campaign.receipts import Receipt, RunningStep, record_step, stale_reason
 from repro.campaign.steps import building, building_into
-from repro.cli.measurement import reason_of
+from repro.cli.app import reason_of
 from repro.cli.options import ConfigFile
 from repro.cli.options import Receipt as WithReceipt
 from repro.config.models import Config, OwnProblem

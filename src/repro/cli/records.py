@@ -55,8 +55,7 @@ def record(
     """
     from repro.bench.environment import checkout
     from repro.bench.records import code_of, read_environments
-    from repro.campaign.archive import pack, record_commits
-    from repro.campaign.crate import write_crate
+    from repro.campaign.archive import pack, record_commits, write_crate
     from repro.campaign.workflow import hold_run_lock
 
     folder = CampaignFolder.named(campaign, results)
@@ -93,8 +92,8 @@ def verify(
 
         repro verify h200
     """
+    from repro.campaign.archive import find_damage, find_other_tables
     from repro.campaign.artifacts import CampaignSelection
-    from repro.campaign.crate import find_damage, find_other_tables
     from repro.cli.console import Progress
     from repro.errors import ReproError
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -44,15 +43,6 @@ Beside = Annotated[
     ),
 ]
 
-
-class Caption(StrEnum):
-    LONG = "long"
-    SHORT = "short"
-
-
-CaptionLength = Annotated[
-    Caption, typer.Option("--caption", help="Captions in LaTeX: long, short with a note below, or only the title.")
-]
 Figures = Annotated[Path, typer.Option("--figures", metavar="DIR", help="Folder of the figures.")]
 DEFAULT_FIGURES = Path("figures")
 
@@ -65,7 +55,6 @@ def table(
     results: options.Results = RESULTS,
     config_file: options.RecordedConfig = None,
     receipt: options.Receipt = False,
-    caption: CaptionLength = Caption.LONG,
     show: Annotated[
         bool | None,
         typer.Option(
@@ -75,9 +64,9 @@ def table(
         ),
     ] = None,
 ) -> None:
-    """Make tables of a measured campaign, with our numbers beside the published ones, as CSV, Markdown and LaTeX.
+    """Make tables of a measured campaign, with our numbers beside the published ones, as CSV and LaTeX.
 
-    The files are results/<campaign>/tables/<study>/NAME.{csv,md,tex}.
+    The files are results/<campaign>/tables/<study>/NAME.{csv,tex}.
 
     Examples:
 
@@ -87,15 +76,9 @@ def table(
 
         repro table --all --campaign h200 --study compound_spmv
     """
-    from repro.errors import ReproError
-
-    if receipt and caption is Caption.SHORT:
-        raise ReproError("--receipt is for tables as the workflow makes them", todo="leave --caption")
     with _receipt(receipt, config_file, "tables", study):
         shown = bool(names) and (sys.stdout.isatty() if show is None else show)
-        _write_artifacts(
-            "table", names or [], all_, campaign, study, results, results, config_file, caption=caption, show=shown
-        )
+        _write_artifacts("table", names or [], all_, campaign, study, results, results, config_file, show=shown)
 
 
 def figure(
@@ -125,7 +108,6 @@ def figure(
             show_default=False,
         ),
     ] = None,
-    caption: CaptionLength = Caption.LONG,
 ) -> None:
     """Make figures of a measured campaign as PDF, SVG and PNG, and a LaTeX file with the caption.
 
@@ -144,12 +126,10 @@ def figure(
     from repro.results.figure_style import FORMATS, Shape
 
     shape = Shape(width, font, tuple(formats or FORMATS))
-    if receipt and (shape != Shape() or caption is Caption.SHORT):
-        raise ReproError(
-            "--receipt is for figures as the workflow makes them", todo="leave --width, --font, --format, --caption"
-        )
+    if receipt and shape != Shape():
+        raise ReproError("--receipt is for figures as the workflow makes them", todo="leave --width, --font, --format")
     with _receipt(receipt, config_file, "figures", study):
-        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config_file, shape, caption)
+        _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config_file, shape)
 
 
 def report(
@@ -163,7 +143,7 @@ def report(
 ) -> None:
     """Write results/<campaign>/report.html: all tables and figures on one page that needs no network.
 
-    The reproduction report, reproduction.md and .tex, is written beside it: re-run papers, device, and each claim.
+    The reproduction report, reproduction.md, is written beside it: re-run papers, device, and each claim.
 
     With --beside, or several campaigns, the page has a name of its own, report-beside-CAMPAIGN.html.
 
@@ -229,7 +209,6 @@ def _write_artifacts(
     target: Path,
     config_file: Path | None,
     shape: Shape | None = None,
-    caption: Caption = Caption.LONG,
     show: bool = False,
 ) -> None:
     """Write tables or figures for each selected study into subfolders of `target`; with `show` print the tables.
@@ -239,10 +218,10 @@ def _write_artifacts(
     from repro.campaign.artifacts import CampaignSelection, all_artifacts, find_artifacts, published_of
     from repro.cli.console import Progress, print_table
     from repro.errors import ReproError
-    from repro.misspellings import some_of
     from repro.results.output import figures_folder, tables_folder, write
     from repro.results.report import is_empty
     from repro.results.tables import Table
+    from repro.words import some_of
 
     last = names[-1] if names else ""
     is_name = last.startswith(f"{kind}-") or "/" in last
@@ -258,7 +237,7 @@ def _write_artifacts(
     artifacts_by_study = (
         {name: selection.artifacts(name, kind) for name in studies} if all_ else find_artifacts(names, kind, studies)
     )
-    folder, short_caption = tables_folder if kind == "table" else figures_folder, caption is Caption.SHORT
+    folder = tables_folder if kind == "table" else figures_folder
     with Progress(f"{kind}s {selection.campaign}") if all_ else nullcontext(lambda *_: None) as progress:
         for name, artifacts in artifacts_by_study.items():
             progress(name, 0, len(artifacts))
@@ -270,7 +249,7 @@ def _write_artifacts(
                     typer.echo(f"{name}/{artifact.name}: the campaign measured nothing that it shows", err=True)
                 if show and isinstance(content, Table):
                     print_table(artifact, content)
-                for path in write(artifact, content, data, artifact_folder, shape, short_caption):
+                for path in write(artifact, content, data, artifact_folder, shape):
                     typer.echo(f"wrote {path}")
                 progress(name, number, len(artifacts))
             if data.later:
@@ -551,9 +530,7 @@ def claims(
     as_json: options.AsJson = False,
     report: Annotated[
         bool,
-        typer.Option(
-            "--report", help="Write results/<campaign>/reproduction.md and .tex: papers, device and each claim."
-        ),
+        typer.Option("--report", help="Write results/<campaign>/reproduction.md: papers, device and each claim."),
     ] = False,
     results: options.Results = RESULTS,
     config_file: options.RecordedConfig = None,
@@ -613,5 +590,4 @@ def claims(
                 typer.echo("\n".join(wrapped(said, terminal_width(), indent=INDENT)))
             typer.echo()
     if report:
-        for path in write_reproduction(selection, tables):
-            typer.echo(f"wrote {path}", err=as_json)
+        typer.echo(f"wrote {write_reproduction(selection, tables)}", err=as_json)

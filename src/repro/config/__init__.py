@@ -26,8 +26,8 @@ from yaml.resolver import BaseResolver
 
 from repro.config.validation_errors import Key, misfits, shown
 from repro.errors import MissingFileError, ReproError
-from repro.misspellings import nearest_file, similar_file
 from repro.package_data import shipped
+from repro.words import nearest_file, similar_file
 
 #: Maximum bytes of a configuration file.
 MAX_BYTES = 4 << 20

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
-from repro.misspellings import shorten, suggestion
+from repro.words import shorten, suggestion
 
 #: Type of errors that list the allowed values, such as those of `refuse_unknown`.
 CHOICE = "choice"

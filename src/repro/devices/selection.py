@@ -21,9 +21,8 @@ from repro.devices.base import Device, DeviceError, LaunchError
 from repro.devices.device_group import Devices
 from repro.errors import ReproError
 from repro.filesystem import write_whole
-from repro.misspellings import suggestion
 from repro.untrusted_files import read_json, shown
-from repro.words import DEVICE_MEANING, DEVICE_WORDS, names_device
+from repro.words import DEVICE_MEANING, DEVICE_WORDS, names_device, suggestion
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from repro.operators.vectors import Vectors, vectors
 if TYPE_CHECKING:
     from repro.operators.arrays import DeviceArray
     from repro.operators.dynamic_csr import DynamicCSR, Reader
+    from repro.operators.iterative_solver import ChipSolver
     from repro.operators.multigrid import MultilevelSolver, amg
-    from repro.operators.persistent_solver import ChipSolver
     from repro.operators.siac_filter import SiacFilter, siac
     from repro.operators.solving import solve
     from repro.operators.sparse_products import ProductPlan, spgemm
@@ -21,7 +21,7 @@ _NAMES = {
     "repro.operators.arrays": ("DeviceArray",),
     "repro.operators.dynamic_csr": ("DynamicCSR", "Reader"),
     "repro.operators.multigrid": ("MultilevelSolver", "amg"),
-    "repro.operators.persistent_solver": ("ChipSolver",),
+    "repro.operators.iterative_solver": ("ChipSolver",),
     "repro.operators.siac_filter": ("SiacFilter", "siac"),
     "repro.operators.sparse_products": ("ProductPlan", "spgemm"),
     "repro.operators.solving": ("solve",),

@@ -13,16 +13,16 @@ from functools import cached_property, wraps
 from inspect import isfunction, signature
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
-from repro.devices.base import Queue
+from repro.devices.base import Call, LaunchError, OutOfDeviceMemory, Queue
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
-from repro.misspellings import nearest, shorten
 from repro.operators import dlpack
 from repro.operators.array_libraries import ArrayLibrary
 from repro.operators.arrays import (
@@ -37,12 +37,14 @@ from repro.operators.arrays import (
     product_shape,
     without_gradient,
 )
-from repro.operators.calls import DirectCall
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import MAX_DIMENSION
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES, SEGMENTS
 from repro.sparse.dynamic.matrix import GROWTH
+from repro.words import nearest, shorten
 
+#: Operators with gradients, by the number that stands for one in PyTorch's graphs, which hold no Python objects.
+OPERATORS: WeakValueDictionary[int, Any] = WeakValueDictionary()
 #: Smallest default of `slack`, and largest accepted values of `slack` and `segments`.
 MIN_SLACK, MAX_SLACK, MAX_SEGMENTS = 4, 1 << 20, 64
 
@@ -135,72 +137,11 @@ Class = TypeVar("Class", bound=type)
 OFTEN_CALLED = {"matvec", "rmatvec", "matmat", "rmatmat", "dot"}
 
 
-@dataclass(frozen=True)
-class Former:
-    """Former names and places of a public function's arguments, which still work, with a `DeprecationWarning`."""
-
-    #: Number of leading arguments, `self` included, that kept their places.
-    kept: int
-    #: Names of the arguments that once followed these by position.
-    order: tuple[str, ...]
-    #: New name of each renamed argument.
-    renamed: Mapping[str, str]
-    #: Number of arguments that can be given by position now.
-    places: int
-
-    def translate(
-        self, function: Callable[..., object], arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call by their present names and places."""
-        surplus = arguments[self.kept :]
-        # a word was once the third argument of a solve, where a vector is now
-        in_former_order = len(arguments) > self.places or (surplus and isinstance(surplus[0], str))
-        if in_former_order and len(surplus) <= len(self.order):
-            arguments = arguments[: self.kept]
-            for name, value in zip(self.order, surplus, strict=False):
-                new = self.renamed.get(name, name)
-                self._warn(function, f"the argument {name} by position", new)
-                keywords = self._with(function, keywords, new, value)
-        for name in self.renamed.keys() & keywords.keys():
-            self._warn(function, f"the argument {name}", self.renamed[name])
-            value = keywords[name]
-            others = {key: kept for key, kept in keywords.items() if key != name}
-            keywords = self._with(function, others, self.renamed[name], value)
-        return arguments, keywords
-
-    def _warn(self, function: Callable[..., object], former: str, new: str) -> None:
-        message = f"{function.__qualname__}: {former} goes with the next release; write `{new}=`"
-        warn_caller(message, DeprecationWarning)
-
-    def _with(self, function: Callable[..., object], keywords: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-        if name in keywords:
-            raise ReproErrorOfType("an argument is given twice", where=f"{function.__qualname__}({name}=)")
-        return {**keywords, name: value}
-
-
-def formerly(
-    kept: int, *order: str, **renamed: str
-) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Have `public` accept the former arguments of a function; see `Former`."""
-
-    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        places = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in signature(function).parameters.values())
-        function.former = Former(kept, order, renamed, places)  # type: ignore[attr-defined]
-        return function
-
-    return decorate
-
-
 def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Decorate a public function: a wrong keyword, and missing or surplus arguments, raise `ReproErrorOfType`."""
-    former: Former | None = getattr(function, "former", None)
 
     @wraps(function)
-    def call(*given: Parameters.args, **named: Parameters.kwargs) -> Result:
-        arguments: tuple[Any, ...] = given
-        keywords: dict[str, Any] = named
-        if former is not None:
-            arguments, keywords = former.translate(function, arguments, keywords)
+    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
         try:
             return function(*arguments, **keywords)
         except TypeError as error:
@@ -232,10 +173,7 @@ def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords:
     name = function.__qualname__.removesuffix(".__init__")
     for keyword in keywords:
         if keyword not in names:
-            renamed = former.renamed if (former := getattr(function, "former", None)) else {}
-            known = [*renamed, *names]
-            near = nearest(keyword, known) or next((name for name in known if name in keyword or keyword in name), None)
-            near = renamed.get(near, near) if near else None
+            near = nearest(keyword, names) or next((name for name in names if name in keyword or keyword in name), None)
             raise ReproErrorOfType(
                 "there is no such argument",
                 where=f"{name}({shorten(keyword)}=)",
@@ -537,3 +475,83 @@ def _write(out: Any, y: NDArray[Any]) -> None:
             todo="give an array of the product's dtype, or none",
         )
     out[...] = cast(y, out.dtype, "the product", "give `out` the product's own dtype", as_vector=True)
+
+
+class DirectCall:
+    """y = A x, or Y = A X, for arrays of a known library (`ArrayLibraries`) that fit as they are; made once.
+
+    Calling it returns y, or None: then the general way serves the arrays, or says what is wrong with them. It checks
+    dtype, size, contiguity, alignment, GPU and overlap, and queues one launch on the stream that the library's work
+    goes to now. No event is recorded, and no stream waits.
+
+    Parameters
+    ----------
+    call
+        The launch, called with the addresses of x and y.
+    dtype, shape
+        Of the operator.
+    alignment
+        Of x and y, in bytes.
+    vectors
+        None, or the columns of X and Y, both row-major; the caller checks their shapes.
+    """
+
+    __slots__ = ("_alignment", "_call", "_dtype", "_libraries", "_ordinal", "_runtime", "_shape", "_vectors",
+                 "_x_bytes", "_x_size", "_y_bytes", "_y_size")  # fmt: skip
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        call: Call,
+        dtype: np.dtype[Any],
+        shape: tuple[int, int],
+        alignment: int,
+        vectors: int | None = None,
+    ) -> None:
+        self._call, self._dtype, self._alignment = call, dtype, alignment
+        self._runtime, self._libraries, self._ordinal = runtime, runtime.libraries, runtime.ordinal
+        self._shape, self._vectors = shape, vectors
+        self._y_size, self._x_size = (count * (vectors or 1) for count in shape)
+        self._y_bytes, self._x_bytes = self._y_size * dtype.itemsize, self._x_size * dtype.itemsize
+
+    def __call__(self, x: Any, out: Any = None, stream: int | None = None) -> Any:
+        library, alignment = self._libraries[type(x)], self._alignment
+        if library is None or (stream is not None and type(x) is DeviceArray):
+            return None  # a `DeviceArray` is valid in the order of another stream
+        source = library.address(x, self._dtype, self._x_size, self._ordinal)
+        if not source or source % alignment or (out is not None and type(out) is not type(x)):
+            return None
+        if out is None:
+            rows, columns = self._shape
+            if rows == columns:
+                shape = None
+            else:
+                shape = (rows, self._vectors) if self._vectors else product_shape(x.shape, rows, columns)
+            out = library.empty(x, shape, self._dtype)
+        else:
+            library.written(out)
+        target = library.address(out, self._dtype, self._y_size, self._ordinal)
+        overlap = source < target + self._y_bytes and target < source + self._x_bytes
+        if not target or target % alignment or overlap:
+            return None
+        if stream is None:
+            stream = library.stream(self._ordinal) or 0
+        try:
+            self._call(stream, source, target)
+        except LaunchError as error:
+            raise refused_launch(error) from None
+        except OutOfDeviceMemory as error:  # for the first call on a stream, if rows are split
+            raise self._runtime.out_of_memory_error(error) from None
+        return out
+
+    def close(self) -> None:
+        """Refuse further launches, before the matrix is released."""
+        self._call.close()
+
+
+def refused_launch(error: LaunchError) -> ReproError:
+    return ReproError(
+        "the GPU refused a launch",
+        actual=error,
+        todo="pass a stream that is alive and belongs to the operator's GPU, and close no operator while it is used",
+    )

@@ -7,7 +7,7 @@ CuPy and similar libraries, and returned as CuPy matrices.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -27,10 +27,11 @@ from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
 from repro.sparse.device_primitives import Launches, Load, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
-from repro.sparse.dynamic.kernels import render_module
+from repro.sparse.dynamic.kernels import TEMPLATES, render_module
 from repro.sparse.dynamic.operations import Operations
 from repro.sparse.dynamic.storage import EntryBatch, Storage
 from repro.sparse.elementwise import Kernels, Scratch
+from repro.sparse.spgemm.kernels import render_spgemm
 
 #: Largest number of entries in one insertion or deletion; larger batches are split.
 MAX_BATCH = 1 << 26
@@ -287,6 +288,20 @@ def load_module(runtime: Runtime, precision: str, module: str) -> Program:
     """Load a kernel module of dynamic matrices once; compile it if it is not in the cache."""
     source = render_module(KERNELS, f"{precision}/{module}", runtime.device.target, "DynamicCSR")
     return runtime.kernels(source, f"dynamic/{precision}-{module}")
+
+
+@cache
+def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
+    """Return a function that loads kernel modules for sparse products by name, through the compile cache."""
+
+    @cache
+    def load(module: str) -> Program:
+        if module in TEMPLATES:
+            return load_module(runtime, precision, module)
+        source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")
+        return runtime.kernels(source, f"spgemm/{precision}-{module}")
+
+    return load
 
 
 def _batch(count: int, buffers: list[Buffer]) -> EntryBatch:

@@ -1,22 +1,60 @@
-"""What iterative solvers share: vectors in and out, several right-hand sides, tolerances, and refusals."""
+"""Iterative solvers for users' matrices, behind `repro.solve` and `SpmvOperator.solver`.
+
+A persistent solver runs many iterations in one launch, which keeps the matrix in shared memory as far as it fits. With
+a user's preconditioner, each product and each vector operation is a launch. All share the vectors in and out, several
+right-hand sides, tolerances and refusals.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn, cast
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Literal, NoReturn, cast
 
 import numpy as np
+import scipy.sparse.linalg
 from numpy.typing import DTypeLike, NDArray
 
+from repro.devices.base import OutOfDeviceMemory
+from repro.entries import get_entry
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.operators.arrays import DeviceArray, VectorType, View, copy_refusal, host_array, is_on_device, shape_of
-from repro.operators.base import Closeable, LengthError, real_number, warn_caller, whole_number, yes_or_no
+from repro.operators.base import (
+    Closeable,
+    DeviceOperator,
+    LengthError,
+    one_of,
+    public_methods,
+    real_number,
+    warn_caller,
+    whole_number,
+    yes_or_no,
+)
 from repro.operators.device_exchange import CUPYS_ARRAYS, as_cupy_array, is_from_module
-from repro.operators.runtime import Runtime
+from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
-from repro.sparse.solvers.persistent import PersistentSolution, RestartedSolver
+from repro.sparse.solvers.kernels import (
+    METHODS,
+    PERSISTENT_BLOCK_SIZE,
+    CgState,
+    StopReason,
+    held_rows,
+    render_persistent,
+)
+from repro.sparse.solvers.persistent import (
+    AT_ROUNDING,
+    PersistentSolution,
+    PersistentSolver,
+    Progress,
+    RestartedSolver,
+    chip_room,
+    deal_rows,
+)
+from repro.sparse.solvers.slices import LANES, keep_slices
 
 #: Largest value accepted for `maxiter`; and its default, as a multiple of the number of unknowns, as in SciPy.
 MAX_ITERATIONS, ITERATIONS_PER_UNKNOWN = (1 << 31) - 1, 10
@@ -317,3 +355,269 @@ def like(x: Any, b: Any) -> Any:
     if torch is not None and isinstance(b, torch.Tensor):
         return torch.as_tensor(x, device=b.device)
     return x.reshape(np.shape(b)) if isinstance(x, np.ndarray) else x
+
+
+#: Writes M r, for r on the device.
+Preconditioner = Callable[[DeviceArray, DeviceArray], None]
+
+
+class PreconditionedSolver(IterativeSolver):
+    """Solves with the operator of a matrix, which stays its owner's, and a preconditioner; see `repro.solve` for `M`.
+
+    `vectors` are those of the operator, in the user's order.
+    """
+
+    def __init__(self, A: DeviceOperator, matrix: Matrix, vectors: Vectors, M: Any, method: str) -> None:
+        one_of(method, "method", METHODS)
+        require_square(matrix)
+        super().__init__(A._runtime, A._kind, matrix.n, method)
+        self._vectors = vectors
+        self._solver = _Recurrence(A, matrix, vectors, preconditioner(M, A), method)
+
+    solve = IterativeSolver._solve
+
+    def close(self) -> None:
+        """Drop the vectors, whose memory is freed with them."""
+        self._solver, self.closed = None, True
+
+
+def preconditioner(M: Any, A: DeviceOperator) -> Preconditioner:
+    """Return what applies a user's preconditioner: on the device if it works there, else on the host."""
+    runtime, dtype = A._runtime, A.dtype
+    if hasattr(M, "aspreconditioner"):
+        on_device: Preconditioner | None = getattr(M, "_precondition_on_device", None)
+        if on_device and (M.device_name, M.shape, M.dtype) == (A.device_name, A.shape, dtype):
+            return on_device
+        M = M.aspreconditioner()
+    try:
+        operator = scipy.sparse.linalg.aslinearoperator(M)
+    except (TypeError, ValueError):
+        raise ReproErrorOfType(
+            "this is no preconditioner",
+            where="M",
+            expected="a LinearOperator, a matrix, or what `repro.amg` returns",
+            actual=type(M).__name__,
+        ) from None
+    if tuple(operator.shape) != A.shape:
+        raise ReproErrorOfValue(
+            "the preconditioner has another shape", where="M", expected=A.shape, actual=tuple(operator.shape)
+        )
+    if isinstance(operator, DeviceOperator) and operator._runtime is runtime and operator.dtype == dtype:
+        return operator.matvec
+
+    def on_host(r: DeviceArray, z: DeviceArray) -> None:
+        product = A._kind.members(np.ravel(operator.matvec(r.get())), "M r")
+        runtime.device.write(z.buffer, product)
+
+    return on_host
+
+
+class _Recurrence(RestartedSolver):
+    """A recurrence on the host, of products and vector operations on the device, as `RestartedSolver` drives it."""
+
+    def __init__(
+        self, A: DeviceOperator, matrix: Matrix, vectors: Vectors, precondition: Preconditioner, method: str
+    ) -> None:
+        super().__init__(A._runtime.device, A._kind.scalar, CgState)
+        self._operator, self._matrix, self._vectors, self._precondition = A, matrix, vectors, precondition
+        self._method = {"cg": self._conjugate_gradients, "bicgstab": self._bicgstab}[method]
+        self._x_vector, self._b_vector, self._r = (self._vectors.zeros() for _ in range(3))
+        self.x, self.b = self._x_vector.buffer, self._b_vector.buffer
+        self._iterations, self._limit = 0, 0.0
+        self._residual = self._norm_of_b = math.nan
+        self._reason = StopReason.NONE
+        self._steps: Iterator[StopReason] = iter(())
+
+    def reset(self) -> None:
+        self._iterations, self._limit = 0, 0.0
+
+    def stop_at(self, residual: float) -> None:
+        self._limit = residual
+
+    def begin(self) -> None:
+        vectors, r = self._vectors, self._r
+        self._operator.matvec(self._x_vector, r)
+        vectors.axpby(1, self._b_vector, -1, r)
+        self._residual, self._norm_of_b = vectors.norm(r), vectors.norm(self._b_vector)
+        self._reason, self._steps = StopReason.NONE, self._method()
+
+    def iterate(self, count: int) -> None:
+        for _ in range(count):
+            if self._reason != StopReason.NONE:
+                return
+            self._reason = next(self._steps)
+            if self._reason == StopReason.BREAKDOWN:
+                return
+            self._iterations += 1
+
+    def iterations_of_launch(self) -> int:
+        return 1000
+
+    def progress(self) -> Progress:
+        return Progress(self._iterations, self._residual, self._norm_of_b, self._reason)
+
+    def rounding(self) -> float:
+        size = float(np.linalg.norm(self._matrix.values)) * self._vectors.norm(self._x_vector)
+        return AT_ROUNDING * float(np.finfo(self._dtype).eps) * size
+
+    def _stopped(self) -> StopReason:
+        """Take the norm of r as the residual, and return whether the recurrence ends."""
+        self._residual = self._vectors.norm(self._r)
+        if not math.isfinite(self._residual):
+            return StopReason.NOT_FINITE
+        return StopReason.CONVERGED if self._residual <= self._limit else StopReason.NONE
+
+    def _conjugate_gradients(self) -> Iterator[StopReason]:
+        """Yield after each iteration why the recurrence stops."""
+        vectors, x, r = self._vectors, self._x_vector, self._r
+        z, p, q = vectors.zeros(), vectors.zeros(), vectors.zeros()
+        last_rz = 0.0
+        while True:
+            self._precondition(r, z)
+            rz = vectors.dot(r, z).real
+            if not math.isfinite(rz):
+                yield StopReason.NOT_FINITE
+            if rz <= 0:
+                yield StopReason.BREAKDOWN
+            vectors.axpby(1, z, rz / last_rz if last_rz else 0, p)
+            self._operator.matvec(p, q)
+            curvature = vectors.dot(p, q).real
+            if curvature <= 0:
+                yield StopReason.BREAKDOWN
+            step, last_rz = rz / curvature, rz
+            vectors.axpby(step, p, 1, x)
+            vectors.axpby(-step, q, 1, r)
+            yield self._stopped()
+
+    def _bicgstab(self) -> Iterator[StopReason]:
+        """Yield after each iteration why the recurrence stops."""
+        vectors, x, r = self._vectors, self._x_vector, self._r
+        shadow, p, v, t, z = (vectors.zeros() for _ in range(5))
+        vectors.axpby(1, r, 0, shadow)
+        last_rho: complex = 0.0
+        step: complex = 1.0
+        damping: complex = 1.0
+        while True:
+            rho = vectors.dot(shadow, r)
+            if rho == 0:
+                yield StopReason.BREAKDOWN
+            if last_rho:
+                vectors.axpby(-damping, v, 1, p)
+                vectors.axpby(1, r, rho / last_rho * (step / damping), p)
+            else:
+                vectors.axpby(1, r, 0, p)
+            self._precondition(p, z)
+            self._operator.matvec(z, v)
+            divisor = vectors.dot(shadow, v)
+            if divisor == 0:
+                yield StopReason.BREAKDOWN
+            step, last_rho = rho / divisor, rho
+            vectors.axpby(step, z, 1, x)
+            vectors.axpby(-step, v, 1, r)
+            half = self._stopped()
+            if half != StopReason.NONE:
+                yield half
+            self._precondition(r, z)
+            self._operator.matvec(z, t)
+            square = vectors.dot(t, t).real
+            damping = vectors.dot(t, r) / square if square else 0.0
+            if damping == 0:
+                yield StopReason.BREAKDOWN
+            vectors.axpby(damping, z, 1, x)
+            vectors.axpby(-damping, t, 1, r)
+            yield self._stopped()
+
+
+@public_methods
+class ChipSolver(IterativeSolver):
+    """A matrix distributed over a device's multiprocessors for one method; made by `SpmvOperator.solver`.
+
+    Any thread may use it; threads of one device take turns.
+
+    Attributes
+    ----------
+    method
+        `cg` or `bicgstab`.
+    kept, nbytes
+        Bytes of the matrix in device memory: of the part that is kept in shared memory during a launch, and of the
+        whole. In shared memory the part may be compressed to fewer bytes. Both are 0 after `close`.
+    iterations
+        Number of iterations of the last solve, of several right-hand sides together.
+    device_name
+        Name of the device.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        matrix: Matrix,
+        precision: str,
+        method: Literal["cg", "bicgstab"],
+        preconditioned: Callable[[Any], AbstractContextManager[IterativeSolver]],
+    ) -> None:
+        one_of(method, "method", METHODS)
+        require_square(matrix)
+        if not get_entry(matrix.entry).members:  # the kernels multiply by stored values: 1 for an entry, 0 for padding
+            matrix = replace(matrix, entry="real", values=np.ones((matrix.nnz, 1)), statistics={})
+        device, kind = runtime.device, VectorType(matrix.entry, precision)
+        super().__init__(runtime, kind, matrix.n, method)
+        #: Makes the solver with a preconditioner, for a single solve.
+        self._preconditioned = preconditioned
+        warps = PERSISTENT_BLOCK_SIZE[device.backend] // LANES
+        slices = deal_rows(matrix, kind.scalar, device)
+        if method == "cg" and slices.smallest_diagonal.number <= 0:
+            raise ReproErrorOfValue(
+                "conjugate gradients need a positive definite matrix",
+                where=f"diagonal, row {slices.smallest_diagonal.row}",
+                expected="a number above 0",
+                actual=slices.smallest_diagonal.number,
+                todo='solve with method="bicgstab"; where the matrix is negative definite, with -A and -b',
+            )
+        rows = held_rows(method, matrix.entry, precision, slices.max_slices_per_warp(warps))
+        kept_slices = keep_slices(slices, matrix.entry, chip_room(device))
+        source = render_persistent(KERNELS, method, matrix.entry, precision, device.target, rows, (kept_slices.form,))
+        program = runtime.program(source, f"solvers/{method}-{matrix.entry}-{precision}-{rows}-{kept_slices.form}")
+        try:
+            with runtime.after():
+                solver = PersistentSolver(device, program, slices, method, (matrix.entry, precision), kept_slices)
+        except OutOfDeviceMemory as error:
+            raise runtime.out_of_memory_error(error) from None
+        self._solver = solver
+        self.kept, self.nbytes = solver.kept_bytes, slices.nbytes
+        self._rows = slices.rows
+        self._vectors = Vectors(runtime, matrix.n, kind, "AoS", slices.rows)
+
+    def solve(
+        self,
+        b: Any,
+        x0: Any = None,
+        *,
+        rtol: float = 1e-8,
+        atol: float = 0.0,
+        maxiter: int | None = None,
+        M: Any = None,
+        callback: Callback | None = None,
+        return_info: bool = False,
+    ) -> Any:
+        """Return the solution of A x = b; arguments and errors as for `repro.solve`.
+
+        A solve with `M` multiplies by an operator of the matrix, which it packs and frees again: use `A.solve`.
+        """
+        if M is None:
+            return self._solve(b, x0, rtol, atol, maxiter, callback, return_info)
+        if self.closed:
+            raise ReproError("the solver is closed", where=repr(self), todo="make a new one by `A.solver()`")
+        with self._preconditioned(M) as solver:
+            try:
+                return solver._solve(b, x0, rtol, atol, maxiter, callback, return_info)
+            finally:
+                self.iterations = solver.iterations
+
+    def close(self) -> None:
+        """Free the memory of the matrix and of the vectors; the solver cannot be used afterwards."""
+        with self._runtime.after():
+            solver, self._solver = self._solver, None
+            self.closed, self.kept, self.nbytes = True, 0, 0
+            if solver is not None:
+                self._runtime.device.synchronize()
+                solver.release()

@@ -20,7 +20,6 @@ from repro.exact_casts import cast
 from repro.operators.arrays import DeviceArray, View, copy_refusal, host_array, is_on_device
 from repro.operators.base import (
     Closeable,
-    formerly,
     public,
     public_methods,
     real_number,
@@ -34,11 +33,11 @@ from repro.operators.device_exchange import (
     cupy_device,
     cupys_rows,
     is_from_module,
+    load_products,
     store_cupys,
     to_cupy,
 )
 from repro.operators.iterative_solver import Callback, check_callback, like, solve_columns, tolerances
-from repro.operators.product_tools import load_products
 from repro.operators.runtime import KERNELS, KernelsOnDemand, Runtime, open_runtime
 from repro.operators.scipy_matrices import as_rows
 from repro.operators.sparse_products import StoredPattern, matrix_on_device
@@ -323,7 +322,6 @@ class MultilevelSolver(Closeable):
         """
         return LinearOperator((self._n, self._n), matvec=self._precondition, dtype=self._dtype)
 
-    @formerly(3, "tol", "maxiter", "accel", "residuals", tol="rtol")
     def solve(
         self,
         b: Any,

@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from repro.devices.base import Buffer, OutOfDeviceMemory
-from repro.operators.device_exchange import CUPYS_MATRICES, is_from_module
+from repro.codegen.targets import DTYPES
+from repro.devices.base import Argument, Buffer, OutOfDeviceMemory
+from repro.operators.device_exchange import CUPYS_MATRICES, is_from_module, load_products
 from repro.operators.device_matrices import DeviceMatrix, damage_of_tensor, device_matrix, new_csr_arrays
-from repro.operators.product_tools import ProductTools, product_tools
 from repro.operators.runtime import Runtime, open_runtime
 from repro.sparse.device_primitives import keep
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.elementwise import Kernels
 from repro.sparse.spgemm.binned_rows import Factors
-from repro.sparse.spgemm.csr_arrays import CsrArrays, UnsuitableCsr
+from repro.sparse.spgemm.csr_arrays import CsrArrays, CsrReader, UnsuitableCsr
+from repro.sparse.spgemm.multiplication import Multiplication
 
 PRECISIONS = {np.dtype(np.float32): "single", np.dtype(np.float64): "double"}
 
@@ -155,3 +157,40 @@ def _download(runtime: Runtime, buffer: Buffer, count: int, dtype: Any) -> Any:
 @cache
 def _gpu_runtime(ordinal: int) -> Runtime:
     return open_runtime(f"cuda:{ordinal}")
+
+
+class ProductTools:
+    """Tools for products of one precision on a device; made by `product_tools`."""
+
+    def __init__(self, runtime: Runtime, precision: str) -> None:
+        self._device, self._load = runtime.device, load_products(runtime, precision)
+        self.dtype = np.dtype(DTYPES[precision])
+        self.multiplication = Multiplication(runtime.device, self._load, self.dtype)
+        with runtime.after(), ExitStack() as undo:
+            self.reader = CsrReader(runtime.device, self._load, self.dtype)
+            undo.callback(self.reader.release)
+            #: Set by the device if a number is not finite.
+            self._found = runtime.device.host_words(1)
+            undo.pop_all()
+
+    def are_finite(self, values: Buffer, count: int) -> bool:
+        """Wait for the device, and return whether `count` numbers on it are finite."""
+        self._device.fill(self._found.buffer, 0)
+        arguments: list[Argument] = [np.int32(count), values, self._found.buffer]
+        Kernels(self._device, self._load("arrays")).over("find_not_finite", count, arguments)()
+        return not self._found.read()[0]
+
+    def release(self) -> None:
+        self.reader.release()
+        self._found.release()
+
+
+@cache
+def product_tools(runtime: Runtime, precision: str) -> ProductTools:
+    """Return the tools for products of a precision, which are kept until the device is closed."""
+    try:
+        tools = ProductTools(runtime, precision)
+    except OutOfDeviceMemory as error:
+        raise runtime.out_of_memory_error(error) from None
+    runtime.device.at_close(tools.release)
+    return tools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from repro.operators.base import formerly, one_of, public
+from repro.operators.base import one_of, public
 from repro.operators.iterative_solver import Callback
 from repro.operators.product import take_matrix
 from repro.operators.spmv import SpmvOperator, chip_solver, default_operator
@@ -12,7 +12,6 @@ from repro.sparse.solvers.kernels import METHODS
 
 
 @public
-@formerly(2, "method", "tol", "maxiter", tol="rtol")
 def solve(
     A: Any,
     b: Any,

@@ -21,21 +21,20 @@ from repro.devices.cuda_driver import pointer_of
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.exact_casts import cast
 from repro.operators.arrays import View, copy_refusal, host_array, is_on_device
-from repro.operators.base import Closeable, one_of, public, public_methods, text, warn_caller, yes_or_no
-from repro.operators.calls import refused_launch
+from repro.operators.base import Closeable, one_of, public, public_methods, refused_launch, text, yes_or_no
 from repro.operators.device_exchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
     cupy_device,
     cupys_rows,
     is_from_module,
+    load_products,
     store_cupys,
     to_cupy,
 )
 from repro.operators.device_matrices import CUPY_MATRICES
 from repro.operators.dynamic_csr import DynamicCSR
-from repro.operators.product_tools import load_products, product_tools
-from repro.operators.products_in_place import multiply_in_place
+from repro.operators.products_in_place import multiply_in_place, product_tools
 from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.scipy_matrices import SCALE, are_equal, as_rows, canonical, holds_in_slices, precision_of
 from repro.sparse.device_primitives import Load, keep
@@ -262,11 +261,6 @@ class ProductPlan(Closeable):
     def close(self) -> None:
         """Free the memory on the device; a second call has no effect."""
         self._release()
-
-    def release(self) -> None:
-        """Do what `close` does, which is the name to use; this one goes with the next release."""
-        warn_caller("ProductPlan.release goes with the next release; write `close()`", DeprecationWarning)
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise copy_refusal(self, "make another by repro.spgemm(A, B, plan=True)")

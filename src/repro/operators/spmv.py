@@ -7,14 +7,14 @@ that are timed on the matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
-from weakref import WeakValueDictionary, ref
+from weakref import ref
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,10 +26,11 @@ from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue
 from repro.operators.arrays import DeviceArray, View, is_on_device, is_row_major, needs_gradient, shape_of
 from repro.operators.base import (
     HOST_PRODUCT,
+    OPERATORS,
     Closeable,
     DeviceOperator,
+    DirectCall,
     LengthError,
-    formerly,
     one_of,
     public,
     public_methods,
@@ -37,10 +38,7 @@ from repro.operators.base import (
     text,
     warn_caller,
 )
-from repro.operators.calls import DirectCall
-from repro.operators.iterative_solver import Callback
-from repro.operators.persistent_solver import ChipSolver
-from repro.operators.preconditioned_solver import PreconditionedSolver
+from repro.operators.iterative_solver import Callback, ChipSolver, PreconditionedSolver
 from repro.operators.product import MatrixSource, Product, take_matrix, values_on_host
 from repro.operators.runtime import Runtime
 from repro.operators.variant_choice import BUDGET, find_fastest, find_variant
@@ -59,8 +57,6 @@ class SlowOnCpuWarning(UserWarning):
     """Warns that an operator runs on the CPU, where it is meant to try out code for a GPU."""
 
 
-#: Operators by the number that stands for one in PyTorch's graphs, which hold no Python objects.
-OPERATORS: WeakValueDictionary[int, SpmvOperator] = WeakValueDictionary()
 _handles = count()
 
 
@@ -339,7 +335,6 @@ class SpmvOperator(DeviceOperator, Closeable):
                 self._solvers[method] = solver
             return solver
 
-    @formerly(2, "method", "tol", "maxiter", tol="rtol")
     def solve(
         self,
         b: Any,
@@ -359,9 +354,12 @@ class SpmvOperator(DeviceOperator, Closeable):
             return solver.solve(
                 b, x0, rtol=rtol, atol=atol, maxiter=maxiter, callback=callback, return_info=return_info
             )
-        self._open()
-        with PreconditionedSolver(self, M, method) as preconditioned:
+        with self._preconditioned_solver(M, method) as preconditioned:
             return preconditioned.solve(b, x0, rtol, atol, maxiter, callback, return_info)
+
+    def _preconditioned_solver(self, M: Any, method: str) -> PreconditionedSolver:
+        self._open()
+        return PreconditionedSolver(self, self._problem, self.vectors, M, method)
 
     @property
     def nnz(self) -> int:
@@ -674,7 +672,12 @@ def default_operator(runtime: Runtime, problem: Matrix, precision: str) -> SpmvO
 
 
 def chip_solver(runtime: Runtime, problem: Matrix, precision: str, method: Literal["cg", "bicgstab"]) -> ChipSolver:
-    return ChipSolver(runtime, problem, precision, method, partial(default_operator, runtime, problem, precision))
+    @contextmanager
+    def preconditioned(M: Any) -> Iterator[PreconditionedSolver]:
+        with default_operator(runtime, problem, precision) as A, A._preconditioned_solver(M, method) as solver:
+            yield solver
+
+    return ChipSolver(runtime, problem, precision, method, preconditioned)
 
 
 def _unpickle(problem: Matrix, name: str, precision: str, device: str, named: bool) -> SpmvOperator:

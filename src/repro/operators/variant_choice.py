@@ -20,7 +20,6 @@ from repro.devices.base import Device, LaunchError
 from repro.entries import get_entry
 from repro.errors import ReproError, ReproErrorOfValue, Unsupported, argument_errors
 from repro.export.campaign_choice import EXPORTED_STUDY, exported_variant, find_campaign_choice
-from repro.misspellings import nearest
 from repro.operators.product import MatrixSource, Product, compiled, load_routine
 from repro.operators.runtime import Runtime
 from repro.sparse.compound.defaults import Rows, default_variant
@@ -30,6 +29,7 @@ from repro.sparse.symmetry import symmetry_of
 from repro.sparse.tuning_features import OPERATOR, WINNERS, features
 from repro.tuning.recordings import Machine, Recording
 from repro.tuning.strategies import prior, read_ids, variant_covariance
+from repro.words import nearest
 
 #: Variants that `tuned="now"` may time on a GPU, and their times on recorded matrices, relative to the fastest: written
 #: by `tools/make_candidates.py`, which says what they lose on matrices that they were not chosen for.

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from repro.entries import get_entry
 from repro.errors import MissingFileError, ReproError
 from repro.filesystem import write_whole
-from repro.misspellings import nearest_file
 from repro.untrusted_files import kind_of, read_json
+from repro.words import nearest_file
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

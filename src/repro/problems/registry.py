@@ -24,11 +24,10 @@ from repro.config import dump_yaml, read_yaml, resolve_input_path, validate
 from repro.config.models import EntryName, FieldFile, FilePath, Model, OwnProblem, UpdateBatches, expected
 from repro.errors import MissingFileError, ReproError
 from repro.filesystem import write_whole
-from repro.misspellings import nearest_file, shorten
 from repro.package_data import shipped
 from repro.problems.matrix_market import is_matrix_market
 from repro.problems.meshes import format_of
-from repro.words import MAX_NAME_LENGTH, MAX_PART_LENGTH, NAME, name_error
+from repro.words import MAX_NAME_LENGTH, MAX_PART_LENGTH, NAME, name_error, nearest_file, shorten
 
 #: Maximum number of names that the message for an unknown one shows.
 NAMED = 5

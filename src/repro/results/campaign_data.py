@@ -351,6 +351,11 @@ class Campaign:
         return self._device[1]
 
     @property
+    def main_precision(self) -> str:
+        """Precision of artifacts that show a single one: double, as in the papers, if it was measured."""
+        return self.precisions[-1]
+
+    @property
     def on_cpu(self) -> bool:
         """Whether the times were measured on a CPU; these are not compared with GPU times."""
         return self.backend == "opencl"

@@ -17,7 +17,6 @@ from repro.bench.campaign_folder import CampaignFolder
 from repro.bench.rows import ALL_CLOCKS, TIMED, ClockName
 from repro.bench.store import recorded_studies
 from repro.errors import ReproError
-from repro.misspellings import suggestion
 from repro.results.campaign_data import Campaign, ProblemRecord
 from repro.results.significance import (
     adjusted_p_values,
@@ -26,6 +25,7 @@ from repro.results.significance import (
     sampling_error,
     spread_between_runs,
 )
+from repro.words import suggestion
 
 #: Note on a cell without a number because the campaigns use one name for different problems.
 OTHER_CONTENT = "another problem with this name: its content differs, so no number is shown"

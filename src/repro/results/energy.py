@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from repro.bench.rows import ClockName, RecordedRow
 from repro.bench.runnable import CONTENDERS, LIBRARY, OURS, PAPERS, PAPERS_TUNED
@@ -12,14 +11,12 @@ from repro.bench.yardsticks import FLOOR
 from repro.results import figure_style
 from repro.results.campaign_data import Campaign, Case, Selection
 from repro.results.columns import MICRO, PRECISION, Time, count, microseconds, number_cell, ratio, speedup
-from repro.results.problem_lines import join_sentences, name_cell, unavailable_note
+from repro.results.figure_forms import Axis, Curve, Curves, Pen, figure_of
+from repro.results.problem_lines import CASE_NAME, join_sentences, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure, table
 from repro.results.significance import geometric_mean, ratio_of
 from repro.results.tables import Cell, Column, Figure, Table, table_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 NANO, PICO = 1e9, 1e12
 TITLES = {
@@ -29,11 +26,11 @@ TITLES = {
     LIBRARY: "the library’s fastest",
     FLOOR: "streaming floor",
 }
-#: Marks of the contenders that the figure compares with the library: colour, colour of the face, and shape.
-_MARKS = {
-    OURS: (figure_style.OURS.colour, figure_style.OURS.fill, figure_style.OURS.marker),
-    PAPERS_TUNED: (figure_style.PAPERS.colour, figure_style.PAPERS.colour, figure_style.PAPERS.marker),
-    PAPERS: (figure_style.PAPERS.colour, "white", figure_style.PAPERS.marker),
+#: Marks of the contenders that the figure compares with the library.
+_PENS = {
+    OURS: Pen(figure_style.OURS.colour, figure_style.OURS.marker),
+    PAPERS_TUNED: Pen(figure_style.PAPERS.colour, figure_style.PAPERS.marker),
+    PAPERS: Pen(figure_style.PAPERS.colour, figure_style.PAPERS.marker, is_hollow=True),
 }
 
 
@@ -110,16 +107,11 @@ def _lines_of(case: Case) -> Iterator[EnergyLine]:
     return (EnergyLine(case, row, library.get(row.energy_task)) for row in sorted(rows, key=rank))
 
 
-def _problem_cell(line: EnergyLine) -> Cell:
-    record = line.case.campaign.problems.get(line.case.problem)
-    return name_cell(record) if record else Cell(line.case.problem)
-
-
 def _columns(has_tasks: bool) -> tuple[Column[EnergyLine], ...]:
     task = Column[EnergyLine]("task", "task", numeric=False, cell=lambda line: Cell(line.row.energy_task or None))
     energy, power = "µJ a launch", "W"
     return (
-        Column("problem", "problem", numeric=False, cell=_problem_cell),
+        CASE_NAME,
         PRECISION,
         *((task,) if has_tasks else ()),
         Column(
@@ -159,7 +151,7 @@ def means_note(lines: Sequence[EnergyLine]) -> str:
 
 
 def _gains(lines: Sequence[EnergyLine]) -> dict[str, list[tuple[float, float]]]:
-    return {whose: [line.gain for line in lines if line.row.energy_of == whose and line.gain] for whose in _MARKS}
+    return {whose: [line.gain for line in lines if line.row.energy_of == whose and line.gain] for whose in _PENS}
 
 
 def _measured_note(campaign: Campaign, lines: Sequence[EnergyLine]) -> str:
@@ -198,27 +190,17 @@ def register_energy(study_name: str) -> None:
             _measured_note(campaign, lines),
         ]
         is_empty = not any(line.gain for line in lines)
-        return Figure(lambda: _draw(lines), join_sentences(caption), is_empty=is_empty)
+        empty = "no energy was measured beside the library’s in this campaign"
+        panels = [] if is_empty else [_panel(lines)]
+        return figure_of(panels, empty, caption, is_empty=is_empty, width=figure_style.COLUMN_WIDTH)
 
 
-def _draw(lines: Sequence[EnergyLine]) -> Canvas:
+def _panel(lines: Sequence[EnergyLine]) -> Curves:
+    """Return the panel of all gains, on equal axes with their diagonal."""
     gains = _gains(lines)
     values = [value for marks in gains.values() for gain in marks for value in gain]
-    if not values:
-        return figure_style.empty_canvas("no energy was measured beside the library’s in this campaign")
-    drawing = figure_style.canvas(figure_style.COLUMN_WIDTH, figure_style.COLUMN_WIDTH)
-    axes = drawing.add_subplot()
     ends = min(0.9, *values) / 1.1, max(1.1, *values) * 1.1
-    axes.plot(ends, ends, color=figure_style.GREY, linewidth=0.7)
-    for whose, marks in gains.items():
-        colour, face, marker = _MARKS[whose]
-        if marks:
-            x, y = zip(*marks, strict=True)
-            axes.plot(x, y, marker, color=colour, markerfacecolor=face, markersize=4, label=TITLES[whose])
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
-    axes.set(xlabel="times as fast as the library", ylabel="the library’s energy over it")
-    for axis in (axes.xaxis, axes.yaxis):
-        figure_style.log_ticks(axis)
-    axes.grid()
-    drawing.legend(loc="outside upper left", ncols=2)
-    return drawing
+    curves = [Curve(TITLES[whose], _PENS[whose], marks) for whose, marks in gains.items()]
+    diagonal = Curve("", Pen(figure_style.GREY, dashes="-", width=0.7), [(end, end) for end in ends], has_key=False)
+    x, y = (Axis(label, "log", ends) for label in ("times as fast as the library", "the library’s energy over it"))
+    return Curves([diagonal, *curves], x, y, height=figure_style.COLUMN_WIDTH)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from repro.errors import ReproError
-from repro.misspellings import suggestion
 from repro.results import plotting
 from repro.results.tables import Figure
+from repro.words import suggestion
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""Writing tables as CSV, Markdown and LaTeX (booktabs), and figures as PDF, SVG and PNG with their captions in LaTeX.
+"""Writing tables as CSV and LaTeX (booktabs), and figures as PDF, SVG and PNG with their captions in LaTeX.
 
 Every file is written atomically.
 """
@@ -119,12 +119,12 @@ def markdown_escape(text: str) -> str:
     return "".join(_MARKDOWN.get(c, c) for c in text).replace("](", "]\\(")
 
 
-#: Maximum number of columns of a table that is whole in its Markdown file, and number of columns of any other.
+#: Maximum number of columns of a table that is whole in its LaTeX file, and number of columns of any other.
 WHOLE_COLUMNS, FIRST_COLUMNS = 12, 10
 
 
 def first_columns(table: Table, artifact: Artifact) -> Table:
-    """Return what Markdown and LaTeX files have of a table: of a wide one the columns that the report shows first."""
+    """Return what a LaTeX file has of a table: of a wide one the columns that the report shows first."""
     if len(table.columns) <= WHOLE_COLUMNS:
         return table
     led = move_lead_columns(table, artifact.lead, artifact.lead_instead)
@@ -132,27 +132,17 @@ def first_columns(table: Table, artifact: Artifact) -> Table:
     return replace(led, columns=led.columns[:FIRST_COLUMNS], rows=rows, summary=summary)
 
 
-def markdown_file(table: Table, artifact: Artifact) -> str:
-    """Return the Markdown file of a table, with a link to the CSV file if that has more columns."""
-    first, file = first_columns(table, artifact), f"{artifact.name}.csv"
-    remark = f"{FIRST_COLUMNS} of {len(table.columns)} columns; [{file}]({file}) has all." if first is not table else ""
-    return as_markdown(first, remark)
-
-
-def latex_file(table: Table, artifact: Artifact, short_caption: bool) -> str:
+def latex_file(table: Table, artifact: Artifact) -> str:
     """Return the LaTeX file of a table, whose note names the CSV file if that has more columns."""
     first = first_columns(table, artifact)
     if first is not table:
         remark = f"{FIRST_COLUMNS} of {len(table.columns)} columns; {artifact.name}.csv has all."
         first = replace(first, caption=f"{table.caption} {remark}".strip())
-    return as_latex(first, artifact.name, artifact.title, short_caption)
+    return as_latex(first, artifact.name, artifact.title)
 
 
-def as_markdown(table: Table, remark: str = "") -> str:
-    """Return a table in GitHub's Markdown: the caption's first sentence above it, the others below.
-
-    `remark` is Markdown, a paragraph above the table.
-    """
+def as_markdown(table: Table) -> str:
+    """Return a table in GitHub's Markdown: the caption's first sentence above it, the others below."""
 
     def cell_text(cell: Cell) -> str:
         letters = table.letters(cell)
@@ -160,7 +150,7 @@ def as_markdown(table: Table, remark: str = "") -> str:
 
     headers = [markdown_escape(f"{c.group}: {c.title}" if c.group else c.title) for c in table.columns]
     first, *others = sentences(table.caption)
-    lines = [markdown_escape(first), "", *([remark, ""] if remark else []), _pipe(headers)]
+    lines = [markdown_escape(first), "", _pipe(headers)]
     lines.append(_pipe(["---:" if column.numeric else "---" for column in table.columns]))
     lines += [_pipe([cell_text(cell) for cell in row]) for row in (*table.rows, *table.summary)]
     if table.notes:
@@ -196,9 +186,8 @@ def caption_and_note(title: str, caption: str, foot: str = "") -> tuple[str, str
 
 
 def latex_caption(title: str, caption: str) -> str:
-    r"""Return a LaTeX `\caption`, which has the title in lists of tables and figures; without a caption the title."""
-    title_text = latex_escape(title)
-    return rf"\caption[{{{title_text}}}]{{{latex_escape(caption)}}}" if caption else rf"\caption{{{title_text}.}}"
+    r"""Return a LaTeX `\caption`, which has the title in lists of tables and figures."""
+    return rf"\caption[{{{latex_escape(title)}}}]{{{latex_escape(caption)}}}"
 
 
 def latex_note(lines: Sequence[str], size: str) -> list[str]:
@@ -209,12 +198,12 @@ def latex_note(lines: Sequence[str], size: str) -> list[str]:
     return [r"\par\smallskip", opening, *(rf"{line}\par" for line in lines), r"\end{minipage}"]
 
 
-def as_latex(table: Table, label: str, title: str, short_caption: bool = False) -> str:
+def as_latex(table: Table, label: str, title: str) -> str:
     """Return a LaTeX `table*`, with a note below it.
 
     It needs the package booktabs, and graphicx if the table is scaled to the text width.
     """
-    caption, note = ("", "") if short_caption else caption_and_note(title, table.caption)
+    caption, note = caption_and_note(title, table.caption)
 
     def cell_text(cell: Cell) -> str:
         letters = table.letters(cell)
@@ -261,9 +250,8 @@ def as_latex(table: Table, label: str, title: str, short_caption: bool = False) 
     return "\n".join([*lines, r"\end{table*}"]) + "\n"
 
 
-TABLE_FORMATS: Mapping[str, Callable[[Table, Artifact, bool], str]] = {
-    "csv": lambda table, artifact, short_caption: as_csv(table),
-    "md": lambda table, artifact, short_caption: markdown_file(table, artifact),
+TABLE_FORMATS: Mapping[str, Callable[[Table, Artifact], str]] = {
+    "csv": lambda table, artifact: as_csv(table),
     "tex": latex_file,
 }
 
@@ -291,20 +279,20 @@ def replace_artifact(path: Path) -> Iterator[Path]:
         ) from error
 
 
-def write_table_artifact(artifact: Artifact, table: Table, folder: Path, short_caption: bool = False) -> list[Path]:
-    """Write one table as CSV, Markdown and LaTeX; return the files. `short_caption`: LaTeX captions are only titles."""
+def write_table_artifact(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
+    """Write one table as CSV and LaTeX; return the files."""
     paths = []
     for suffix, render in TABLE_FORMATS.items():
         path = folder / f"{artifact.name}.{suffix}"
         with replace_artifact(path) as partial:
-            partial.write_text(render(table, artifact, short_caption), encoding="utf-8")
+            partial.write_text(render(table, artifact), encoding="utf-8")
         paths.append(path)
     return paths
 
 
-def figure_as_latex(figure: Figure, name: str, title: str, short_caption: bool = False) -> str:
+def figure_as_latex(figure: Figure, name: str, title: str) -> str:
     """Return a LaTeX figure that includes the PDF file of the same folder, with a note below it."""
-    caption, note = ("", "") if short_caption else caption_and_note(title, figure.caption, figure.foot)
+    caption, note = caption_and_note(title, figure.caption, figure.foot)
     return "\n".join(
         [
             r"% needs \usepackage{graphicx}, and \graphicspath where this file is included from another folder",
@@ -325,18 +313,17 @@ def write_figure(
     figure: Figure,
     folder: Path,
     shape: figure_style.Shape | None = None,
-    short_caption: bool = False,
 ) -> list[Path]:
     """Write one figure in all formats of `shape`; return the files.
 
-    The `.tex` file includes the PDF file, with a caption and a note; if `short_caption`, with the title alone.
+    The `.tex` file includes the PDF file, with a caption and a note.
     """
     shape = shape or figure_style.Shape()
     paths = [folder / f"{artifact.name}.{suffix}" for suffix in shape.formats]
     with ExitStack() as stack:
         partial = {path.suffix: stack.enter_context(replace_artifact(path)) for path in paths}
         if text := partial.pop(".tex", None):
-            text.write_text(figure_as_latex(figure, artifact.name, artifact.title, short_caption), encoding="utf-8")
+            text.write_text(figure_as_latex(figure, artifact.name, artifact.title), encoding="utf-8")
         figure_style.save(figure, partial.values(), artifact.title, shape=shape)
     return paths
 
@@ -347,15 +334,13 @@ def write(
     campaign: Campaign,
     folder: Path,
     shape: figure_style.Shape | None = None,
-    short_caption: bool = False,
 ) -> list[Path]:
     """Write a table or figure of a campaign in all formats (figures in those of `shape`); return the files.
 
-    If yardstick times of the campaign were disturbed, a table's caption starts with a warning. If `short_caption`,
-    LaTeX captions are only the titles.
+    If yardstick times of the campaign were disturbed, a table's caption starts with a warning.
     """
     if isinstance(content, Table):
         if campaign.disturbance:
             content = replace(content, caption=f"{campaign.disturbance} {content.caption}")
-        return write_table_artifact(artifact, content, folder, short_caption)
-    return write_figure(artifact, content, folder, shape, short_caption)
+        return write_table_artifact(artifact, content, folder)
+    return write_figure(artifact, content, folder, shape)

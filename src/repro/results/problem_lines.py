@@ -151,6 +151,15 @@ def name_cell(record: ProblemRecord) -> Cell:
     return Cell(record.name, notes=(record.remark,) if record.remark else ())
 
 
+def _case_name(line: Any) -> Cell:
+    record = line.case.campaign.problems.get(line.case.problem)
+    return name_cell(record) if record else Cell(line.case.problem)
+
+
+#: Column of problem names for lines of a `case`.
+CASE_NAME = Column[Any]("problem", "problem", numeric=False, cell=_case_name)
+
+
 def remarks(lines: Iterable[ProblemLine]) -> str:
     """Return sentences that name the rebuilt problems, the stand-ins, and the problems that are in no paper."""
     lines = [*lines]

@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 
 from repro.errors import ReproError
-from repro.misspellings import suggestion
 from repro.results.campaign_data import Campaign
 from repro.results.problem_lines import problem_lines
 from repro.results.published import Published
 from repro.results.tables import Figure, Table
+from repro.words import suggestion
 
 #: Maximum number of problems in a figure; with one line each they fill a page.
 MAX_DRAWN = 60

@@ -23,7 +23,7 @@ from repro.results.columns import (
 )
 from repro.results.figure_forms import UNITY, Pen, Reference, figure_of
 from repro.results.figure_rows import Marks, Row, Rows
-from repro.results.problem_lines import join_sentences, measurement_note, name_cell, unavailable_note
+from repro.results.problem_lines import CASE_NAME, join_sentences, measurement_note, unavailable_note
 from repro.results.published import Published
 from repro.results.registry import figure, table
 from repro.results.significance import ratio_of
@@ -129,7 +129,7 @@ def rival_lines(campaign: Campaign, contests: Sequence[Contest]) -> list[RivalLi
 def _columns(with_task: bool) -> tuple[Column[RivalLine], ...]:
     task = Column[RivalLine]("task", "task", numeric=False, cell=lambda line: Cell(line.title))
     return (
-        Column("problem", "problem", numeric=False, cell=_problem_cell),
+        CASE_NAME,
         PRECISION,
         *((task,) if with_task else ()),
         Column("rival", "rival", numeric=False, cell=lambda line: Cell(line.row.get("routine") or line.rival)),
@@ -145,11 +145,6 @@ def _columns(with_task: bool) -> tuple[Column[RivalLine], ...]:
         Column("setup_ms", "set-up, ms", cell=lambda line: number_cell(line.row.preprocess, MILLI)),
         Column("error", "error over bound", cell=lambda line: number_cell(line.row.error, spec=".2g")),
     )
-
-
-def _problem_cell(line: RivalLine) -> Cell:
-    record = line.case.campaign.problems.get(line.case.problem)
-    return name_cell(record) if record else Cell(line.case.problem)
 
 
 def _status_cell(line: RivalLine) -> Cell:

@@ -105,6 +105,15 @@ def reserve(stack: ExitStack, device: Device, guards: Guards | None, nbytes: int
     return keep(stack, guards.allocate(nbytes, name, device)).memory
 
 
+class Owner:
+    """Holds memory and other objects of a device in `_stack` until `release`; a second release has no effect."""
+
+    _stack: ExitStack
+
+    def release(self) -> None:
+        self._stack.close()
+
+
 #: Number of elements per thread in a scan tile.
 SCAN_ITEMS = 8
 #: Number of resident blocks per multiprocessor for a scan; each block works on a run of successive tiles.
@@ -113,7 +122,7 @@ SCAN_BLOCKS_PER_SM = {"cuda": 8, "opencl": 2}
 FEW_TILES = 4
 
 
-class Scan:
+class Scan(Owner):
     """Exclusive sums of up to `capacity` int32 numbers, with the temporary memory that they need.
 
     `program` is the loaded module `sort`; with `guards`, the memory has guard zones.
@@ -144,10 +153,6 @@ class Scan:
         if blocks == 1:
             return write
         return in_order([bind("scan_count", counts, partial), write])
-
-    def release(self) -> None:
-        """Release the memory; a second call has no effect."""
-        self._stack.close()
 
 
 def read_total(device: Device, sums: Buffer, n: int) -> int:
@@ -195,7 +200,7 @@ class BoundSort(NamedTuple):
     order: Buffer
 
 
-class RadixSort:
+class RadixSort(Owner):
     """A stable sort of up to `capacity` non-negative keys, with a little more than 16 bytes of memory per key.
 
     `program` is the loaded module `sort`; with `guards`, the memory has guard zones.
@@ -271,10 +276,6 @@ class RadixSort:
 
     def _bind(self, kernel: str, runs: int, arguments: list[Argument]) -> Callable[[], None]:
         return self._device.bind(self._program.kernel(kernel), runs, SORT_BLOCK_SIZE[self._device.backend], arguments)
-
-    def release(self) -> None:
-        """Release the memory; a second call has no effect."""
-        self._stack.close()
 
 
 def _other_buffer(pair: tuple[Buffer, Buffer], buffer: Buffer | None) -> Buffer:

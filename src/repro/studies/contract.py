@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from repro.bench.rows import NO_COLUMNS, ColumnType
 from repro.errors import ReproError
-from repro.misspellings import some_of, suggestion
+from repro.words import some_of, suggestion
 
 if TYPE_CHECKING:
     # imported for types only: a study also renders kernels and builds problems, and these steps must not depend on

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
 from repro.extensions import STUDIES, Extension, extensions
-from repro.misspellings import suggestion
 from repro.studies.contract import Study
+from repro.words import suggestion
 
 if TYPE_CHECKING:
     from repro.problems.problem import Problem  # other steps build problems

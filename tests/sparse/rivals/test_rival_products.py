@@ -21,9 +21,8 @@ from repro.config.models import Rival
 from repro.entries import entries
 from repro.errors import ModuleError, ReproError
 from repro.problems.matrix import Matrix
-from repro.sparse.rivals.c_interface import CBatch, CMatrix, CProblem, LibraryRival
 from repro.sparse.rivals.files import include_folder, rival_files, rival_identity
-from repro.sparse.rivals.forms import check_compiled, compile_source
+from repro.sparse.rivals.forms import CBatch, CMatrix, CProblem, LibraryRival, check_compiled, compile_source
 from repro.sparse.rivals.runnables import RivalProduct
 from repro.tuning.final_timing import shuffled_rounds
 from support.pages import blocks

@@ -27,17 +27,17 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maker:
 
 
 def tables(maker: Maker, tie: float, *names: str) -> list[str]:
-    """Make tables of the campaign, run with this tie; return their Markdown."""
+    """Make tables of the campaign, run with this tie; return their LaTeX."""
     maker.configure(**{STUDY: {"problems": [CLOSE.name], "timing": {"tie": tie}}})
     commands.table([f"{STUDY}/{name}" for name in names], campaign=maker.campaign, results=maker.results)
-    return [(maker.results / maker.campaign / "tables" / STUDY / f"{name}.md").read_text() for name in names]
+    return [(maker.results / maker.campaign / "tables" / STUDY / f"{name}.tex").read_text() for name in names]
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("tie", "verdict"), [(0.01, "both"), (0.05, "none")])
 def test_a_verdict_is_by_the_configured_tie(configured: Maker, tie: float, verdict: str) -> None:
     caption = tables(configured, tie, "table-8")[0]
-    assert f"A difference within {100 * tie:g} % is a tie" in caption
+    assert f"A difference within {100 * tie:g} \\% is a tie" in caption
     text = (configured.results / configured.campaign / "tables" / STUDY / "table-8.csv").read_text()
     rows = {row["problem"]: row for row in csv.DictReader(io.StringIO(text))}
     assert rows[CLOSE.name]["ours"] == verdict
@@ -46,7 +46,7 @@ def test_a_verdict_is_by_the_configured_tie(configured: Maker, tie: float, verdi
 
 def test_captions_and_notes_speak_of_the_configured_tie(configured: Maker) -> None:
     for text in tables(configured, 0.05, "table-2", "table-8b", "table-floor", "table-strategies"):
-        assert "5 %" in text and " 1 %" not in text
+        assert r"5 \%" in text and r" 1 \%" not in text
 
 
 @pytest.mark.wording

@@ -23,10 +23,9 @@ from repro.codegen.targets import Target
 from repro.codegen.templates import LOAD_BYTES
 from repro.entries import Entry
 from repro.errors import ReproError
-from repro.misspellings import suggestion
 from repro.sparse.compound.outer import get_outer, outer_formats
 from repro.sparse.ordering import UNKNOWNS
-from repro.words import EXTENDED, PAPER, Space
+from repro.words import EXTENDED, PAPER, Space, suggestion
 
 F = TypeVar("F", bound=np.generic)
 

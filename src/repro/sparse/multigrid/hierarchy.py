@@ -19,7 +19,17 @@ from numpy.typing import NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, allocate_parts
 from repro.errors import ReproErrorOfValue
-from repro.sparse.device_primitives import Launches, Load, Phase, Releasable, Repeated, Stage, keep, phases_in_order
+from repro.sparse.device_primitives import (
+    Launches,
+    Load,
+    Owner,
+    Phase,
+    Releasable,
+    Repeated,
+    Stage,
+    keep,
+    phases_in_order,
+)
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
 from repro.sparse.multigrid.kernels import COUNTERS, width_for
@@ -564,7 +574,7 @@ def refresh_hierarchy(
         raise
 
 
-class Refresh:
+class Refresh(Owner):
     """The launches of a refresh, bound to the memory of its levels.
 
     Products add to stored destinations, and all launches are captured into a graph at the end of the first call. If
@@ -632,10 +642,6 @@ class Refresh:
     def is_captured(self) -> bool:
         """Whether the launches are captured into a graph."""
         return isinstance(self._launch, Repeated) and self._launch.is_captured
-
-    def release(self) -> None:
-        """Release the memory; a second call has no effect."""
-        self._stack.close()
 
 
 def level_products(level: DeviceLevel, coarse: Storage) -> list[tuple[Factors, Storage]]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device
 from repro.errors import ReproError, ReproErrorOfValue
-from repro.sparse.device_primitives import Load, Repeated, keep
+from repro.sparse.device_primitives import Load, Owner, Repeated, keep
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, Launch, in_order
 from repro.sparse.multigrid.hierarchy import COLUMN_STRIDE, Coarsening, DeviceLevel, LevelLaunches, row_arguments
@@ -173,7 +173,7 @@ class CgVectors(NamedTuple):
     computed: Buffer
 
 
-class Solver:
+class Solver(Owner):
     """Solves A x = b by a hierarchy that the caller owns; `b` and `x` are buffers `(n,)`."""
 
     def __init__(
@@ -339,10 +339,6 @@ class Solver:
             self._inverse = coarsest
         elif not isinstance(self._inverse, np.float64):
             self._device.write(self._inverse, coarsest)
-
-    def release(self) -> None:
-        """Release the memory; the levels stay."""
-        self._stack.close()
 
     # ------------------------------------------------------------------------------------------------------------------
 

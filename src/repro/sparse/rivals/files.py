@@ -16,8 +16,8 @@ from pathlib import Path
 
 from repro.config.models import Rival
 from repro.errors import MissingFileError, ReproError
-from repro.misspellings import nearest_file
 from repro.package_data import shipped
+from repro.words import nearest_file
 
 #: Folder with the C header of rivals, for compilers.
 INCLUDE = "include"

@@ -23,6 +23,7 @@ from repro.bench.runnable import Runnable, Workspace
 from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import IncorrectError, ModuleError, ReproError, UnstableError, Unsupported
+from repro.sparse.device_primitives import Owner
 from repro.sparse.operands import ProductOperands, ProductRunnable, expand, operands_of
 from repro.sparse.solvers.kernels import BLOCK_SIZE, SOLVER_BLOCKS_PER_SM, WORD_BYTES, Breakdown, LaunchedBicgstabState
 
@@ -130,7 +131,7 @@ class Solution:
     reason: Breakdown
 
 
-class BiCGSTAB:
+class BiCGSTAB(Owner):
     """Vectors of a solve with n ≥ 1 unknowns on a device, and its kernels bound to them.
 
     An iteration is two products and four kernels. An iteration neither waits nor allocates, so it can be captured into
@@ -254,9 +255,6 @@ class BiCGSTAB:
         self._device.download(self._t, product)
         with np.errstate(all="ignore"):
             return float(np.linalg.norm(b.astype(self._dtype).astype(np.float64) - product))
-
-    def release(self) -> None:
-        self._stack.close()
 
 
 def _judge(state: SolverState, first: float, tolerance: float) -> Status | None:

@@ -27,6 +27,7 @@ from repro.codegen.build_cache import Module
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import ModuleError, ReproError, Unsupported
 from repro.problems.matrix import Matrix
+from repro.sparse.device_primitives import Owner
 from repro.sparse.operands import operands_of
 from repro.sparse.ordering import cluster_rows
 from repro.sparse.solvers.bicgstab import expect, judge_error, residual_error, true_residual
@@ -79,7 +80,7 @@ class PersistentSolution:
     norm_of_b: float
 
 
-class RestartedSolver(ABC):
+class RestartedSolver(Owner, ABC):
     """Host part of a solver on a device: it reads the state back, restarts the recurrence from x, and stops.
 
     Attributes
@@ -192,9 +193,6 @@ class RestartedSolver(ABC):
         return (
             "rounding" if stop_reason == StopReason.CONVERGED or progress.residual <= self.rounding() else "breakdown"
         )
-
-    def release(self) -> None:
-        self._stack.close()
 
 
 class PersistentSolver(RestartedSolver):

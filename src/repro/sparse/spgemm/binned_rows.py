@@ -18,7 +18,7 @@ import numpy as np
 from repro.codegen.targets import Target
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, LaunchSpec, Program
 from repro.errors import ReproError, ReproErrorOfValue
-from repro.sparse.device_primitives import Load, check_factors, keep
+from repro.sparse.device_primitives import Load, Owner, check_factors, keep
 from repro.sparse.dynamic.host_layout import MAX_ENTRIES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels, in_order
@@ -123,7 +123,7 @@ def wide_sum(high: int, low: int) -> int:
     return (high << 16) + (low & 0xFFFFFFFF)
 
 
-class ProductBins:
+class ProductBins(Owner):
     """Device lists of row numbers, one for each bin, each with capacity for `n_rows`.
 
     `program` is a module `count-…`.
@@ -171,9 +171,6 @@ class ProductBins:
         bin_words, entries = words[PART_ALIGNMENT // 4 : -1].reshape(BINS, len(BinWord)).T.tolist(), int(words[-1])
         totals = tuple(map(wide_sum, bin_words[BinWord.TOTAL_HIGH], bin_words[BinWord.TOTAL_LOW]))
         return BinCounts(tuple(words[:BINS].tolist()), totals, tuple(bin_words[BinWord.LARGEST]), entries)
-
-    def release(self) -> None:
-        self._stack.close()
 
 
 #: A bin whose rows use less than 1/IDLE of the device's lanes (resident threads) gets more lanes per row.

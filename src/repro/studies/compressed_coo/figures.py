@@ -81,7 +81,7 @@ def papers_coo(campaign: Campaign) -> str:
 @figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {CITED}")
 def gflops(campaign: Campaign, published: Published) -> Figure:
     """GFLOPS of products: one row for each problem; below each group of problems, its median."""
-    precision = results.precision_of(campaign)
+    precision = campaign.main_precision
     cases = results.all_times(campaign, published, precision)
     median_cases, median_note = results.median_cases_and_note(cases)
     is_gpu = not campaign.on_cpu
@@ -147,7 +147,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
 @figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {CITED}")
 def memory(campaign: Campaign, published: Published) -> Figure:
     """Bytes of the matrix over CSR: one row for each problem; below each group of problems, its median."""
-    precision = results.precision_of(campaign)
+    precision = campaign.main_precision
     cases = results.all_times(campaign, published, precision)
     median_cases, median_note = results.median_cases_and_note(cases)
 
@@ -187,7 +187,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
 @figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {CITED}")
 def bicgstab(campaign: Campaign, published: Published) -> Figure:
     """Speedup of BiCGSTAB over the library's: one row for each problem; below each group, its median."""
-    precision = results.precision_of(campaign)
+    precision = campaign.main_precision
     cases = results.all_times(campaign, published, precision)
     median_cases, median_note = results.median_cases_and_note(cases)
     library, is_gpu = library_of(campaign), not campaign.on_cpu

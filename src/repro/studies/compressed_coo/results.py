@@ -146,11 +146,6 @@ def encodings(kernel: Time | None) -> dict[str, int]:
     return counts
 
 
-def precision_of(campaign: Campaign) -> str:
-    """Return the precision for artifacts that show a single one: double, as in the paper, if it was measured."""
-    return campaign.precisions[-1]
-
-
 def median_cases_and_note(cases: Sequence[Times]) -> tuple[list[Times], str]:
     """Return the problems over which medians are taken, and the sentence that names them."""
     large_cases = [case for case in cases if case.n > LARGE]
@@ -255,7 +250,7 @@ class PublishedTimes(Times):
 
 
 def claim_cases(campaign: Campaign, published: Published, variants: JudgedBy) -> Cases[Times]:
-    precision = precision_of(campaign)
+    precision = campaign.main_precision
     if variants == "as_published":
         cases = all_times(campaign, published, precision, "event", PublishedTimes)
     else:

@@ -67,7 +67,7 @@ MATRIX_COLUMNS = (
 @table(STUDY_NAME, "table-2", title="The matrices", numbering=f"Table 2 of {CITED}")
 def matrices(campaign: Campaign, published: Published) -> Table:
     """One line for each problem, sorted by the number of non-zeros: size and row lengths of the matrix."""
-    cases = results.all_times(campaign, published, results.precision_of(campaign))
+    cases = results.all_times(campaign, published, campaign.main_precision)
     sizes = [case.n for case in cases if case.n]
     caption = [
         f"The matrices. The paper used real, square matrices of more than {results.LARGE:,} rows from the SuiteSparse",
@@ -90,7 +90,7 @@ HEADS = {"none": "one row: no row offsets", "8": "8-bit row offsets"}
 @table(STUDY_NAME, "table-1", title="Encodings of the chunks", numbering=f"Table 1 of {CITED}")
 def chunks(campaign: Campaign, published: Published) -> Table:
     """One line for each problem: for each encoding, the share of chunks that use it."""
-    cases = results.all_times(campaign, published, results.precision_of(campaign))
+    cases = results.all_times(campaign, published, campaign.main_precision)
     used_encodings = {name for case in cases for name in results.encodings(case[results.COMPRESSED_COO])}
     shown_encodings = [name for name in ENCODINGS if name in used_encodings]
     unused = [name for name in ENCODINGS if name not in used_encodings]
@@ -107,7 +107,7 @@ def chunks(campaign: Campaign, published: Published) -> Table:
         "16- or 32-bit offsets from the chunk’s base column. Values: 8-bit indices into the table of the 256 most",
         "frequent values (table), or unchanged (plain). K by events: the K that is fastest by the event clock.",
         f"Used by no chunk (rows/columns/values): {', '.join(unused)}." if used_encodings and unused else "",
-        f"{results.precision_of(campaign).capitalize()} precision. The paper does not print these shares.",
+        f"{campaign.main_precision.capitalize()} precision. The paper does not print these shares.",
         results.kernels_note(campaign),
         closing_notes(campaign, "graph"),
     ]
@@ -338,7 +338,7 @@ def _line_cells(line: Line, cases: Cases[results.Times]) -> Iterator[Cell]:
 @table(STUDY_NAME, "table-medians", title="The paper’s medians beside ours", numbering=f"text of {CITED}")
 def medians(campaign: Campaign, published: Published) -> Table:
     """One line for each of the paper's statements, and one line for the same over the library's faster routines."""
-    precision = results.precision_of(campaign)
+    precision = campaign.main_precision
     cases, median_note = results.median_cases_and_note(results.all_times(campaign, published, precision))
     published_values = {(item["quantity"], item["gpu"]): item["value"] for item in published["text"]}
     rows = [
@@ -401,7 +401,7 @@ def _quantity(name: str, side: Side) -> Quantity[Cases[results.Times]]:
 
 @table(STUDY_NAME, "table-targets", title="Targets, and what was reached", numbering="ours")
 def targets(campaign: Campaign, published: Published) -> Table:
-    precision = results.precision_of(campaign)
+    precision = campaign.main_precision
     all_cases = results.all_times(campaign, published, precision)
     cases, median_note = results.median_cases_and_note(all_cases)
     small_cases = [case for case in all_cases if case.n and case not in cases]

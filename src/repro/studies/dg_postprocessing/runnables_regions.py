@@ -18,7 +18,7 @@ from repro.bench.runnable import Candidate, Runnable, Workspace, not_prepared
 from repro.codegen.targets import Target
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import Unsupported
-from repro.sparse.device_primitives import ModuleFile, Scan, keep, read_total
+from repro.sparse.device_primitives import ModuleFile, Owner, Scan, keep, read_total
 from repro.sparse.elementwise import BLOCK_SIZE, in_order
 from repro.sparse.operands import NAN_BYTE
 from repro.studies.dg_postprocessing.ids import (
@@ -180,7 +180,7 @@ def _download(workspace: Workspace, buffer: Buffer, count: int) -> NDArray[np.fl
 _CLIP_BLOCKS = {"cuda": 16, "opencl": 3}
 
 
-class DeviceClip:
+class DeviceClip(Owner):
     """Clipping for all points of a list in two passes: count regions, compute offsets by a prefix sum, write regions.
 
     Each thread clips one element by one point's stencil; the list is in the order of `Regions`. `sort` is the module
@@ -227,9 +227,6 @@ class DeviceClip:
         self._device.download(self.rows, rows)
         self._device.download(self.cells, cells)
         return ClippedRegions(rows, cells)
-
-    def release(self) -> None:
-        self._stack.close()
 
 
 class ClipRegions(Runnable):

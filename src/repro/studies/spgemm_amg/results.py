@@ -216,14 +216,9 @@ def galerkin_share(stages: Mapping[str, float]) -> float | None:
     return stages["galerkin"] / total if total else None
 
 
-def precision_of(campaign: Campaign) -> str:
-    """Return the precision for artifacts that show a single one: double, as in the paper, if it was measured."""
-    return campaign.precisions[-1]
-
-
 def all_times(campaign: Campaign, published: Published, precision: str | None = None) -> list[ProblemTimes]:
     """Return the times of all problems in one precision, in the paper's order, then by growing size."""
-    return times_of(ProblemTimes, campaign, published, [precision or precision_of(campaign)])
+    return times_of(ProblemTimes, campaign, published, [precision or campaign.main_precision])
 
 
 def all_products(campaign: Campaign, published: Published) -> list[ProductTimes]:

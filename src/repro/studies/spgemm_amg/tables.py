@@ -293,7 +293,7 @@ def memory(campaign: Campaign, published: Published) -> Table:
         "Peak memory of a product, including C but not its factors, over the bytes of C as CSR with 4-byte indices.",
         "All methods allocate from one pool, whose growth is measured.",
         "On the CPU there is no such pool, so nothing is counted." if campaign.on_cpu else "",
-        f"{results.precision_of(campaign).capitalize()} precision.",
+        f"{campaign.main_precision.capitalize()} precision.",
         f"Ours: {campaign.column}, campaign {campaign.name}.",
         unavailable_note(campaign),
     ]
@@ -330,7 +330,7 @@ def phases(campaign: Campaign, published: Published) -> Table:
         "allocations; steps: medians by events in separate samples, so they do not add up to the whole. Numeric alone:",
         f"into a C with a known pattern, by the {results.EVENT} clock. Memory: peak bytes. Ratios above 1 favour one",
         "phase; the worst is its smallest.",
-        closing_notes(campaign, results.HOST, results.precision_of(campaign)),
+        closing_notes(campaign, results.HOST, campaign.main_precision),
     ]
     return table_of(columns, cases, join_sentences(caption), _summary(cases))
 
@@ -385,7 +385,7 @@ def bins(campaign: Campaign, published: Published) -> Table:
         "next best method over its time.",
         results.OF_THE_SEARCH,
         _wins(items),
-        closing_notes(campaign, results.EVENT, results.precision_of(campaign)),
+        closing_notes(campaign, results.EVENT, campaign.main_precision),
     ]
     return table_of(columns, items, join_sentences(caption))
 
@@ -480,7 +480,7 @@ def setup(campaign: Campaign, published: Published) -> Table:
         if share
         else "",
         cpu_note(campaign),
-        closing_notes(campaign, results.HOST, results.precision_of(campaign)),
+        closing_notes(campaign, results.HOST, campaign.main_precision),
     ]
     return table_of(columns, cases, join_sentences(caption), _summary(cases))
 
@@ -547,7 +547,7 @@ def levels(campaign: Campaign, published: Published) -> Table:
         "The set-up of one level, which makes the next one: its matrix’s size, the whole time, and its phases. The",
         "finer levels exist already.",
         IN_STEPS,
-        closing_notes(campaign, results.HOST, results.precision_of(campaign)),
+        closing_notes(campaign, results.HOST, campaign.main_precision),
     ]
     return table_of(LEVEL_COLUMNS, lines, join_sentences(caption))
 
@@ -591,7 +591,7 @@ def solve(campaign: Campaign, published: Published) -> Table:
         "Conjugate gradients with a V-cycle per step, from x = 0 until the residual is",
         f"{TOLERANCE:.0e} of the right-hand side, which is A times a random vector. The set-up uses our kernels. Both",
         "start with all data on the device. The paper prints none of these numbers.",
-        closing_notes(campaign, results.HOST, results.precision_of(campaign)),
+        closing_notes(campaign, results.HOST, campaign.main_precision),
     ]
     return table_of(SOLVE_COLUMNS, results.all_times(campaign, published), join_sentences(caption))
 
@@ -605,7 +605,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "product with our kernels, as in the table of products. Best other method: the fastest of the library’s",
         "routines, the paper’s kernels and the sort of all products. Cases: the number of cases with a value; if some",
         "have none, the verdict covers the others, and a note names the missing ones.",
-        f"{results.precision_of(campaign).capitalize()} precision.",
+        f"{campaign.main_precision.capitalize()} precision.",
         measurement_note(campaign, results.HOST),
         f"Numeric phases, also the library’s beside our whole products, are timed by the {results.EVENT} clock unless",
         "a line names another; whole products and set-ups only by the host clock.",

@@ -1,6 +1,6 @@
 """Outer formats: where the entries of each row are stored among the slots of a matrix.
 
-Each format has one file; importing this package registers the formats of all files, and those of extensions.
+Importing this package registers the formats of all its files, and those of extensions.
 """
 
 from __future__ import annotations
