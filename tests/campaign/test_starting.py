@@ -314,7 +314,9 @@ def test_a_long_compilation_says_how_far_it_is_and_ends() -> None:
     assert [line.split(" modules")[0] for line in lines] == [
         f"compiled {done} of {len(manifests)}" for done in range(1, len(manifests))
     ]
-    assert not report_compiled(made, {}, interval=100).is_alive()  # nothing to compile
+    nothing_to_compile = report_compiled(made, {}, interval=100)
+    nothing_to_compile.join(10)
+    assert not nothing_to_compile.is_alive()
 
 
 def test_a_measurement_that_waits_for_a_device_says_so_at_the_terminal(tmp_path: Path) -> None:
