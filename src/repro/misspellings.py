@@ -14,6 +14,7 @@ MAX_VALUE_LENGTH = 120
 MAX_NAMES = 1000
 #: Common words, and the configuration's words for them.
 SYNONYMS = {
+    "dtype": "precision",
     "gpu": "cuda",
     "nvidia": "cuda",
     "cpu": "opencl",

@@ -22,7 +22,7 @@ from scipy.sparse.linalg import LinearOperator
 from repro.devices.base import Queue
 from repro.errors import ReproError, ReproErrorOfType, ReproErrorOfValue, brief
 from repro.exact_casts import cast
-from repro.misspellings import nearest, shorten
+from repro.misspellings import nearest, shorten, suggestion
 from repro.operators import dlpack
 from repro.operators.array_libraries import ArrayLibrary
 from repro.operators.arrays import (
@@ -78,7 +78,7 @@ def check_shape(shape: Any, segments: int) -> tuple[int, int]:
         rows, columns = shape
     except (TypeError, ValueError):
         raise ReproErrorOfValue(
-            "this is no shape of a matrix", where="shape", expected="two whole numbers", actual=shape
+            "not the shape of a matrix", where="shape", expected="two whole numbers", actual=shape
         ) from None
     return (
         whole_number(rows, "shape[0], rows", 0, MAX_ENTRIES // segments),
@@ -92,7 +92,7 @@ def whole_number(value: Any, subject: str, minimum: int, maximum: int) -> int:
     if not whole or not minimum <= value <= maximum:
         kind = ReproErrorOfValue if whole else ReproErrorOfType
         expected = f"a whole number from {minimum:,} to {maximum:,}"
-        raise kind("this is no such number", where=subject, expected=expected, actual=brief(value))
+        raise kind("not a valid number", where=subject, expected=expected, actual=brief(value))
     return int(value)
 
 
@@ -107,25 +107,26 @@ def real_number(value: Any, subject: str, least: float = -np.inf) -> float:
         limit = "" if least == -np.inf else f" of at least {least:g}"
         expected = f"a finite real number{limit}"
         kind = ReproErrorOfValue if real else ReproErrorOfType
-        raise kind("this is no such number", where=subject, expected=expected, actual=brief(value))
+        raise kind("not a valid number", where=subject, expected=expected, actual=brief(value))
     return number
 
 
 def yes_or_no(value: Any, subject: str) -> bool:
     if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
-        raise ReproErrorOfType("neither yes nor no", where=subject, expected="True or False", actual=brief(value))
+        raise ReproErrorOfType("not a Boolean", where=subject, expected="True or False", actual=brief(value))
     return bool(value)
 
 
 def text(value: Any, subject: str) -> None:
     if not isinstance(value, str | os.PathLike):
-        raise ReproErrorOfType("this is no text", where=subject, expected="a string", actual=brief(value))
+        raise ReproErrorOfType("not a string", where=subject, expected="a string", actual=brief(value))
 
 
 def one_of(word: Any, subject: str, words: tuple[str, ...]) -> None:
     if not isinstance(word, str) or word not in words:
         kind = ReproErrorOfValue if isinstance(word, str) else ReproErrorOfType
-        raise kind(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=brief(word))
+        actual = brief(word) + suggestion(getattr(word, "__name__", word), words)
+        raise kind(f"unknown {subject}", where=subject, expected=" or ".join(words), actual=actual)
 
 
 Parameters = ParamSpec("Parameters")
@@ -174,7 +175,7 @@ class Former:
 
     def _with(self, function: Callable[..., object], keywords: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
         if name in keywords:
-            raise ReproErrorOfType("an argument is given twice", where=f"{function.__qualname__}({name}=)")
+            raise ReproErrorOfType("an argument was given twice", where=f"{function.__qualname__}({name}=)")
         return {**keywords, name: value}
 
 
@@ -237,7 +238,7 @@ def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords:
             near = nearest(keyword, known) or next((name for name in known if name in keyword or keyword in name), None)
             near = renamed.get(near, near) if near else None
             raise ReproErrorOfType(
-                "there is no such argument",
+                "unknown argument",
                 where=f"{name}({shorten(keyword)}=)",
                 expected=", ".join(names) or "none",
                 todo=f"did you mean {near}?" if near else None,
@@ -246,7 +247,7 @@ def _refuse_arguments(function: Callable[..., object], arguments: Any, keywords:
         function_signature.bind(*arguments, **keywords)
     except TypeError as error:
         raise ReproErrorOfType(
-            "these are no such arguments", where=f"{name}()", expected=", ".join(names) or "none", actual=error
+            "wrong arguments", where=f"{name}()", expected=", ".join(names) or "none", actual=error
         ) from None
 
 
@@ -360,12 +361,12 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             return self._on_device(x, out, stream)
         if out is not None and is_on_device(out):
             raise ReproErrorOfType(
-                "x and out have to be on the same side", expected="both on the device, or both NumPy's"
+                "x and out must be in the same place", expected="both on the device, or both NumPy arrays"
             )
         vector = host_array(x, "x")
         self._check(vector)
         if vector.shape not in ((self.shape[1],), (self.shape[1], 1)):
-            raise LengthError("x has another shape", where="x", expected=(self.shape[1],), actual=vector.shape)
+            raise LengthError("x has the wrong shape", where="x", expected=(self.shape[1],), actual=vector.shape)
         y = super().matvec(vector)
         if out is None:
             return self._as_given(x, y)
@@ -392,7 +393,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         self._check(X)
         if np.ndim(X) != 2:
             expected = f"({self.shape[1]}, vectors)"
-            raise LengthError("X has another shape", where="X", expected=expected, actual=np.shape(X))
+            raise LengthError("X has the wrong shape", where="X", expected=expected, actual=np.shape(X))
         return super().matmat(X)
 
     def __matmul__(self, x: Any) -> Any:
@@ -413,9 +414,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         array, columns = host_array(x, "x"), self.shape[1]
         shape = array.shape
         if len(shape) > 2 or (shape and shape[0] != columns):
-            raise LengthError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
+            raise LengthError("x has the wrong length", where="x", expected=columns, actual=f"shape {shape}")
         if shape and array.dtype.kind not in "fiubc":
-            raise ReproErrorOfValue("x is not made of numbers", where="x", actual=array.dtype)
+            raise ReproErrorOfValue("x does not hold numbers", where="x", actual=array.dtype)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if np.iscomplexobj(x) and self.dtype.kind != "c":
@@ -443,9 +444,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
         raise ReproError(
-            "it has no transpose on the device",
+            "the object has no transpose on the device",
             where=type(self).__name__,
-            todo="take that of SciPy's matrix: `A.to_scipy().T @ x`, where A is the matrix, or what a reader reads",
+            todo="use SciPy's: `A.to_scipy().T @ x`, where A is the matrix",
         )
 
     def _rmatmat(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -463,7 +464,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
     def _on_device(self, x: Any, out: Any, stream: int | None) -> Any:
         if out is not None and not is_on_device(out):
             raise ReproErrorOfType(
-                "x and out have to be on the same side", expected="both on the device, or both NumPy's"
+                "x and out must be in the same place", expected="both on the device, or both NumPy arrays"
             )
         rows, columns = self.shape
         entry = self._kind.algebra.size * self._kind.scalar.itemsize
@@ -495,7 +496,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             and x_memory.pointer < y_memory.pointer + y_memory.nbytes
             and y_memory.pointer < x_memory.pointer + x_memory.nbytes
         ):
-            raise ReproErrorOfValue("x and out overlap", expected="two arrays", todo="give another `out`, or none")
+            raise ReproErrorOfValue("x and out overlap", expected="two arrays", todo="pass a different `out`, or none")
         if stream is not None:
             streams: tuple[int | None, ...] = (stream,)
         else:
@@ -512,10 +513,10 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
 def _no_gradient(subject: str) -> ReproError:
     return ReproErrorOfValue(
-        "a product in given memory, or on a given stream, has no gradient",
+        "a product with `out` or `stream` has no gradient",
         where=subject,
         actual="a tensor with `requires_grad`",
-        todo="take `A @ x`, or `x.detach()`, and an `out` without `requires_grad`",
+        todo="use `A @ x`, or pass `x.detach()` and an `out` without `requires_grad`",
     )
 
 
@@ -527,13 +528,13 @@ def _write(out: Any, y: NDArray[Any]) -> None:
         kind = ReproErrorOfValue if isinstance(out, np.ndarray) else ReproErrorOfType
         raise kind("out cannot be written to", where="out", expected="a NumPy array", actual=actual)
     if out.shape != y.shape:
-        raise ReproErrorOfValue("out has another shape", where="out", expected=y.shape, actual=out.shape)
+        raise ReproErrorOfValue("out has the wrong shape", where="out", expected=y.shape, actual=out.shape)
     if out.dtype.kind not in "fc" or not np.can_cast(y.dtype, out.dtype, "same_kind"):
         raise ReproErrorOfValue(
             "out cannot hold the product",
             where="out",
-            expected=f"{y.dtype}, or another dtype of its kind",
+            expected=f"{y.dtype}, or a wider dtype of its kind",
             actual=out.dtype,
-            todo="give an array of the product's dtype, or none",
+            todo="pass an array of the product's dtype, or none",
         )
     out[...] = cast(y, out.dtype, "the product", "give `out` the product's own dtype", as_vector=True)

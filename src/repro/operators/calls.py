@@ -88,5 +88,5 @@ def refused_launch(error: LaunchError) -> ReproError:
     return ReproError(
         "the GPU refused a launch",
         actual=error,
-        todo="pass a stream that is alive and belongs to the operator's GPU, and close no operator while it is used",
+        todo="pass a live stream of the operator's GPU, and do not close an operator while it is in use",
     )

@@ -108,7 +108,7 @@ class ChipSolver(IterativeSolver):
         if M is None:
             return self._solve(b, x0, rtol, atol, maxiter, callback, return_info)
         if self.closed:
-            raise ReproError("the solver is closed", where=repr(self), todo="make a new one by `A.solver()`")
+            raise ReproError("the solver is closed", where=repr(self), todo="create a new one with `A.solver()`")
         with self._multiplied() as A, PreconditionedSolver(A, M, self.method) as solver:
             try:
                 return solver.solve(b, x0, rtol, atol, maxiter, callback, return_info)

@@ -57,14 +57,14 @@ def preconditioner(M: Any, A: SpmvOperator) -> Preconditioner:
         operator = scipy.sparse.linalg.aslinearoperator(M)
     except (TypeError, ValueError):
         raise ReproErrorOfType(
-            "this is no preconditioner",
+            "not a preconditioner",
             where="M",
-            expected="a LinearOperator, a matrix, or what `repro.amg` returns",
+            expected="a LinearOperator, a matrix, or the result of `repro.amg`",
             actual=type(M).__name__,
         ) from None
     if tuple(operator.shape) != A.shape:
         raise ReproErrorOfValue(
-            "the preconditioner has another shape", where="M", expected=A.shape, actual=tuple(operator.shape)
+            "the preconditioner has the wrong shape", where="M", expected=A.shape, actual=tuple(operator.shape)
         )
     if isinstance(operator, DeviceOperator) and operator._runtime is runtime and operator.dtype == dtype:
         return operator.matvec
