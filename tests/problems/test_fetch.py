@@ -293,7 +293,10 @@ def test_a_member_is_taken_out_of_an_archive(server: Any, settings: Fetch) -> No
 @pytest.mark.parametrize(
     ("archive", "reason"),
     [
-        (tar_gz(toy__elsewhere=TETRAHEDRON), "the archive lacks the file.*toy/recon/toy.ply.*toy/elsewhere.ply"),
+        (
+            tar_gz(toy__elsewhere=TETRAHEDRON),
+            "the archive lacks the file.*toy/recon/toy.ply.*toy/elsewhere.ply",
+        ),
         (tar_gz(toy__recon__toy=TETRAHEDRON)[:-20], "truncated or corrupt"),
     ],
 )

@@ -140,7 +140,7 @@ class _Limited:
     def write(self, chunk: bytes) -> None:
         """Write a chunk and check the size, since a server may send endless or compressed data."""
         if self.given_up:
-            raise Refused("given up")
+            raise Refused("the download was abandoned")
         self._left -= len(chunk)
         if self._left < 0:
             raise _too_large(self._settings)
@@ -325,7 +325,7 @@ def check_unpacked(path: Path, fetch_settings: Fetch) -> None:
                 remaining -= len(chunk)
                 if remaining < 0:
                     raise ReproError(
-                        "the file is too large once it is unpacked",
+                        "the unpacked file is too large",
                         where=path,
                         expected=f"at most {fetch_settings.max_bytes:,} bytes (fetch.max_bytes)",
                         actual=f"more, from {path.stat().st_size:,}",
@@ -537,7 +537,7 @@ def check_mirrors(fetch_settings: Fetch) -> None:
         location = os.environ.get(variable[1:], "")
         if "://" not in location and not Path(location or "/dev/null").is_dir():
             raise ReproError(
-                f"the configuration needs a mirror, and {variable[1:]} names none",
+                f"the configuration needs a mirror, but {variable[1:]} is not set",
                 where="fetch.mirrors",
                 expected="a folder or a URL with the input files",
                 actual=location or "the variable is not set",
@@ -620,7 +620,7 @@ def _download_all(
             "cannot write to the download folder",
             where=target,
             actual=error,
-            todo="make room and allow writing there, or set fetch.cache to another folder",
+            todo="free some space and allow writing there, or set fetch.cache to another folder",
         ) from None
     details = dict(address.details)
     update_record(cache, wanted_files.name, {"address": address.urls[0], "fetched_at": timestamp(), "details": details})
