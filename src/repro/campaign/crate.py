@@ -114,11 +114,11 @@ def _read_checksums(path: Path) -> dict[str, str]:
         return {item["@id"]: item["sha256"] for item in content["@graph"] if item["@type"] == "File"}
     except FileNotFoundError:
         raise ReproError(
-            "the record has no checksums", where=path, todo="`repro record` writes them where it was measured"
+            "the record has no checksums", where=path, todo="run `repro record` where the campaign was measured"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReproError(
-            "the checksums of a record cannot be read", where=path, actual=shown(str(error)), todo="take it from git"
+            "the record's checksums cannot be read", where=path, actual=shown(str(error)), todo="take it from git"
         ) from None
 
 

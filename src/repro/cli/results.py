@@ -90,7 +90,7 @@ def table(
     from repro.errors import ReproError
 
     if receipt and caption is Caption.SHORT:
-        raise ReproError("--receipt is for tables as the workflow makes them", todo="leave --caption")
+        raise ReproError("--receipt is only for tables in the workflow's form", todo="omit --caption")
     with _receipt(receipt, config_file, "tables", study):
         shown = bool(names) and (sys.stdout.isatty() if show is None else show)
         _write_artifacts(
@@ -146,7 +146,7 @@ def figure(
     shape = Shape(width, font, tuple(formats or FORMATS))
     if receipt and (shape != Shape() or caption is Caption.SHORT):
         raise ReproError(
-            "--receipt is for figures as the workflow makes them", todo="leave --width, --font, --format, --caption"
+            "--receipt is only for figures in the workflow's form", todo="omit --width, --font, --format and --caption"
         )
     with _receipt(receipt, config_file, "figures", study):
         _write_artifacts("figure", names or [], all_, campaign, study, results, figures, config_file, shape, caption)
@@ -189,7 +189,7 @@ def report(
     beside = [*dict.fromkeys([*other_names, *(beside or ())])] or None
     if receipt and beside:
         raise ReproError(
-            "--receipt is for the page that the configuration asks for",
+            "--receipt is only for the report that the configuration requests",
             actual=f"--beside {' --beside '.join(beside)}",
             todo="name the campaigns under `beside` in the configuration",
         )
@@ -582,9 +582,9 @@ def claims(
     tables = claim_tables(selection, study)
     if not tables:
         raise ReproError(
-            "no study with claims",
+            "no study has claims",
             where=f"campaign {selection.campaign}",
-            expected="a study with config/claims/<study>.csv",
+            expected="a study with a file config/claims/<study>.csv",
             actual=", ".join(selection.studies(study)),
         )
     if as_json:
