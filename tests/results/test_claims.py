@@ -353,13 +353,13 @@ def test_ids_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "claims/mine.csv"
     path.parent.mkdir()
     path.write_text(",".join(COLUMNS) + "\n" + "a,p,c,,1,ratio,,rows,equal,more,0,,q,none,\n" * 2)
-    with pytest.raises(ReproError, match="one id"):
+    with pytest.raises(ReproError, match="the same id"):
         load_claims("mine", tmp_path)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [('"a\n', "unreadable"), ("id,place\n", "other columns"), (",".join(COLUMNS) + "\na\n", "mine.csv:2")],
+    [('"a\n', "cannot be read"), ("id,place\n", "the wrong columns"), (",".join(COLUMNS) + "\na\n", "mine.csv:2")],
 )
 def test_a_damaged_file_of_claims_is_one_message(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "claims/mine.csv"
